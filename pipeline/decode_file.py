@@ -11,7 +11,7 @@ import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain
@@ -29,15 +29,12 @@ from sigdir.pipeline.decode_arguments import ARGUMENTS, ArgumentColumns
 from sigdir.pipeline.decode_calls import Texts
 from sigdir.pipeline.decode_rows import SCHEMA, decode_batch
 from sigdir.pipeline.decode_source import BLOCK_BYTES, JSON, Rows, read_rows
+from sigdir.pipeline.directory import Directory, Source, open_directory, opened
 from sigdir.pipeline.errors import BadTarget, PipelineError
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.pipeline.values import json_of
-from sigdir.signatures.readings import Known
-from sigdir.warehouse.index.known import known_texts
-from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.parallel import ordered_map
-from sigdir.warehouse.paths import Paths, existing
 
 _AHEAD = 3  # batches in flight for each worker
 _KNOWN = 65_536  # hashes whose texts a worker remembers
@@ -64,7 +61,7 @@ class DecodeReport:
         return [f"{self.rows:,} rows by confidence: {parts}", *note]
 
 
-def decode_file(source: str, target: str, warehouse: Path, workers: int, progress: Reporter) -> DecodeReport:
+def decode_file(source: str, target: str, directory: Source, workers: int, progress: Reporter) -> DecodeReport:
     """Decode each row of a file; raises a PipelineError, WarehouseError and OSError."""
     _require_format(target)
     report = DecodeReport()
@@ -72,7 +69,7 @@ def decode_file(source: str, target: str, warehouse: Path, workers: int, progres
     kept: deque[pa.RecordBatch] = deque()
     batches = _tasks(read_rows(source, progress, report.left_out), kept)
     workers = workers if size > BLOCK_BYTES // 4 else 1
-    with _results(existing(warehouse), batches, workers) as results:
+    with _results(directory, batches, workers) as results:
         whole = (_joined(result, kept.popleft()) for result in results)
         first = next(whole, pa.RecordBatch.from_pylist([], SCHEMA))
         with _writer(target, first) as write:
@@ -104,20 +101,20 @@ def _joined(result: pa.RecordBatch, kept: pa.RecordBatch) -> pa.RecordBatch:
 
 @contextmanager
 def _results(
-    paths: Paths, batches: Iterator[tuple[pa.RecordBatch, int]], workers: int
+    source: Source, batches: Iterator[tuple[pa.RecordBatch, int]], workers: int
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    with closing(Reader(paths)) as reader:  # makes the index once, before the workers map it
+    with opened(source) as directory:  # makes a warehouse's index once, before the workers map it
         if workers == 1:
-            texts = _texts(reader)
+            texts = _texts(directory)
             yield (decode_batch(batch, first, texts) for batch, first in batches)
         else:
             # The processes end first: a thread waits for the answer of one.
-            with ThreadPoolExecutor(workers) as threads, _processes(reader.paths, workers) as free:
+            with ThreadPoolExecutor(workers) as threads, _processes(directory.source, workers) as free:
                 yield ordered_map(threads, partial(_decode, free), batches, _AHEAD * workers)
 
 
 @contextmanager
-def _processes(paths: Paths, count: int) -> Iterator[SimpleQueue[Connection]]:
+def _processes(source: Source, count: int) -> Iterator[SimpleQueue[Connection]]:
     """Connections to processes that decode. A thread takes one for each batch.
 
     Python's own pool waits for ever for the rest of an answer whose process was killed while it wrote. A connection
@@ -129,7 +126,7 @@ def _processes(paths: Paths, count: int) -> Iterator[SimpleQueue[Connection]]:
     try:
         for _ in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, paths), daemon=True)
+            process = context.Process(target=_work, args=(theirs, source), daemon=True)
             process.start()
             theirs.close()
             started.append(process)
@@ -158,7 +155,7 @@ def _decode(free: SimpleQueue[Connection], item: tuple[pa.RecordBatch, int]) -> 
     return decoded
 
 
-def _work(connection: Connection, paths: Paths) -> None:
+def _work(connection: Connection, source: Source) -> None:
     """Decode batches until the main process closes the connection. Ctrl-C ends the main process, which ends this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     texts: Texts | None = None
@@ -166,25 +163,14 @@ def _work(connection: Connection, paths: Paths) -> None:
         while True:
             batch, first = connection.recv()
             try:
-                texts = texts or _texts(_opened(paths))
+                texts = texts or _texts(open_directory(source))
                 connection.send(decode_batch(batch, first, texts))
             except Exception as error:  # noqa: BLE001 - raised again in the main process
                 connection.send(error)
 
 
-def _opened(paths: Paths) -> Reader:
-    existing(paths.root)  # a folder that was removed meanwhile would become a new, empty warehouse
-    return Reader(paths)
-
-
-def _texts(reader: Reader) -> Texts:
-    view = reader.current()
-
-    @lru_cache(_KNOWN)
-    def texts(hash: bytes) -> list[Known]:
-        return known_texts(view, hash)
-
-    return texts
+def _texts(directory: Directory) -> Texts:
+    return lru_cache(_KNOWN)(directory.known)
 
 
 # Writing.

@@ -1,7 +1,7 @@
 """Hash-named files: a folder of files, each named by the hash of the text in it, read as one input.
 
 ethereum-lists/4bytes and topic0 have tens of thousands of them. As an input of its own each file would
-cost 0.8 ms; as a line `name,content` of one input it costs 10 us. ``formats/tree.py`` reads these lines.
+cost 0.8 ms; as a line `name,content` of one input it costs 10 us. ``formats/hash_lines.py`` reads these lines.
 """
 
 from __future__ import annotations

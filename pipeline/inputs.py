@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from sigdir.pipeline.archive import is_archive, open_members
 from sigdir.pipeline.errors import BadInput, printable
-from sigdir.pipeline.formats import tree
+from sigdir.pipeline.formats import hash_lines
 from sigdir.pipeline.hash_named import folder_source, is_hash_named
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.source import STDIN, Source
@@ -75,7 +75,7 @@ def _raising() -> UnreadInputs:
 
 
 def _is_tree(source: Source, format: str | None) -> bool:
-    return tree.looks_like(source) if format is None else format == "tree"
+    return hash_lines.is_tree(source) if format is None else format == "tree"
 
 
 class _Search:

@@ -10,8 +10,9 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, cast
@@ -23,6 +24,7 @@ from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.json_document import parse_document
 from sigdir.pipeline.sections import Sections
 from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, StoredBytes, reason_of, unpacked
+from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.warehouse.parallel import in_background
 
 HEAD_BYTES = 1 << 16
@@ -234,6 +236,14 @@ class Source:
             for number, line in enumerate(block.split(b"\n"), first_line):
                 if line and (line := line.strip()):
                     yield number, line
+
+    def batches(self, entries: Iterable[Entry]) -> Iterator[Candidates]:
+        """Gather the entries of the input into batches, none of which has entries of two blocks.
+
+        So the batches are the same where tasks read some of the blocks each: evidence is compared batch by batch.
+        """
+        for _, of_block in groupby(entries, lambda _: self.blocks_read):
+            yield from pack(of_block, self.number)
 
     def read_all(self, what: str, advice: str = "") -> bytes:
         """The whole input. Raises BadInput, naming ``what`` it is, if it is larger than a document may be."""

@@ -55,9 +55,9 @@ def read(
     with InputReader(run) as reader:
         joined = _JoinedParts(run, run_files)
         for source, tasks in plan:
-            found = [next(results) for _ in tasks]
-            if _are_sound(found):
-                joined.add(found)
+            parts = [next(results) for _ in tasks]
+            if _are_sound(parts):
+                joined.add(parts)
             else:
                 reader.read([source])
                 joined.add_own()
@@ -67,32 +67,30 @@ def read(
 
 
 def _tasks(run: ImportRun, source: Source) -> list[Task]:
-    """A task for each split and one for the sha256, or one for the whole input; none for what the driver reads."""
+    """A task for each split, or one for the whole input; none for what the driver reads."""
     if source.size <= SMALL_BYTES and source.path != STDIN:
         return []
     ref, options = InputRef.of(source), replace(run.options, paths=[], threads=1, warehouse=run.paths.root)
     splits = _splits(run, ref)
-    if not splits:
-        return [Task(partial(read_input, ref, options), ref.size)]
-    parts = [partial(read_input, replace(ref, blocks=blocks), options) for blocks in splits]
-    return [*(Task(part, ref.size // len(parts)) for part in parts), Task(partial(digest, ref), 0)]
+    return [Task(partial(read_input, split, options), ref.size // len(splits)) for split in splits]
 
 
-def _splits(run: ImportRun, ref: InputRef) -> list[range]:
-    """The splits of a large plain file of lines; none of another, whose reader also finds out what is wrong with it."""
+def _splits(run: ImportRun, ref: InputRef) -> list[InputRef]:
+    """The splits of a large plain file of lines; another is whole, and its reader finds out what is wrong with it."""
     blocks = -(-ref.size // BLOCK_BYTES)
     if blocks <= SPLIT_BLOCKS or ref.names is not None:
-        return []
+        return [ref]
     opened = Split(ref, range(0))
     opened.columns = run.options.columns
     try:
         with opened.open(lambda _: None):
             format = by_name(run.options.format) if run.options.format else detect(opened)
             if opened.packed or format is None or format.is_by_line is None or not format.is_by_line(opened):
-                return []
+                return [ref]
     except BadInput:
-        return []
-    return [range(first, min(first + SPLIT_BLOCKS, blocks)) for first in range(0, blocks, SPLIT_BLOCKS)]
+        return [ref]
+    firsts = range(0, blocks, SPLIT_BLOCKS)
+    return [replace(ref, blocks=range(first, min(first + SPLIT_BLOCKS, blocks))) for first in firsts]
 
 
 # What tasks get.
@@ -152,8 +150,12 @@ class Split(Source):
         """The line breaks of ``chunks``."""
 
     def finish(self) -> tuple[int, str]:
-        """Nothing: size and sha256 are those of the whole file, which another task reads."""
-        return 0, ""
+        """Size and sha256 of the whole file, which the first split reads for them; nothing for the others."""
+        if self._blocks.start:
+            return 0, ""
+        whole = replace(self._ref, blocks=None).source(UnreadInputs(ImportReport()))
+        with whole.open(lambda _: None):
+            return whole.finish()
 
     @contextmanager
     def seekable(self) -> Iterator[BinaryIO]:
@@ -233,24 +235,11 @@ def read_input(ref: InputRef, options: Options, folder: Path) -> ReadPart | None
     )  # fmt: skip
 
 
-def digest(ref: InputRef, _folder: Path) -> tuple[int, str]:
-    """Size and sha256 of a file whose splits are read."""
-    source = ref.source(UnreadInputs(ImportReport()))
-    with source.open(lambda _: None):
-        return source.finish()
-
-
 # From results to the state of the import.
 
 
-def _parts(results: list[Any]) -> list[ReadPart]:
-    """What was read, given the results of an input's tasks; the last one of several is the digest."""
-    return results[:-1] or results
-
-
-def _are_sound(results: list[Any]) -> bool:
+def _are_sound(parts: list[Any]) -> bool:
     """Whether tasks have read an input, and its splits are what they would be in a reading of the whole file."""
-    parts = _parts(results)
     return bool(parts) and None not in parts and (len(parts) == 1 or all(map(_is_sound, parts)))
 
 
@@ -273,10 +262,9 @@ class _JoinedParts:
             self.batches[collection] += SpilledBatch.all_of(spill, self._own[collection])
             self._own[collection] = spill.batches()
 
-    def add(self, results: list[Any]) -> None:
-        """Add an input, given the results of its tasks."""
-        parts, state = _parts(results), self._run.state
-        first = parts[0]
+    def add(self, parts: list[ReadPart]) -> None:
+        """Add an input."""
+        first, state = parts[0], self._run.state
         numbers = [state.add_file(file) for file in first.files]
         lines = 0
         for part in parts:
@@ -290,8 +278,6 @@ class _JoinedParts:
             self._run.report.faults += part.faults
             self._run.progress.rows(sum(file.read for file in part.files))
             lines += part.lines
-        if len(results) > 1:
-            first.files[0].bytes, first.files[0].sha256 = results[-1]
 
     def _add_rejects(self, part: ReadPart, lines: int) -> None:
         """Add the rejects of a part after so many lines; the files of its sightings are read later."""

@@ -12,23 +12,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.contracts import contract_of_file
-from sigdir.pipeline.formats.documents import is_document
 from sigdir.pipeline.formats.human_readable import declaration_entry, is_declaration, structs_of
-from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import abi_entry, has_no_selector, rejected_entry
-from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.candidates import Entry
 from sigdir.signatures.evidence import Contract
 
 _SAMPLE = 8
 _KINDS = frozenset(["function", "event", "error"])
 _FOREIGN_KINDS = frozenset(["struct", "interface", "impl", "l1_handler", "enum", "eventlog"])
 _FOREIGN_TYPE = re.compile(r".*::|felt|(?:str|list|dict|Address)\Z|\[\]", re.DOTALL)
-
-
-def looks_like(source: Source) -> bool:
-    return is_document(source, "[") and is_abi(source.document())
 
 
 def is_abi(value: Any) -> bool:
@@ -85,13 +77,6 @@ def is_foreign(entry: Any) -> bool:
 @lru_cache(maxsize=4096)
 def _is_foreign_type(word: str) -> bool:
     return _FOREIGN_TYPE.match(word) is not None
-
-
-def read(source: Source) -> Iterator[Candidates]:
-    document = source.document()
-    if not isinstance(document, list):
-        raise BadInput(source.name, "not a JSON list of ABI entries")
-    return pack(entries_of(document, contract_of_file(source)), source.number)
 
 
 def entries_of(abi: list[Any], contract: Contract | None = None) -> Iterator[Entry]:

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.hashes import parse_hash
-from sigdir.pipeline.formats.json_lines import packed
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table, encoded
 from sigdir.pipeline.source import BLOCK_BYTES, ENDS_INSIDE, HEAD_BYTES, Source
-from sigdir.signatures.candidates import Candidates, Entry
+from sigdir.signatures.candidates import Entry
 from sigdir.signatures.grammar import BAD_ENTRY, is_signature
 
 ROW_CHARACTERS = 4 * BLOCK_BYTES
@@ -51,10 +50,6 @@ class _Layout:
 def looks_like(source: Source) -> bool:
     """Whether a header has a known name above signatures, or the lines without one have a hash and a signature."""
     return _has_plain_text(source) and (_header_layout(source) is not None or _bare_layout(source) is not None)
-
-
-def read(source: Source) -> Iterator[Candidates]:
-    return packed(_entries(source), source)
 
 
 def is_by_line(source: Source) -> bool:
@@ -203,7 +198,7 @@ def table_rows(source: Source, separator: str = ",") -> Iterator[tuple[int, Row]
         raise BadInput(source.name, f"broken CSV: {error}", f"line {rows.line_num:,}") from None
 
 
-def _entries(source: Source) -> Iterator[Entry]:
+def entries(source: Source) -> Iterator[Entry]:
     layout = _header_layout(source) or _bare_layout(source)
     rows = table_rows(source, layout.separator if layout else ",")
     if layout is None or (layout.has_header and source.lines_from == 1):

@@ -33,15 +33,17 @@ def collection_of(digest: bytes) -> int:
     return {4: FUNCTIONS, 32: EVENTS}.get(len(digest), UNKNOWN)
 
 
-def listed(digest: bytes) -> Sighting:
-    """What a list says about a text that it names with a hash: a topic is an event's, a selector a function's or an
-    error's.
+def listed(collection: int) -> Sighting:
+    """What a list says about a text of a collection: an event is one, a function may be an error."""
+    return LISTED_EVENT if collection == EVENTS else LISTED
+
+
+def entry_with_hash(text: bytes, line: int, declared: bytes | None, collection: int = UNKNOWN) -> Entry:
+    """A text with the hash that the input gives for it, whose length tells the collection where nothing else does.
+
+    The entry is rejected if the hash is None: malformed.
     """
-    return LISTED_EVENT if len(digest) == 32 else LISTED
-
-
-def entry_with_hash(text: bytes, line: int, declared: bytes | None) -> Entry:
-    """A text with the hash that the input gives for it. The entry is rejected if the hash is None: malformed."""
     if declared is None:
         return Entry(text, line, reject_reason=BAD_ENTRY)
-    return Entry(text, line, collection_of(declared), declared, sighting=listed(declared))
+    collection = collection or collection_of(declared)
+    return Entry(text, line, collection, declared, sighting=listed(collection))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sigdir.pipeline.formats.contracts import contract_of_file
 from sigdir.pipeline.source import Source, numbered_matches
-from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.candidates import Entry
 from sigdir.signatures.evidence import Sighting, Witness
 
 _COMMENT = re.compile(rb"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
@@ -21,14 +21,10 @@ _DEFINED = re.compile(
 
 
 def looks_like(source: Source) -> bool:
-    return source.has_ending(".huff") and next(_entries(source), None) is not None
+    return source.has_ending(".huff") and next(entries(source), None) is not None
 
 
-def read(source: Source) -> Iterator[Candidates]:
-    return pack(_entries(source), source.number)
-
-
-def _entries(source: Source) -> Iterator[Entry]:
+def entries(source: Source) -> Iterator[Entry]:
     declares = Sighting(witness=Witness.DECLARED, contract=contract_of_file(source))
     for line, found in numbered_matches(_DEFINED, source.parsed(_without_comments, "Huff source")):
         yield Entry(b" ".join(found[1].split()), line, sighting=declares)

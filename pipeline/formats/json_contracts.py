@@ -13,9 +13,8 @@ from typing import Any
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.contracts import contract_of_file
-from sigdir.pipeline.formats.documents import is_document, is_json
 from sigdir.pipeline.formats.embedded import read_sources
-from sigdir.pipeline.formats.json_lines import first_value, lines_of_json, values_of
+from sigdir.pipeline.formats.json_reader import first_values, is_document, is_json, values_of
 from sigdir.pipeline.formats.json_search import Entries, Finding, Sources, search
 from sigdir.pipeline.formats.runtime_code import CodeChecker
 from sigdir.pipeline.source import Source
@@ -29,14 +28,8 @@ _SAMPLE_LINES = 8
 def looks_like(source: Source) -> bool:
     if not is_json(source):
         return False
-    values = [source.document()] if is_document(source) else _first_lines(source)
+    values = [source.document()] if is_document(source) else first_values(source, _SAMPLE_LINES)
     return any(holds_something(source, value) for value in values)
-
-
-def _first_lines(source: Source) -> list[Any]:
-    first_value(source)  # the head has the first line now
-    lines = enumerate(source.head.split(b"\n", _SAMPLE_LINES)[:_SAMPLE_LINES], 1)
-    return [value for _, value in values_of(lines) if not isinstance(value, Entry)]
 
 
 def holds_something(source: Source, value: Any) -> bool:
@@ -81,7 +74,7 @@ def _at_line(entry: Entry, line: int) -> Entry:
 
 
 def _of_lines(source: Source, checker: CodeChecker) -> Iterator[list[Entry] | Sources]:
-    for number, value in lines_of_json(source):
+    for number, value in values_of(source.lines()):
         if isinstance(value, Entry):
             yield [value]
             continue

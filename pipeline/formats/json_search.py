@@ -20,10 +20,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from sigdir.pipeline.errors import BrokenJSON
-from sigdir.pipeline.formats import hash_map, openchain_json
+from sigdir.pipeline.formats import json_lists
 from sigdir.pipeline.formats.abi import entries_of, is_abi, is_entry, is_foreign, is_labelled_abi
 from sigdir.pipeline.formats.contracts import ABI_KEYS, IDENTIFIER_KEYS, ContractNames
-from sigdir.pipeline.formats.hashes import collection_of, listed, parse_hash
 from sigdir.pipeline.json_document import is_syntax_tree, members, parse_document
 from sigdir.signatures.abi import abi_entry, encoded, has_no_selector, rejected_entry
 from sigdir.signatures.candidates import Entry
@@ -184,49 +183,35 @@ def _one_entry(place: _Place) -> Finding | None:
 def _identifiers(place: _Place) -> Finding | None:
     """An object from text to hash."""
     value = place.value
-    if not isinstance(value, dict) or place.key == "gasEstimates" or not value:
+    if place.key in IDENTIFIER_KEYS and isinstance(value, dict) and value:
+        if not all("(" in text for text, _ in islice(members(value), _SAMPLE)):
+            return None
+        # A compiler's identifiers are those of functions.
+        function = Sighting(Kind.FUNCTION, Witness.DECLARED, contract=place.contract)
+        found = _listed(json_lists.identifier_items(value))
+        return Entries([_with(entry, function) for entry in found.candidates], found.size, place.parent)
+    if place.key == "gasEstimates" or not json_lists.is_identifiers(value):
         return None
-    first = islice(members(value), _SAMPLE)
-    is_of_contract = place.key in IDENTIFIER_KEYS
-    if is_of_contract:
-        is_one = all("(" in text for text, _ in first)
-    else:
-        is_one = all(_is_text(text) and isinstance(digits, str) and parse_hash(digits) for text, digits in first)
-    if not is_one:
-        return None
-    # A compiler's identifiers are those of functions.
-    function = Sighting(Kind.FUNCTION, Witness.DECLARED, contract=place.contract) if is_of_contract else None
-    found = [_identifier(text, digits, number, function) for number, (text, digits) in enumerate(members(value), 1)]
-    return Entries(found, len(found), place.parent if is_of_contract else None)
+    return _listed(json_lists.identifier_items(value))
 
 
-def _identifier(text: str, digits: Any, number: int, function: Sighting | None) -> Entry:
-    declared = parse_hash(digits) if isinstance(digits, str) else None
-    if declared is None:
-        return rejected_entry({text: digits}, number)
-    collection = collection_of(declared)
-    sighting = function if function is not None and collection == FUNCTIONS else listed(declared)
-    return Entry(encoded(text), number, collection, declared, sighting=sighting)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and "(" in value and value.endswith(")")
+def _with(entry: Entry, function: Sighting) -> Entry:
+    return entry._replace(sighting=function) if entry.declared_kind == FUNCTIONS else entry
 
 
 def _hashes(place: _Place) -> Finding | None:
     """An object from hash to text."""
-    value = place.value
-    if hash_map.is_map(value) and all(_is_text(text) for _, text in islice(members(value), _SAMPLE)):
-        return _numbered(hash_map.entries(value))
-    return None
+    is_one = json_lists.is_map_of_signatures(place.value)
+    return _listed(json_lists.map_items(place.value)) if is_one else None
 
 
 def _openchain(place: _Place) -> Finding | None:
-    return _numbered(openchain_json.entries(place.value)) if openchain_json.is_openchain(place.value) else None
+    is_one = json_lists.is_openchain(place.value)
+    return _listed(json_lists.openchain_items(place.value)) if is_one else None
 
 
-def _numbered(entries: Iterable[Entry]) -> Entries:
-    found = list(entries)
+def _listed(items: Iterable[json_lists.ListItem]) -> Entries:
+    found = list(json_lists.entries(items))
     return Entries(found, len(found))
 
 

@@ -26,9 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from sigdir.pipeline.formats.documents import is_json
 from sigdir.pipeline.formats.hashes import parse_hash
-from sigdir.pipeline.formats.json_lines import first_object, values_of
+from sigdir.pipeline.formats.json_reader import first_object, is_json, values_of
 from sigdir.pipeline.source import Source
 from sigdir.signatures import arrow
 from sigdir.signatures.abi import abi_entry, has_no_selector, rejected_entry
@@ -74,7 +73,7 @@ _OF_KIND = dict(zip(_WORDS, _OF_LIST, strict=True))
 
 
 def looks_like(source: Source) -> bool:
-    first = first_object(source) if is_json(source, "{") else None
+    first = first_object(source) if is_json(source) else None
     return first is not None and "selector" in first and isinstance(first.get("abi"), dict)
 
 

@@ -18,7 +18,7 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.parquet_pages import largest_page
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Table
 from sigdir.pipeline.source import UNPACKED_RATIO, Source
-from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
+from sigdir.signatures.candidates import BATCH_ROWS, Entry
 from sigdir.signatures.grammar import BAD_ENTRY, MAX_TEXT_BYTES
 
 _BATCH_BYTES = 1 << 25
@@ -33,9 +33,9 @@ def looks_like(source: Source) -> bool:
     return source.head.startswith(b"PAR1")
 
 
-def read(source: Source) -> Iterator[Candidates]:
+def entries(source: Source) -> Iterator[Entry]:
     with open_table(source) as table:
-        yield from pack(entries(table), source.number)
+        yield from rows_of(table)
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,7 @@ class ParquetTable:
         return Table(self.names, rows, self.source.columns)
 
     def _is_small(self, name: str) -> bool:
-        groups = [self.file.metadata.row_group(number) for number in range(self.file.metadata.num_row_groups)]
-        columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+        columns = (column for group in _groups(self.file.metadata) for column in _columns(group))
         of_name = (column for column in columns if column.path_in_schema == name)
         return all(largest_page(self.stored, column) <= _PAGE_BYTES for column in of_name)
 
@@ -91,12 +90,9 @@ def open_table(source: Source) -> Iterator[ParquetTable]:
             raise BadInput(source.name, f"broken Parquet: {reason}") from None
 
 
-def entries(table: ParquetTable) -> Iterator[Entry]:
+def rows_of(table: ParquetTable) -> Iterator[Entry]:
     source, names = table.source, table.names
-    head = table.head()
-    columns = head.columns(is_named=True)
-    if columns is None:
-        raise head.refusal(source)
+    columns = table.head().sure_columns(source)
     batches = table.batches([names[at] for at in columns.read])
     most_bytes = max(_UNCHECKED_BYTES, UNPACKED_RATIO * table.stored.seek(0, os.SEEK_END))
     number = total = 0
@@ -120,52 +116,46 @@ def entries(table: ParquetTable) -> Iterator[Entry]:
 def _check_pages(source: Source, stored: BinaryIO, metadata: pq.FileMetaData, columns: list[str]) -> None:
     """Refuse pages that would take too much memory, and chunks that are read twice."""
     left = stored.seek(0, os.SEEK_END)
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        for column in (row_group.column(number) for number in range(row_group.num_columns)):
+    for number, group in enumerate(_groups(metadata), 1):
+        for column in _columns(group):
             left -= column.total_compressed_size
             if left < 0 or column.total_compressed_size < 0:
-                raise BadInput(source.name, "its column chunks overlap", f"row group {group + 1:,}")
+                raise BadInput(source.name, "its column chunks overlap", f"row group {number:,}")
             if column.path_in_schema in columns and (size := largest_page(stored, column)) > _PAGE_BYTES:
                 reason = f"a page of {size >> 20:,} MiB in column {column.path_in_schema}; write smaller pages"
-                raise BadInput(source.name, reason, f"row group {group + 1:,}")
+                raise BadInput(source.name, reason, f"row group {number:,}")
 
 
 def _batches(stored: BinaryIO, file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The columns in batches of bounded size, however large the rows are.
 
     Text and hashes are read as dictionaries, because a value that occurs 60,000 times in a page would
-    be copied 60,000 times. Encodings that Arrow cannot read so (delta) are read as plain values from
-    the first such page on. The size of the row groups decides the number of rows of a batch. A row group
-    is as large as the format allows. The statistics of the columns are not read:
-    Arrow ends the process if they are broken.
+    be copied 60,000 times. Arrow cannot read delta encodings so. The size of the row groups decides the number of
+    rows of a batch. A row group is as large as the format allows. The statistics of the columns are not read: Arrow
+    ends the process if they are broken.
     """
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    groups = _groups(file.metadata)
     size_of_row = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
     rows = max(1, min(BATCH_ROWS, _BATCH_BYTES // max(1, size_of_row)))
-    repeating = [name for name in columns if _is_bytes(file.schema_arrow.field(name).type)]
-    done = 0
+    delta = {
+        column.path_in_schema
+        for group in groups
+        for column in _columns(group)
+        if any(encoding.startswith("DELTA") for encoding in column.encodings)
+    }
+    repeating = [name for name in columns if name not in delta and _is_bytes(file.schema_arrow.field(name).type)]
     reopened = pq.ParquetFile(
         stored, metadata=file.metadata, read_dictionary=repeating, page_checksum_verification=True
     )
-    try:
-        for batch in reopened.iter_batches(rows, columns=columns):
-            yield batch
-            done += batch.num_rows
-    except (pa.ArrowNotImplementedError, OSError) as error:
-        if "Not yet implemented" not in str(error):
-            raise
-        plain = pq.ParquetFile(stored, metadata=file.metadata, page_checksum_verification=True)
-        yield from _from_row(plain.iter_batches(rows, columns=columns), done)
+    yield from reopened.iter_batches(rows, columns=columns)
 
 
-def _from_row(batches: Iterator[pa.RecordBatch], first: int) -> Iterator[pa.RecordBatch]:
-    """The rows from ``first`` on."""
-    for batch in batches:
-        rest = batch.slice(min(first, batch.num_rows))
-        first -= batch.num_rows - rest.num_rows
-        if rest.num_rows:
-            yield rest
+def _groups(metadata: pq.FileMetaData) -> list[pq.RowGroupMetaData]:
+    return [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+
+
+def _columns(group: pq.RowGroupMetaData) -> list[pq.ColumnChunkMetaData]:
+    return [group.column(number) for number in range(group.num_columns)]
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -1,13 +1,13 @@
 """The table of the formats, in the order in which an input is tried against them.
 
-To add a format, write a module with ``looks_like(source)`` and ``read(source)``, and add one line to FORMATS.
+To add a format, write a module that recognises an open source and gives its candidates, and add an entry to FORMATS.
 A format whose inputs refer to each other (Solidity) has a MultiSourceReader as well.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,29 +17,28 @@ from sigdir.pipeline.errors import BadInput, BrokenJSON
 from sigdir.pipeline.formats import (
     abi,
     csv,
-    foundry_cache,
-    hash_map,
+    hash_lines,
     huff,
     javascript,
     json_contracts,
-    openchain,
+    json_lists,
     panoramix,
     parquet,
     rows,
     rust,
     selector_table,
-    solc_hashes,
     solidity,
     sourcify,
     sqlite,
     text,
-    tree,
     typechain,
     vyper,
 )
+from sigdir.pipeline.formats.contracts import contract_of_file
+from sigdir.pipeline.formats.json_reader import DocumentShape
 from sigdir.pipeline.source import STDIN, Source
 from sigdir.pipeline.unread import NAME, NESTED_ARCHIVE, UNKNOWN_FORMAT
-from sigdir.signatures.candidates import ReadTask
+from sigdir.signatures.candidates import Entry, ReadTask
 from sigdir.warehouse.sql.scratch import ScratchTables
 
 
@@ -65,11 +64,15 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How to recognise and read one format."""
+    """How to recognise and read one format. Its sentences make the table of docs/formats.md."""
 
     name: str
     about: str
-    """A description for `sigdir import --help`."""
+    """A description, also for `sigdir import --help`."""
+    details: str
+    """What else there is to say."""
+    collection: str
+    """What determines the collection of a candidate."""
     looks_like: Callable[[Source], bool]
     """Recognises an open source by its content."""
     read: Callable[[Source], Iterator[ReadTask]]
@@ -82,32 +85,133 @@ class Format:
     """Whether the lines of an open source can be read in several parts, each by itself; None if they never can."""
 
 
+def _packed(entries: Callable[[Source], Iterable[Entry]]) -> Callable[[Source], Iterator[ReadTask]]:
+    """The ``read`` of a format that gives its candidates one by one."""
+    return lambda source: source.batches(entries(source))
+
+
 def _always(_source: Source) -> bool:
     return True
 
 
+_BY_HASH = "the length of the hash"
+_BY_COLUMN = f"{_BY_HASH}; a column `kind` or `type`"
+_BY_DECLARATION = "the declaration"
+_BY_TYPE = "the entry's `type`, the length of the hash, or the declaration"
+
+_MAP = DocumentShape(
+    "object from hash to text", json_lists.is_map, lambda document: isinstance(document, dict),
+    lambda document, _source: json_lists.entries(json_lists.map_items(document)),
+)  # fmt: skip
+_FOUNDRY_CACHE = DocumentShape(
+    "object of functions, errors and events", json_lists.is_foundry_cache, json_lists.is_foundry_cache,
+    lambda document, _source: json_lists.foundry_entries(document),
+)  # fmt: skip
+_ABI = DocumentShape(
+    "list of ABI entries", abi.is_abi, lambda document: isinstance(document, list),
+    lambda document, source: abi.entries_of(document, contract_of_file(source)),
+)  # fmt: skip
+
 FORMATS = (
-    Format("tree", "a folder of files named by hash, as in 4bytes and topic0", tree.looks_like, tree.read),
-    Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), lambda job: solidity.Project(job.paths)),
-    Format("vyper", "Vyper sources and interfaces; types are resolved across all given sources", vyper.looks_like, vyper.read, (), lambda job: vyper.Project(job.paths)),
-    Format("sqlite", "SQLite: mythril's signatures, or any table with a column of signatures", sqlite.looks_like, sqlite.read),
-    Format("parquet", "the tables of Sourcify v2, joined across all given files", sourcify.looks_like, sourcify.read, (), lambda job: sourcify.SourcifyTables(job.make_tables)),
-    Format("parquet", "any other Parquet with a column of signatures", parquet.looks_like, parquet.read, (".parquet",)),
-    Format("panoramix", "JSON lines with a selector and an ABI entry", panoramix.looks_like, panoramix.read, is_by_line=_always),
-    Format("rows", "rows with a signature, as JSON lines, lists or 4byte.directory's API pages", rows.looks_like, rows.read, (".jsonl", ".ndjson"), is_by_line=rows.is_by_line),
-    Format("map", "a JSON object from hash to text, as in 4byte.json", hash_map.looks_like, hash_map.read),
-    Format("foundry-cache", "Foundry's signature cache", foundry_cache.looks_like, foundry_cache.read),
-    Format("abi", "ABI JSON, or a JSON list of declarations in words", abi.looks_like, abi.read, (".abi",)),
-    Format("json", "JSON with ABIs, method identifiers or sources inside: artifacts, build-infos, Etherscan's answers", json_contracts.looks_like, json_contracts.read),
-    Format("javascript", "JavaScript, TypeScript and Go with ABIs: TypeChain, wagmi, parseAbi, abigen", javascript.looks_like, javascript.read),
-    Format("typechain", "TypeChain's types of contracts in TypeScript", typechain.looks_like, typechain.read),
-    Format("rust", "Rust with sol! blocks", rust.looks_like, rust.read),
-    Format("huff", "Huff's #define function, event and error", huff.looks_like, huff.read),
-    Format("openchain", "lines 0xhash,signature", openchain.looks_like, openchain.read, is_by_line=_always),
-    Format("solc-hashes", "the output of solc --hashes", solc_hashes.looks_like, solc_hashes.read),
-    Format("table", "the tables of forge inspect and forge selectors list", selector_table.looks_like, selector_table.read),
-    Format("csv", "CSV, TSV and the like, with a header or without", csv.looks_like, csv.read, (".csv", ".tsv"), is_by_line=csv.is_by_line),
-    Format("text", "one signature or declaration per line", text.looks_like, text.read, (".txt", ".text", ".sig"), is_by_line=_always),
+    Format(
+        "tree", "a folder of files named by hash, as in ethereum-lists/4bytes and topic0",
+        "a name has 8 or 64 hex digits, a file `sig` or `sig;sig`; their `with_parameter_names/` too",
+        "the length of the name", hash_lines.is_tree, _packed(hash_lines.tree_entries),
+    ),
+    Format(
+        "solidity", "Solidity sources; types are resolved across all given sources",
+        "by the ending `.sol` or `.sol.txt`: functions and getters with a selector, events, errors; `remappings.txt` and"
+        " `foundry.toml` say what their imports refer to",
+        _BY_DECLARATION, solidity.looks_like, solidity.read, (), lambda job: solidity.Project(job.paths),
+    ),
+    Format(
+        "vyper", "Vyper sources and interfaces; types are resolved across all given sources",
+        "by the endings `.vy` and `.vyi`: external functions with their variants without default arguments, getters,"
+        " events, functions of interfaces",
+        _BY_DECLARATION, vyper.looks_like, vyper.read, (), lambda job: vyper.Project(job.paths),
+    ),
+    Format(
+        "sqlite", "SQLite: mythril's signatures, or any table with a column of signatures", "see below",
+        _BY_COLUMN, sqlite.looks_like, _packed(sqlite.entries),
+    ),
+    Format(
+        "parquet", "the tables of Sourcify v2, joined across all given files",
+        "`signatures`, `compiled_contracts_signatures`",
+        "`signature_type` if both tables are there, else the length of the hash", sourcify.looks_like,
+        _packed(parquet.entries), (), lambda job: sourcify.SourcifyTables(job.make_tables),
+    ),
+    Format(
+        "parquet", "any other Parquet with a column of signatures", "see below",
+        _BY_COLUMN, parquet.looks_like, _packed(parquet.entries), (".parquet",),
+    ),
+    Format(
+        "panoramix", "JSON lines with a selector and an ABI entry", "`selector` and `abi`, one entry",
+        "the entry's `type`; a function if it has none", panoramix.looks_like, panoramix.read, is_by_line=_always,
+    ),
+    Format(
+        "rows", "rows with a signature, as JSON lines, lists or 4byte.directory's API pages", "see below",
+        _BY_COLUMN, rows.looks_like, _packed(rows.entries), (".jsonl", ".ndjson"), is_by_line=rows.is_by_line,
+    ),
+    Format(
+        "map", "a JSON object from hash to text, as in 4byte.json", "or to a list of texts; maps of topics too",
+        "the length of the key", _MAP.looks_like, _packed(_MAP.entries),
+    ),
+    Format(
+        "foundry-cache", "Foundry's signature cache",
+        "`~/.foundry/cache/signatures`: functions, errors and events, each from 0x hash to text; an empty text is not a"
+        " candidate",
+        "the section", _FOUNDRY_CACHE.looks_like, _packed(_FOUNDRY_CACHE.entries),
+    ),
+    Format(
+        "abi", "ABI JSON, or a JSON list of declarations in words", "those of ethers and viem, with viem's structs",
+        "the entry's `type`, or the keyword", _ABI.looks_like, _packed(_ABI.entries), (".abi",),
+    ),
+    Format(
+        "json", "JSON with ABIs, method identifiers or sources inside: artifacts, build-infos, Etherscan's answers",
+        "one document or JSON lines, with maps of hashes too: standard and combined JSON, metadata, answers of OpenChain,"
+        " deployments, manifests",
+        _BY_TYPE, json_contracts.looks_like, json_contracts.read,
+    ),
+    Format(
+        "javascript", "JavaScript, TypeScript and Go with ABIs: TypeChain, wagmi, parseAbi, abigen",
+        "by the ending, with ABIs written out: TypeChain's factories, `parseAbi([...])`, `as const` lists, abigen's bindings",
+        _BY_TYPE, javascript.looks_like, javascript.read,
+    ),
+    Format(
+        "typechain", "TypeChain's types of contracts in TypeScript",
+        "`.ts` and `.d.ts` that name functions and events by their texts",
+        "function or event, as written", typechain.looks_like, _packed(typechain.entries),
+    ),
+    Format(
+        "rust", "Rust with sol! blocks", "alloy's `sol! { ... }` or `sol_interface!`, read as Solidity",
+        _BY_DECLARATION, rust.looks_like, rust.read,
+    ),
+    Format(
+        "huff", "Huff's #define function, event and error", "", "the keyword", huff.looks_like, _packed(huff.entries),
+    ),
+    Format(
+        "openchain", "lines 0xhash,signature", "OpenChain's export; commas in the signature are not quoted",
+        _BY_HASH, hash_lines.is_openchain, _packed(hash_lines.openchain_entries), is_by_line=_always,
+    ),
+    Format(
+        "solc-hashes", "the output of solc --hashes", "lines `hash: signature` under headings",
+        _BY_HASH, hash_lines.is_solc_hashes, _packed(hash_lines.solc_entries),
+    ),
+    Format(
+        "table", "the tables of forge inspect and forge selectors list", "those of `forge selectors collision` too",
+        "the column `Type`, else the length of the hash", selector_table.looks_like, _packed(selector_table.entries),
+    ),
+    Format(
+        "csv", "CSV, TSV and the like, with a header or without",
+        "a header above a column of signatures, or lines of a hash and a text: see below",
+        _BY_COLUMN, csv.looks_like, _packed(csv.entries), (".csv", ".tsv"), is_by_line=csv.is_by_line,
+    ),
+    Format(
+        "text", "one signature or declaration per line",
+        "blank lines and comments, `#`, `//` and `/* */`, are skipped",
+        "the keyword; else `indexed` or `anonymous`", text.looks_like, text.read, (".txt", ".text", ".sig"),
+        is_by_line=_always,
+    ),
 )  # fmt: skip
 
 # Read only with --format, because a few lines of such files may parse as signatures.

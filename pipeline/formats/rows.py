@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from sigdir.pipeline.formats.documents import is_document, is_json
-from sigdir.pipeline.formats.json_lines import first_object, lines_of_json, packed, values_of
+from sigdir.pipeline.formats.json_reader import first_object, first_values, is_document, is_json, values_of
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
-from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.candidates import Entry
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import MOST_CONTRACTS, Kind, Witness
@@ -39,11 +38,11 @@ def looks_like(source: Source) -> bool:
     return "text_signature" in head.names or not any(map(_holds_objects, chain(*head.rows)))
 
 
-def read(source: Source) -> Iterator[Candidates]:
+def entries(source: Source) -> Iterator[Entry]:
     reader = _reader(source)
     if first_object(source) is None and is_json(source):
-        return pack(_document_entries(source.document(), reader), source.number)
-    return packed(_line_entries(source, reader), source)
+        return _document_entries(source.document(), reader)
+    return _line_entries(source, reader)
 
 
 def is_by_line(source: Source) -> bool:
@@ -56,10 +55,8 @@ def is_by_line(source: Source) -> bool:
 
 def _first_values(source: Source) -> list[Any]:
     """The values of the first lines, or those of the document."""
-    first = first_object(source)
-    if first is not None:
-        lines = enumerate(source.head.lstrip().split(b"\n", SAMPLE_ROWS)[1:SAMPLE_ROWS], 2)
-        return [first, *(value for _, value in values_of(lines) if not isinstance(value, Entry))]
+    if first_object(source) is not None:
+        return first_values(source, SAMPLE_ROWS)
     if not is_document(source):
         return []
     document = source.document()
@@ -110,11 +107,9 @@ def _reader(source: Source) -> _Reader:
     if not rows:
         return _PLAIN
     head = _head(rows, source)
-    columns = head.columns(is_named=True)
-    if columns is None:
-        first = rejected_entry(rows[0], 1).text.decode()
-        shown = first if len(first) <= _SHOWN_CHARACTERS else first[:_SHOWN_CHARACTERS] + "..."
-        raise head.refusal(source, first=shown)
+    first = rejected_entry(rows[0], 1).text.decode()
+    shown = first if len(first) <= _SHOWN_CHARACTERS else first[:_SHOWN_CHARACTERS] + "..."
+    columns = head.sure_columns(source, first=shown)
     hashes = tuple(head.names[at] for at in columns.hashes)
     return _Reader(
         columns, head.names[columns.text], hashes, head.names[columns.kind] if columns.kind is not None else None
@@ -133,7 +128,7 @@ def _document_entries(document: Any, reader: _Reader) -> Iterator[Entry]:
 
 
 def _line_entries(source: Source, reader: _Reader) -> Iterator[Entry]:
-    for number, value in lines_of_json(source):
+    for number, value in values_of(source.lines()):
         if isinstance(value, Entry):
             yield value
         else:

@@ -20,10 +20,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sigdir.pipeline.formats.hashes import collection_of, listed, parse_hash
+from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.source import Source
-from sigdir.signatures.candidates import Candidates, Entry, pack
-from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.candidates import Entry
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.evidence import Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY
 
@@ -64,11 +64,7 @@ def _cells(line: str) -> Row | None:
     return [cell.strip() for cell in re.split("[|│┆]", line[1:-1])]
 
 
-def read(source: Source) -> Iterator[Candidates]:
-    return pack(_entries(source), source.number)
-
-
-def _entries(source: Source) -> Iterator[Entry]:
+def entries(source: Source) -> Iterator[Entry]:
     lines: list[tuple[int, Row]] = []
     is_markdown = False
     for number, raw in source.lines():
@@ -113,7 +109,7 @@ def _of_row(number: int, cells: Row) -> Iterator[Entry]:
         yield Entry(row.encode("utf-8", "surrogateescape"), number, reject_reason=BAD_ENTRY)
         return
     kind = _KINDS.get(cells[0].lower())
-    sighting = Sighting(kind, Witness.DECLARED) if kind is not None else listed(declared)
-    collection = collection_of(declared) if kind is None else EVENTS if kind is Kind.EVENT else FUNCTIONS
+    collection = UNKNOWN if kind is None else EVENTS if kind is Kind.EVENT else FUNCTIONS
     for text in texts:
-        yield Entry(text.encode("utf-8", "surrogateescape"), number, collection, declared, sighting=sighting)
+        entry = entry_with_hash(text.encode("utf-8", "surrogateescape"), number, declared, collection)
+        yield entry if kind is None else entry._replace(sighting=Sighting(kind, Witness.DECLARED))

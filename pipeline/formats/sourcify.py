@@ -26,14 +26,10 @@ from itertools import groupby
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import parquet
-from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
@@ -49,33 +45,42 @@ COLUMNS = {
 """The columns by which each table is known."""
 READ_OF_COMPILED = ("signature_hash_32", "signature_type")
 
-_HASH_BYTES = 32
-_KEY = npt.NDArray[np.uint64]
 _ROWS = 4096  # of a result at once; a text has up to 64 KiB
 _BATCH_BYTES = 1 << 25
 _MOST_COUNTS = 4_000_000
-_KINDS = ("function", "event", "error")
-"""At the number of a ``Kind`` less one. No column: pyarrow would load pandas, also for `sigdir import --help`."""
-_TEXTS = """CREATE TABLE texts
-    (file INTEGER, number BIGINT, text BLOB, hash BLOB, reason UTINYINT, high UBIGINT, low UBIGINT)"""
-_COUNTS = "CREATE TABLE counts (high UBIGINT, low UBIGINT, kind UTINYINT, compilations UBIGINT)"
-_ADD_COUNTS = "INSERT INTO counts SELECT high, low, kind, count(*) FROM rows GROUP BY ALL"
+
+_TEXTS = "CREATE TABLE texts (file INTEGER, number BIGINT, text BLOB, hash BLOB, reason UTINYINT)"
+_TEXT_TYPES = pa.schema(
+    [("number", pa.int64()), ("text", pa.binary()), ("hash", pa.binary()), ("reason", pa.uint8()), ("file", pa.int32())]
+)
+_ADD_TEXTS = "INSERT INTO texts BY NAME FROM rows"
+_COUNTS = "CREATE TABLE counts (unread_in INTEGER, key BLOB, kind UTINYINT, compilations UBIGINT)"
+"""A row without a hash or a kind has no key, and the number of its file."""
+_ADD_COUNTS = """INSERT INTO counts
+    SELECT if(key IS NULL, {file}, NULL), key, if(key IS NULL, NULL, kind), count(*) FROM (
+        SELECT {kind} AS kind, if(kind IS NULL, NULL, {key}) AS key FROM rows)
+    GROUP BY ALL"""
+_KEYS = {
+    "bytes": "if(octet_length(signature_hash_32) = 32, signature_hash_32, NULL)",
+    "text": """if(regexp_full_match(signature_hash_32, '(0[xX])?[0-9a-fA-F]{64}'),
+        unhex(right(signature_hash_32, 64)), NULL)""",
+    "": "NULL::BLOB",
+}
+"""The hash of 32 bytes in a column of bytes, of hex digits, of anything else."""
+_KINDS = "list_position(['function', 'event', 'error'], signature_type)"
+"""The number of a ``Kind``; null for another word."""
 _ADD_UP = """CREATE OR REPLACE TABLE counts AS
-    SELECT high, low, kind, sum(compilations)::UBIGINT AS compilations FROM counts GROUP BY ALL"""
+    SELECT unread_in, key, kind, sum(compilations)::UBIGINT AS compilations FROM counts GROUP BY ALL"""
 _JOINED = """SELECT file, number, text, hash, reason, coalesce(kind, 0)::UTINYINT AS kind,
     coalesce(compilations, 0)::UBIGINT AS compilations
-    FROM texts LEFT JOIN counts USING (high, low) ORDER BY file, number, kind"""
-_WITHOUT_TEXT = "SELECT count(*) FROM (SELECT DISTINCT high, low FROM counts) ANTI JOIN texts USING (high, low)"
+    FROM texts LEFT JOIN counts ON hash = key ORDER BY file, number, kind"""
+_UNREAD = "SELECT unread_in, sum(compilations)::UBIGINT FROM counts WHERE key IS NULL GROUP BY ALL"
+_WITHOUT_TEXT = "SELECT count(DISTINCT key) FROM counts ANTI JOIN texts ON key = hash"
 
 
 def looks_like(source: Source) -> bool:
     """Whether a Parquet file has the columns of one of the tables. Columns that the user names make it another table."""
     return not source.columns and parquet.looks_like(source) and _table_of(source) is not None
-
-
-def read(source: Source) -> Iterator[Candidates]:
-    """The candidates of one file alone, whose kinds are unknown."""
-    return parquet.read(source)
 
 
 def _table_of(source: Source) -> str | None:
@@ -95,8 +100,6 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
         tables.execute(_TEXTS)
         tables.execute(_COUNTS)
         self._files: dict[str, list[Source]] = {SIGNATURES: [], COMPILED: []}
-        self._unread_rows: dict[int, int] = {}
-        """By the number of a file of ``compiled_contracts_signatures``: its rows without a hash or a kind."""
         self._counts = 0
         self._most_counts = _MOST_COUNTS
 
@@ -110,7 +113,7 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
         name = _table_of(source)
         with parquet.open_table(source) as table:
             if name == SIGNATURES:
-                self._add_texts(source, parquet.entries(table))
+                self._add_texts(source, parquet.rows_of(table))
             elif name == COMPILED:
                 self._add_compiled(source, table.batches(list(READ_OF_COMPILED)))
             else:
@@ -132,35 +135,21 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
             self._append(source, held)
 
     def _append(self, source: Source, entries: list[Entry]) -> None:
-        if not entries:
-            return
-        texts, numbers, _, hashes, reasons, _ = zip(*entries, strict=True)
-        whole = [value if len(value) == _HASH_BYTES else bytes(_HASH_BYTES) for value in hashes]
-        keys = _keys(np.frombuffer(b"".join(whole), np.uint8))
-        has_key = pa.array([len(value) == _HASH_BYTES for value in hashes])
-        columns = {
-            "file": pa.repeat(pa.scalar(source.number, pa.int32()), len(entries)),
-            "number": pa.array(numbers, pa.int64()),
-            "text": pa.array(texts, pa.large_binary()),
-            "hash": pa.array(hashes, pa.binary()),
-            "reason": pa.array(reasons, pa.uint8()),
-            "high": pc.if_else(has_key, pa.array(keys[:, 0]), None),
-            "low": pc.if_else(has_key, pa.array(keys[:, 1]), None),
-        }
-        self._tables.append(pa.table(columns), "INSERT INTO texts FROM rows")
+        if entries:
+            texts, numbers, _, hashes, reasons, _ = zip(*entries, strict=True)
+            columns = [numbers, texts, hashes, reasons, [source.number] * len(entries)]
+            self._tables.append(
+                pa.table(list(map(pa.array, columns, _TEXT_TYPES.types)), schema=_TEXT_TYPES), _ADD_TEXTS
+            )
 
     def _add_compiled(self, source: Source, batches: Iterable[pa.RecordBatch]) -> None:
         """Count the rows of a file of ``compiled_contracts_signatures``, given as READ_OF_COMPILED."""
         self._files[COMPILED].append(source)
         for batch in batches:
-            digests, is_hash = _digests(batch.column(READ_OF_COMPILED[0]))
-            kinds = _kinds(batch.column(READ_OF_COMPILED[1]))
-            good = is_hash & (kinds > 0)
-            unread = len(good) - int(np.count_nonzero(good))
-            self._unread_rows[source.number] = self._unread_rows.get(source.number, 0) + unread
-            keys = _keys(digests[good])
-            rows = pa.table({"high": keys[:, 0], "low": keys[:, 1], "kind": kinds[good]})
-            self._tables.append(rows, _ADD_COUNTS)
+            rows = pa.table(batch)
+            key = _KEYS[_written(rows.schema.field(READ_OF_COMPILED[0]).type)]
+            kind = _KINDS if _written(rows.schema.field(READ_OF_COMPILED[1]).type) == "text" else "NULL"
+            self._tables.append(rows, _ADD_COUNTS.format(file=source.number, key=key, kind=kind))
             self._counts += len(rows)
             if self._counts > self._most_counts:
                 self._add_up()
@@ -173,6 +162,7 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
     def read(self) -> Iterator[Candidates]:
         """The candidates of all files of ``signatures``, in the order of ``add``."""
         self._warn_of_what_is_missing()
+        self._warn_of_unread_rows()
         if not self._files[SIGNATURES]:
             return
         self._add_up()
@@ -189,9 +179,12 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
             if not self._files[table]:
                 for source in self._files[other]:
                     source.warnings.append(f"Sourcify's table {table} is not among the inputs: {loss}")
+
+    def _warn_of_unread_rows(self) -> None:
+        unread = dict(row for batch in self._tables.batches(_UNREAD, _ROWS) for row in _values(batch))
         for source in self._files[COMPILED]:
-            if unread := self._unread_rows.get(source.number, 0):
-                source.warnings.append(f"{unread:,} rows have no hash of 32 bytes or no known signature_type")
+            if rows := unread.get(source.number, 0):
+                source.warnings.append(f"{rows:,} rows have no hash of 32 bytes or no known signature_type")
 
     def _warn_of_hashes_without_text(self) -> None:
         missing = self._tables.number(_WITHOUT_TEXT)
@@ -203,8 +196,7 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, Entry]]:
     """The number of the file, and the candidate, of each row of the join."""
-    for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-        file, number, text, declared, reason, kind, compilations = row
+    for file, number, text, declared, reason, kind, compilations in _values(batch):
         entry = Entry(text, number, _COLLECTIONS.get(kind, 0), declared, reason)
         if kind and reason == OK:
             contracts = min(compilations, MOST_CONTRACTS)
@@ -215,50 +207,14 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, Entry]]:
 _COLLECTIONS = {Kind.FUNCTION: FUNCTIONS, Kind.EVENT: EVENTS, Kind.ERROR: FUNCTIONS}
 
 
-def _keys(digests: npt.NDArray[np.uint8]) -> _KEY:
-    """The first 16 bytes of each digest as two numbers."""
-    keys: _KEY = np.ascontiguousarray(digests).reshape(-1, _HASH_BYTES).view(np.uint64)[:, :2]
-    return keys
+def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _values(column: pa.Array) -> tuple[pa.Array, npt.NDArray[Any] | None]:
-    """The distinct values of a column and the numbers that its rows have; None where each row is a value."""
-    if pa.types.is_dictionary(column.type):
-        return column.dictionary, pc.fill_null(column.indices, len(column.dictionary)).to_numpy(zero_copy_only=False)
-    return column, None
-
-
-def _digests(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-    """The digests of a column of bytes, uint8 of (rows, 32), and a flag per row: whether it has one."""
-    values, indices = _values(column)
-    is_hash = np.zeros(len(values) + 1, np.bool_)
-    digests = np.zeros((len(values) + 1, _HASH_BYTES), np.uint8)
-    if (
-        pa.types.is_binary(values.type)
-        or pa.types.is_large_binary(values.type)
-        or pa.types.is_fixed_size_binary(values.type)
-    ):
-        lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
-        is_hash[:-1] = lengths == _HASH_BYTES
-        fixed = values.filter(pa.array(is_hash[:-1])).cast(pa.large_binary())
-        joined = b"".join(fixed.to_pylist())
-        digests[is_hash] = np.frombuffer(joined, np.uint8).reshape(-1, _HASH_BYTES)
-    elif pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        for at, digits in enumerate(values.cast(pa.large_binary()).to_pylist()):
-            digest = parse_hash((digits or b"").decode("latin-1"))
-            if digest is not None and len(digest) == _HASH_BYTES:
-                is_hash[at], digests[at] = True, np.frombuffer(digest, np.uint8)
-    if indices is None:
-        return digests[:-1], is_hash[:-1]
-    return digests[indices], is_hash[indices]
-
-
-def _kinds(column: pa.Array) -> npt.NDArray[np.uint8]:
-    """The numbers of the kinds in a column of words; 0 for a word that is none."""
-    values, indices = _values(column)
-    found = np.zeros(len(values) + 1, np.uint8)
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        known = pc.index_in(values, pa.array(_KINDS).cast(values.type))
-        found[:-1] = pc.fill_null(pc.add(known, 1), 0).to_numpy(zero_copy_only=False)
-    kinds: npt.NDArray[np.uint8] = found[:-1] if indices is None else found[indices]
-    return kinds
+def _written(kind: pa.DataType) -> str:
+    """How a column writes a hash or a word: "bytes", "text", or "" for neither."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text"
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    return "bytes" if is_bytes else ""

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table, encoded
 from sigdir.pipeline.source import Source
-from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.candidates import Entry
 from sigdir.signatures.grammar import BAD_ENTRY
 
 _MAGIC = b"SQLite format 3\0"
@@ -33,11 +33,7 @@ def looks_like(source: Source) -> bool:
     return source.explicit or any(_COLUMN.search(table) for table in _TABLE.findall(source.head))
 
 
-def read(source: Source) -> Iterator[Candidates]:
-    return pack(_entries(source), source.number)
-
-
-def _entries(source: Source) -> Iterator[Entry]:
+def entries(source: Source) -> Iterator[Entry]:
     with source.on_disk() as path:
         try:
             address = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"

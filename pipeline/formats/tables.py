@@ -86,7 +86,8 @@ class Columns:
             return Entry(text, line, collection, reject_reason=BAD_ENTRY)
         longest = known[0] if len(known) == 1 else max(known, key=len)
         if collection == UNKNOWN and self.tells_kind and all(len(digest) == len(longest) for digest in known):
-            collection, sighting = collection_of(longest), listed(longest)
+            collection = collection_of(longest)
+            sighting = listed(collection)
         agree = all(longest.startswith(digest) for digest in known)
         return Entry(text, line, collection, longest, OK if agree else HASH_MISMATCH, sighting)
 
@@ -128,6 +129,13 @@ class Table:
         kind = of_role[KIND][0] if of_role[KIND] else self._first_of(_KIND_NAMES)
         names = {(self._known[text], self._known[one]) for one in hashes}
         return Columns(text, hashes, kind if kind != text else None, _HASHES_OF_ALL_KINDS.isdisjoint(names))
+
+    def sure_columns(self, source: Source, place: str = "", first: str = "") -> Columns:
+        """Which column is what, where the user says that the input has signatures. Raises BadInput in doubt."""
+        columns = self.columns(is_named=True)
+        if columns is None:
+            raise self.refusal(source, place, first)
+        return columns
 
     def refusal(self, source: Source, place: str = "", first: str = "") -> BadInput:
         """The error for a table in doubt. ``first`` shows its first row, where the names alone do not."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from sigdir.pipeline.formats.contracts import contract_of_file
 from sigdir.pipeline.formats.javascript import is_javascript
 from sigdir.pipeline.source import Source, numbered_matches
-from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import Kind, Sighting, Witness
 
@@ -23,14 +23,10 @@ _TYPED = re.compile(
 
 
 def looks_like(source: Source) -> bool:
-    return is_javascript(source) and next(_entries(source), None) is not None
+    return is_javascript(source) and next(entries(source), None) is not None
 
 
-def read(source: Source) -> Iterator[Candidates]:
-    return pack(_entries(source), source.number)
-
-
-def _entries(source: Source) -> Iterator[Entry]:
+def entries(source: Source) -> Iterator[Entry]:
     function, event = (
         Sighting(kind, Witness.DECLARED, "", contract_of_file(source)) for kind in (Kind.FUNCTION, Kind.EVENT)
     )

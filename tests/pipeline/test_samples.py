@@ -9,7 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from sigdir.pipeline.formats.registry import FORMATS
-from tests.conftest import ROOT, import_files
+from tests.conftest import import_files
+from tests.pipeline.formats_table import PAGE, with_table
 from tests.pipeline.support import write_files
 from tests.pipeline.test_formats import read_path
 
@@ -31,7 +32,7 @@ class Sample(NamedTuple):
 
 SAMPLES = [
     Sample(found["file"], found["format"], set(re.findall("`([^`]+)`", found["texts"])), found["data"])
-    for found in _SAMPLE.finditer((ROOT / "docs" / "formats.md").read_text())
+    for found in _SAMPLE.finditer(PAGE.read_text())
 ]
 
 
@@ -49,6 +50,11 @@ def test_every_format_has_a_sample() -> None:
     """The document has a sample of each format that is text, and of each shape of JSON."""
     assert {sample.format for sample in SAMPLES} == {format.name for format in FORMATS} - _BINARY
     assert len(SAMPLES) > 30
+
+
+def test_the_table_has_the_formats_own_sentences() -> None:
+    """`make formats` writes it."""
+    assert with_table(PAGE.read_text()) == PAGE.read_text()
 
 
 def test_samples_are_one_import(tmp_path: Path, warehouse: Path) -> None:

@@ -17,8 +17,6 @@ Theory
     and writes their declarations to a temporary file. When all inputs have been seen, it resolves the types. So
     memory holds definitions only.
 
-    Tasks of an engine read the sources by groups, which import nothing of each other (``groups.py``).
-
     A name is looked up in its contract and the contracts that this one inherits from, then in the file,
     then in the files that the file imports (``imports.py``, with the remappings of ``remappings.py``). In the ABI a
     struct is the tuple of its members, an enum `uint8`, a contract `address`, a user-defined value type its base

@@ -1,0 +1,106 @@
+"""Lines of a hash and a text: OpenChain's export, what solc prints, and hash-named files.
+
+::
+
+    0xa9059cbb,transfer(address,uint256)                OpenChain; commas in the text are not quoted
+
+    ======= contracts/Token.sol:Token =======           solc --hashes, for each contract
+    Function signatures:
+    a9059cbb: transfer(address,uint256)
+
+    a9059cbb,transfer(address,uint256);x(bytes)         the file a9059cbb, in a line of ``hash_named.py``
+
+Files are hash-named in ethereum-lists/4bytes and topic0. A file has one text, or several separated by `;`. Some texts
+have parameter names (``with_parameter_names/``), and are read like any other.
+
+Source: ``CommandLineInterface::handleSignatureHashes`` of solc 0.8, and its tests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sigdir.pipeline.formats.hashes import entry_with_hash, is_hash_of, parse_hash
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import Entry
+from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
+from sigdir.signatures.grammar import BAD_ENTRY
+
+_OPENCHAIN = re.compile(rb"\s*0x(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{64}),")
+_SOLC = re.compile(rb"\s*(?:======= [^\n]* =======\s*)?(?:Function|Error|Event) signatures:\s*?(?:\n|\Z)")
+_HEADING = re.compile(
+    rb"(?P<kind>Function|Error|Event) signatures:|======= (?:(?P<path>.*):)?(?P<contract>[^:]*) ======="
+)
+_KINDS = {b"Function": Kind.FUNCTION, b"Error": Kind.ERROR, b"Event": Kind.EVENT}
+_SAMPLE_FILES = 8
+
+
+def _parted(line: bytes, mark: bytes) -> tuple[bytes | None, bytes]:
+    """The hash in front of the mark, and what follows it; None and the line where there is no such hash."""
+    written, found, text = line.partition(mark)
+    declared = parse_hash(written.decode("latin-1")) if found else None
+    return declared, text if declared is not None else line
+
+
+def is_openchain(source: Source) -> bool:
+    return _OPENCHAIN.match(source.head) is not None
+
+
+def openchain_entries(source: Source) -> Iterator[Entry]:
+    for number, line in source.lines():
+        declared, text = _parted(line, b",")
+        yield entry_with_hash(text, number, declared)
+
+
+def is_solc_hashes(source: Source) -> bool:
+    return _SOLC.match(source.head) is not None
+
+
+def solc_entries(source: Source) -> Iterator[Entry]:
+    declares = Sighting(witness=Witness.DECLARED)
+    for number, line in source.lines():
+        heading = _HEADING.fullmatch(line)
+        if heading is not None:
+            declares = _under(heading, declares, source.below)
+            continue
+        declared, text = _parted(line, b":")
+        entry = entry_with_hash(text.strip(), number, declared)
+        yield entry if declared is None else entry._replace(sighting=declares)
+
+
+def _under(heading: re.Match[bytes], declares: Sighting, path: str) -> Sighting:
+    """What the lines under a heading say: their kind, or their contract."""
+    if heading["kind"]:
+        return declares._replace(kind=_KINDS[heading["kind"]])
+    names = ((heading[group] or b"").decode("utf-8", "replace") for group in ("path", "contract"))
+    source, name = names
+    return declares._replace(contract=Contract.at(source or path, name))
+
+
+def is_tree(source: Source) -> bool:
+    """Whether at least half of the first hash-named files have a text that hashes to their name."""
+    if source.file_names is None:
+        return False
+    lines = [line.partition(b",") for line in source.head.split(b"\n")[:_SAMPLE_FILES] if line]
+    matching = sum(hashes_to_name(name.decode("latin-1"), content) for name, _, content in lines)
+    return 0 < len(lines) <= 2 * matching
+
+
+def hashes_to_name(name: str, content: bytes) -> bool:
+    """Whether one of the texts in a file hashes to its name."""
+    declared = parse_hash(name)
+    return declared is not None and any(is_hash_of(declared, text) for text in _texts(content))
+
+
+def _texts(content: bytes) -> Iterator[bytes]:
+    return (text for part in content.split(b";") if (text := part.strip()))
+
+
+def tree_entries(source: Source) -> Iterator[Entry]:
+    for number, line in source.lines():
+        declared, content = _parted(line, b",")
+        if declared is None:
+            yield Entry(line, number, reject_reason=BAD_ENTRY)
+        else:
+            yield from (entry_with_hash(text, number, declared) for text in _texts(content))
