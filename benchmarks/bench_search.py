@@ -6,16 +6,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks import corpus, servers
 from benchmarks.bench_serve import _beside, _get, _lua_list, _wrk
-from benchmarks.measure import Figure, compared, python, sigdir
+from benchmarks.measure import Figure, sigdir
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.columns import as_readonly
 from sigdir.warehouse.batch import FILE_ROWS
@@ -23,7 +24,7 @@ from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.records import render_rows
 from sigdir.warehouse.index.search import rows_with_text
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.trigrams import Trigrams, build
+from sigdir.warehouse.index.trigrams import build
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 
@@ -32,12 +33,12 @@ _SHORT = ["e", "Z", "of", "ab", "_1", "$"]
 
 
 def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
-    """Each on one core, but for the last two. bytes.find is case-sensitive and counts no rows."""
+    """Each on one core, but for those over HTTP. bytes.find is case-sensitive and counts no rows."""
     if corpora is None:
         return []
     warehouse, segments = _real(corpora)
     found = [_scan(segments), *_names(_segments_of(segments, rows))]
-    return [*found, *_over_http(warehouse, segments, rounds), _import_with_index(rows, rounds)]
+    return [*found, *_over_http(warehouse, segments, rounds)]
 
 
 def large(rows: int, corpora: Path | None) -> list[Figure]:
@@ -90,19 +91,7 @@ def _scan(segments: list[Segment]) -> Figure:
 
 _NAMES = 200
 _MATCHES = 10_000
-_IMPORTED = 10_000_000
 _PAGE = 100
-
-
-class _Indexed:
-    """Takes the place of a TrigramFile: trigrams in memory, which can be turned off."""
-
-    def __init__(self, trigrams: Trigrams) -> None:
-        self.trigrams = trigrams
-        self.is_on = True
-
-    def opened(self, text: Any, offsets: Any) -> Trigrams | None:
-        return self.trigrams if self.is_on else None
 
 
 def _segments_of(real: list[Segment], rows: int) -> list[Segment]:
@@ -140,16 +129,11 @@ class _Names(NamedTuple):
 
 
 def _indexed(segments: list[Segment]) -> list[Segment]:
-    indexes = [_Indexed(build(segment.text, segment.offsets, segment.rows)) for segment in segments]
-    return [
-        Segment(s.rows, s.ids, s.created_at, s.offsets, s.text, s.hash, s.hashes, None, index)  # type: ignore[arg-type]
-        for s, index in zip(segments, indexes, strict=True)
-    ]
+    return [replace(each, trigrams=build(each.text, each.offsets, each.rows)) for each in segments]
 
 
-def _trigrams_of(segment: Segment) -> Trigrams:
-    trigrams: Trigrams = segment.trigrams.trigrams  # type: ignore[union-attr]
-    return trigrams
+def _has_list(segment: Segment, name: str) -> bool:
+    return segment.trigrams is not None and segment.trigrams.candidates(name) is not None
 
 
 def _timed_names(indexed: list[Segment]) -> _Names:
@@ -160,7 +144,7 @@ def _timed_names(indexed: list[Segment]) -> _Names:
     while len(mine) < _NAMES:
         segment = indexed[int(random.integers(len(indexed)))]
         name = segment.text_at(int(random.integers(segment.rows))).partition("(")[0]
-        if any(_trigrams_of(each).candidates(name) is None for each in indexed):
+        if not all(_has_list(each, name) for each in indexed):
             continue
         found = _page(indexed, name)
         if found > _MATCHES:
@@ -180,7 +164,7 @@ def _names(segments: list[Segment]) -> list[Figure]:
     indexed = _indexed(segments)
     building = time.perf_counter() - began
     names = _timed_names(indexed)
-    size = sum(len(index.lists) + index.starts.nbytes for index in map(_trigrams_of, indexed)) / rows
+    size = sum(each.trigrams.lists.nbytes + each.trigrams.starts.nbytes for each in indexed if each.trigrams) / rows
     return [
         Figure(f"a name of at most 10,000 matches in {rows:,} texts, its page and count, median of 200, beside the scan",
                f"{names.median * 1000:.2f} ms", f"{names.scan * 1000:.2f} ms", names.median / names.scan, "<= 2 ms",
@@ -197,24 +181,17 @@ def _names(segments: list[Segment]) -> list[Figure]:
 def _short(indexed: list[Segment], rows: int) -> Figure:
     """One or two letters, where the index is there and where it is not."""
     mine, theirs = [], []
+    scanned = [replace(each, trigrams=None) for each in indexed]
     for fragment in _SHORT:
-        _turn(indexed, True)
         found = _page(indexed, fragment)
         mine.append(_best(partial(_page, indexed, fragment), 3))
-        _turn(indexed, False)
-        assert found == _page(indexed, fragment)
-        theirs.append(_best(partial(_page, indexed, fragment), 3))
-    _turn(indexed, True)
+        assert found == _page(scanned, fragment)
+        theirs.append(_best(partial(_page, scanned, fragment), 3))
     ratio = sum(mine) / sum(theirs)
     return Figure(
         f"one or two letters in {rows:,} texts, beside the scan", f"{sum(mine) / len(mine) * 1000:.1f} ms",
         f"{sum(theirs) / len(theirs) * 1000:.1f} ms", ratio, "<= 1.1x", ratio <= 1.1,
     )  # fmt: skip
-
-
-def _turn(indexed: list[Segment], on: bool) -> None:
-    for segment in indexed:
-        segment.trigrams.is_on = on  # type: ignore[union-attr]
 
 
 def _page(indexed: list[Segment], fragment: str) -> int:
@@ -259,34 +236,6 @@ def _over_http(warehouse: Path, segments: list[Segment], rounds: int) -> Iterato
                 yield _beside(
                     f"waitress: OpenChain's search of the real texts for {title}", mine, static, 0.5, rounds, ours
                 )
-
-
-_WITHOUT = """
-import sys
-import sigdir.warehouse.publish as publish
-from sigdir.cli.main import console
-publish.build_trigrams = lambda *_: None
-sys.argv[0] = "sigdir"
-console()
-"""
-
-
-def _import_with_index(rows: int, rounds: int) -> Figure:
-    """An import whose publisher builds the mapped columns and the trigrams, beside one that leaves the trigrams out."""
-    rows = min(rows, _IMPORTED)
-    lines, warehouse = corpus.lines(rows), corpus.CACHE / "searched"
-
-    def of(run: Callable[..., Any]) -> float:
-        shutil.rmtree(warehouse, ignore_errors=True)
-        Paths(warehouse).cache.mkdir(parents=True)
-        return float(run("import", str(lines), "--warehouse", str(warehouse), "--quiet").seconds)
-
-    figure = compared(
-        f"import {rows:,} lines with the search index, beside without it", lambda _: of(sigdir),
-        lambda: of(partial(python, _WITHOUT)), 1.3, rounds,
-    )  # fmt: skip
-    shutil.rmtree(warehouse)
-    return figure
 
 
 def _scanned(segment: Segment, fragment: str) -> list[np.ndarray]:

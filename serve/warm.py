@@ -24,7 +24,7 @@ from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Sighting
-from sigdir.warehouse.index import names, search, similar, trigrams
+from sigdir.warehouse.index import similar, trigrams
 from sigdir.warehouse.index.hash_order import is_in_bounds
 from sigdir.warehouse.index.records import render_lines, render_rows
 from sigdir.warehouse.index.segment import Segment
@@ -57,9 +57,7 @@ def _search() -> None:
     segment = _segment()
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
     is_in_bounds(segment.offsets, as_readonly(np.zeros(0, np.uint64)), len(segment.text))
-    search.warm()
     trigrams.warm()
-    names.warm(segment.text, segment.offsets)
     similar.warm()
 
 

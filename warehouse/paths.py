@@ -15,7 +15,6 @@
     publish.lock                    held by the one publisher
     last-fold                       empty; its modification time is when `sigdir fold --every` last succeeded
     cache/<data file>/              its columns and hash order, mapped by servers; can be deleted at any time
-    cache/<data file>/trigrams/     the trigrams of its names, mapped by servers
     cache/<data file>.<evidence>.summaries/  what this evidence says of its texts; can be deleted at any time
     cache/<data file>.sha256        its digest, where no commit has recorded it
     cache/statistics.json           the figures of the server's statistics page; can be deleted at any time
@@ -274,16 +273,6 @@ def index_lock(index: Path) -> Path:
 def index_part(index: Path) -> Path:
     """The folder in which an index is built."""
     return index.with_name(f".{index.name}")
-
-
-def trigrams_folder(index: Path) -> Path:
-    """The trigrams of names, inside of an index."""
-    return index / "trigrams"
-
-
-def trigrams_part(index: Path) -> Path:
-    """The folder in which the trigrams are built."""
-    return index / ".trigrams"
 
 
 def index_of_entry(entry: Path) -> str:

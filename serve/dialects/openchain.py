@@ -25,6 +25,7 @@ from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import redirect_to_slash
 from sigdir.serve.http.streams import StreamLimit
+from sigdir.serve.lists.query import wants_filter
 from sigdir.serve.settings import Settings
 from sigdir.serve.texts import Refused, canonical_texts, store_texts
 from sigdir.serve.writer import Writer
@@ -34,6 +35,7 @@ from sigdir.signatures.grammar import OK, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.records import LINE_FRAME, render_lines
+from sigdir.warehouse.index.search import MAX_CHARACTERS, has_wildcards
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.rows import NewText
@@ -49,8 +51,6 @@ _MAX_LOOKUP_BYTES = 8 << 20
 _HASH = re.compile(r"0x(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{64})")
 
 _PATTERN = re.compile(r"[a-zA-Z0-9$_()\[\],*?]+")
-# Matching a text costs at worst its length times the pattern's. A pattern without wildcards costs one look-up.
-_MAX_PATTERN = 256
 _MAX_FOUND = 100
 
 _CHUNK_BYTES = 1 << 20  # of text; the lines of the shortest texts have twenty times as many bytes
@@ -85,7 +85,7 @@ def _parameters(req: falcon.Request) -> dict[str, list[str]]:
 
 
 def _wants_filter(values: Mapping[str, list[str]]) -> bool:
-    return values.get("filter", [""])[-1] in ("", "true")
+    return wants_filter(values.get("filter", [""])[-1])
 
 
 class LookupResource(_Resource):
@@ -189,15 +189,11 @@ class SearchResource(_Resource):
         pattern = values.get("query", [""])[-1]
         if not _PATTERN.fullmatch(pattern):
             raise detail(400, f"Invalid query '{pattern[:80]}'. It may have letters, digits, $_()[], and * and ?.")
-        if len(pattern) > _MAX_PATTERN and not _is_exact(pattern):
-            raise detail(400, f"A query with wildcards has at most {_MAX_PATTERN} characters.")
+        if len(pattern) > MAX_CHARACTERS and has_wildcards(pattern):
+            raise detail(400, f"A query with wildcards has at most {MAX_CHARACTERS} characters.")
         filter = _wants_filter(values)
         result = {kind: _matching(view, collection, pattern, filter) for kind, collection in KINDS.items()}
         return json_bytes({"ok": True, "result": result})
-
-
-def _is_exact(pattern: str) -> bool:
-    return "*" not in pattern and "?" not in pattern
 
 
 def _matching(view: View, collection: Collection, pattern: str, filter: bool) -> dict[str, list[dict[str, Any]]]:
@@ -216,7 +212,7 @@ def _matching(view: View, collection: Collection, pattern: str, filter: bool) ->
 
 def _rows_like(view: View, collection: Collection, pattern: str) -> list[tuple[bytes, str]]:
     """Hash and text of the oldest rows that match."""
-    if _is_exact(pattern):
+    if not has_wildcards(pattern):  # any length is one look-up
         digest = keccak256(pattern.encode())[: collection.hash_bytes]
         return [(digest, pattern)] if view.id_of_text(collection, pattern, digest) is not None else []
     found: list[tuple[bytes, str]] = []

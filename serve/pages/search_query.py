@@ -9,6 +9,7 @@ from typing import Literal
 from sigdir.serve.pages.reject_messages import message_for_text
 from sigdir.signatures.grammar import GrammarError, is_signature, normalise
 from sigdir.signatures.keccak import keccak256
+from sigdir.warehouse.index.search import MAX_CHARACTERS as MAX_FRAGMENT
 
 Kind = Literal["nothing", "selector", "topic", "calldata", "address", "hex", "text", "fragment"]
 
@@ -73,7 +74,7 @@ def _text_query(entered: str) -> SearchQuery:
     # Stored texts contain no spaces, so the spaces of an unfinished declaration are dropped.
     fragment = _SPACE.sub("", _KEYWORD.sub("", entered, count=1)) if entered.isascii() else entered
     if "(" not in entered:
-        return SearchQuery(entered, "fragment", fragment=fragment, may_be_submitted=is_signature(f"{entered}()"))
+        return _fragment_query(entered, fragment, "", f"{entered}()")
     try:
         text = normalise(entered).text
     except GrammarError as error:
@@ -82,6 +83,12 @@ def _text_query(entered: str) -> SearchQuery:
         problem = (
             message_for_text(error.reason, entered.encode("utf-8", "replace"), error.column) if is_complete else ""
         )
-        closed = entered + ")" * (entered.count("(") - entered.count(")"))
-        return SearchQuery(entered, "fragment", "", fragment, problem=problem, may_be_submitted=is_signature(closed))
+        return _fragment_query(entered, fragment, problem, entered + ")" * (entered.count("(") - entered.count(")")))
     return SearchQuery(entered, "text", fragment=text, canonical=text, digest=keccak256(text.encode()))
+
+
+def _fragment_query(entered: str, fragment: str, problem: str, closed: str) -> SearchQuery:
+    if len(fragment) > MAX_FRAGMENT:
+        too_long = f"a part of one is searched up to {MAX_FRAGMENT} characters, and this has {len(fragment)}"
+        return SearchQuery(entered, "nothing", problem=problem or too_long)
+    return SearchQuery(entered, "fragment", "", fragment, problem=problem, may_be_submitted=is_signature(closed))

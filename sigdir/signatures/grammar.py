@@ -42,10 +42,17 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from numba.extending import register_jitable
-
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.errors import SigdirError
+
+try:
+    from numba.extending import register_jitable
+except ImportError:  # a pack is read without numba
+
+    def register_jitable(function: Any) -> Any:  # type: ignore[no-redef]
+        """Leave the function as it is."""
+        return function
+
 
 MAX_TEXT_BYTES = 65_536
 """The longest text that is read, and the longest canonical text, in bytes."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.compact import compact
-from sigdir.warehouse.index import names, segment
-from sigdir.warehouse.index.names import name_order
+from sigdir.warehouse.index import trigrams
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.origins import POSTED, Origin, Origins
 from sigdir.warehouse.paths import Paths
@@ -21,7 +19,6 @@ from sigdir.warehouse.publish import fold
 from sigdir.warehouse.staging.rows import NewText
 from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import import_files
-from tests.serve.support import Row, segment_of
 
 IMPORTS = [
     ["transfer(address)", "transferFrom()", "name()", "event transfer(bool)"],
@@ -47,30 +44,19 @@ def by_name(view: View, name: str, limit: int = 10) -> list[str]:
 
 
 @pytest.mark.parametrize("few", [0, 1 << 14])
-def test_only_the_whole_name_is_found(reader: Reader, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    """The name order and the scan find the exact name, in one collection, oldest first."""
-    monkeypatch.setattr(segment, "_FEW_ROWS", few)
-    view = reader.current()
+def test_only_the_whole_name_is_found(
+    warehouse: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """The trigrams and the scan find the exact name, in one collection, oldest first."""
+    monkeypatch.setattr(trigrams, "_FEW_ROWS", few)
+    shutil.rmtree(Paths(warehouse).cache)
+    built = Reader(Paths(warehouse))
+    view = built.current()
     assert by_name(view, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
     assert by_name(view, "transfer", 2) == ["transfer(address)", "transfer()"]
     assert by_name(view, "tr") == ["tr()"]
     assert by_name(view, "transf") == []
-
-
-def test_names_that_share_a_hash_are_distinguished(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of another name with the same hash are left out."""
-    monkeypatch.setattr(segment, "_FEW_ROWS", 0)
-    whole = name_order
-    one = segment_of([Row(1, 1, "transfer()", bytes(4))])
-    key = int(whole(one.text, one.offsets, 1)[0]) >> 32
-
-    def colliding(text: Any, offsets: Any, rows: int) -> Any:
-        return np.arange(rows, dtype=np.uint64) | np.uint64(key << 32)
-
-    monkeypatch.setattr(names, "name_order", colliding)
-    assert by_name(reader.current(), "transfer") == [
-        "transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"
-    ]  # fmt: skip
+    built.close()
 
 
 def origins(view: View, warehouse: Path) -> dict[str, Origin | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,6 @@ from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse import QueryError, Warehouse
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.paths import Paths, index_name
-from tests.conftest import import_files
 from tests.warehouse.support import Run
 
 ROWS = 1 << 14  # have trigrams
@@ -129,17 +127,18 @@ def test_an_older_version_is_searched(view: tuple[Paths, View]) -> None:
     assert counts == [[(3,)], [(4,)]]
 
 
-def test_search_writes_nothing(tmp_path: Path) -> None:
-    """Also where trigrams are missing, which a server would build."""
-    file = tmp_path / "list.txt"
-    file.write_text("".join(f"name{number:x}(uint256)\n" for number in range(ROWS)))
-    folder = tmp_path / "warehouse"
-    import_files([file], folder)
-    Reader(Paths(folder)).close()
-    before = sorted(folder.rglob("*"))
-    assert sigdir.open(folder).sql("SELECT text_signature FROM search('NAME3fff')").rows() == [("name3fff(uint256)",)]
-    assert sorted(folder.rglob("*")) == before
-    assert not any(path.name == "trigrams" for path in before)
+def test_search_writes_nothing(warehouse: Warehouse) -> None:
+    """Also where indexes are missing, which a server would build."""
+    before = sorted(warehouse.paths.root.rglob("*"))
+    assert warehouse.sql("SELECT text_signature FROM search('NAME3fff')").rows() == [("name3fff(uint256)",)]
+    assert sorted(warehouse.paths.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("wanted", ["a", "a*"])
+def test_a_fragment_or_pattern_has_256_characters(warehouse: Warehouse, wanted: str) -> None:
+    assert warehouse.sql("FROM search(?)", [wanted.rjust(256, "a")]).rows() == []
+    with pytest.raises(QueryError, match="at most 256 characters, and these are 257"):
+        warehouse.sql("FROM search(?)", [wanted.rjust(257, "a")]).rows()
 
 
 def test_a_row_that_is_not_there_is_an_error(warehouse: Warehouse) -> None:

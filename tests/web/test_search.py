@@ -115,6 +115,15 @@ def test_a_whole_text_comes_before_texts_that_contain_it() -> None:
     assert ranked("transfer()")[1] == ["transfer()", "aTransfer()"]
 
 
+def test_a_long_text_is_found_by_its_hash() -> None:
+    """Where it is too long to be searched as a part of others, it finds itself alone."""
+    long = f"f({','.join(['uint256'] * 40)})"
+    rows = [Row(n, n, text, keccak256(text.encode())[:4]) for n, text in enumerate([long, f"g{long}", "f()"], 1)]
+    view = view_of([segment_of(rows[:1], by_hash=True), segment_of(rows[1:], by_hash=True)])
+    assert [row.text for row in find(view, SIGNATURES, parse_search(long), 0, 9).rows] == [long]
+    assert find(view, SIGNATURES, parse_search(f"h{long}"), 0, 9).count == 0
+
+
 # ABIs.
 
 

@@ -1,7 +1,7 @@
 """The index of a data file: built once, mapped by every process.
 
 Each Parquet file has a folder in the cache, derived from it alone (``derived.py``): one uncompressed file per column,
-and ``hashes``, the order of its hashes. The first process that needs it builds it, under a lock. It can be deleted at any
+``hashes``, the order of its hashes, and the trigrams of its names (``trigrams.py``). The first process that needs it builds it, under a lock. It can be deleted at any
 time and is built again. A data file's name is never reused, so neither is the folder's.
 """
 
@@ -22,12 +22,18 @@ from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder
-from sigdir.warehouse.index.derived import building, map_column, new_column, require_written, write_checksums
+from sigdir.warehouse.index.derived import (
+    allocate,
+    building,
+    map_column,
+    new_column,
+    require_written,
+    write_checksums,
+)
 from sigdir.warehouse.index.hash_order import is_in_bounds, sort_hashes
-from sigdir.warehouse.index.names import NameOrder
 from sigdir.warehouse.index.scan import SEGMENT_COLUMNS, hashes_of
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.trigram_file import TrigramFile, write_trigrams
+from sigdir.warehouse.index.trigrams import Trigrams, build
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import index_lock, index_name, index_of_entry, index_part
 from sigdir.warehouse.schema import FILE_SCHEMA
@@ -35,8 +41,8 @@ from sigdir.warehouse.schema import FILE_SCHEMA
 Array = npt.NDArray[Any]
 
 _BATCH_ROWS = 1 << 17
-_COLUMNS = ("ids", "created_at", "offsets", "hash", "hashes")
-_FILES = (*(f"{name}.npy" for name in _COLUMNS), "text")
+_COLUMNS = ("ids", "created_at", "offsets", "hash", "hashes", "trigrams")
+_FILES = (*(f"{name}.npy" for name in _COLUMNS), "text", "lists")
 
 
 def segment_of(
@@ -69,15 +75,9 @@ def build_index(
             open_index(folder, rows)
             return
         with building(folder, part):
-            _write_columns(part, collection, file, rows, tick)
+            offsets = _write_columns(part, collection, file, rows, tick)
+            _write_trigrams(part, offsets, rows)
             write_checksums(part, _FILES)
-
-
-def build_trigrams(cache: Path, collection: Collection, file: Path, rows: int) -> None:
-    """Make the trigrams of a data file whose index is there; raises OSError, ValueError or EOFError."""
-    folder = cache / index_name(collection, file)
-    segment = open_index(folder, rows)
-    write_trigrams(folder, segment.text, segment.offsets, rows)
 
 
 def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
@@ -86,8 +86,10 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
     Every byte is read and compared with its checksum: see ``checksums.py`` for what that costs.
     """
     require_written(folder, _FILES)
-    ids, created_at, offsets, hash, hashes = mapped = [map_column(folder / f"{name}.npy") for name in _COLUMNS]
+    *mapped, starts = [map_column(folder / f"{name}.npy") for name in _COLUMNS]
+    ids, created_at, offsets, hash, hashes = mapped
     text: Array = np.memmap(folder / "text", np.uint8, "r")
+    lists: Array = np.memmap(folder / "lists", np.uint8, "r")
     fits = len(ids) == len(created_at) == len(hash) == len(hashes) == rows and len(offsets) == rows + 1
     if not (fits and is_in_bounds(as_readonly(offsets), as_readonly(hashes), len(text))):
         raise ValueError(f"{folder} does not fit its data file")
@@ -95,7 +97,8 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
         _populate(array)
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
     ids, created_at, offsets, text, hash, hashes = map(np.asarray, (ids, created_at, offsets, text, hash, hashes))
-    return Segment.of(rows, ids, created_at, offsets, text, hash, hashes, TrigramFile(folder, rows), NameOrder())
+    trigrams = Trigrams(as_readonly(np.asarray(starts)), as_readonly(np.asarray(lists)))
+    return Segment.of(rows, ids, created_at, offsets, text, hash, hashes, trigrams)
 
 
 def unused(cache: Path, used: set[str]) -> list[Path]:
@@ -121,7 +124,8 @@ def _populate(array: Array) -> None:
         mapping.madvise(_POPULATE_READ)
 
 
-def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None]) -> None:
+def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None]) -> Array:
+    """Write all but the trigrams; the offsets of the texts."""
     width = collection.hash_bytes
     ids = new_column(folder, "ids", np.int64, rows)
     created_at = new_column(folder, "created_at", np.int64, rows)
@@ -144,6 +148,18 @@ def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, 
             at += batch.num_rows
             tick(batch.num_rows)
     sort_hashes(hash, new_column(folder, "hashes", np.uint64, rows))
+    return offsets
+
+
+def _write_trigrams(folder: Path, offsets: Array, rows: int) -> None:
+    def room(size: int) -> Array:
+        path, size = folder / "lists", max(1, size)  # a mapping is never empty
+        allocate(path, size)
+        return np.asarray(np.memmap(path, np.uint8, "r+", shape=(size,)))
+
+    text = np.memmap(folder / "text", np.uint8, "r")
+    trigrams = build(as_readonly(np.asarray(text)), as_readonly(np.asarray(offsets)), rows, room)
+    np.save(folder / "trigrams", trigrams.starts)
 
 
 def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:

@@ -6,15 +6,14 @@ complete without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
 
 from sigdir.warehouse import suppressed
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.evidence.manifest import manifest_of
-from sigdir.warehouse.index.missing import build_missing_index, build_missing_summaries
+from sigdir.warehouse.index.build import build_index
+from sigdir.warehouse.index.summaries import build_summaries
 from sigdir.warehouse.index.visible import Visible
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.evidence import ManifestFile
@@ -24,29 +23,34 @@ from sigdir.warehouse.suppressed import Suppressed
 
 def build_indexes(paths: Paths, files: Iterable[DataFile], threads: int) -> None:
     """Build the indexes of files that are not in a version yet."""
-    _build(paths, files, threads, build_missing_index)
-
-
-def build_summaries(paths: Paths, files: Iterable[DataFile], manifest: ManifestFile | None, threads: int) -> None:
-    """Build the summaries by which texts are ranked, of those of a version's files that have none yet."""
-    if manifest is not None and paths.cache.is_dir():
-        _build(paths, files, threads, partial(build_missing_summaries, evidence=manifest_of(manifest)))
-
-
-def _build(paths: Paths, files: Iterable[DataFile], threads: int, build: Callable[[Path, DataFile], object]) -> None:
-    """Call ``build`` with the cache folder of each file, and the file as servers show it."""
     if not paths.cache.is_dir():
         return
     visible = Visible(paths, _suppressed(paths))
 
-    def build_one(file: DataFile) -> None:
+    def build(file: DataFile) -> None:
         shown = visible.file(file)
         if shown is not None:
-            build(paths.index_cache(shown.path), shown)
+            build_index(paths.index_cache(shown.path), shown.collection, shown.path, shown.rows)
 
     with ThreadPoolExecutor(threads) as pool:
         for file in files:
-            pool.submit(build_one, file)
+            pool.submit(build, file)
+
+
+def build_summaries(paths: Paths, files: Iterable[DataFile], manifest: ManifestFile | None, threads: int) -> None:
+    """Build the summaries by which texts are ranked, of those of a version's files that have none yet."""
+    if manifest is None or not paths.cache.is_dir():
+        return
+    evidence, visible = manifest_of(manifest), Visible(paths, _suppressed(paths))
+
+    def build(file: DataFile) -> None:
+        shown = visible.file(file)
+        if shown is not None:
+            build_summaries(paths.index_cache(shown.path), shown, evidence)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for file in files:
+            pool.submit(build, file)
 
 
 def _suppressed(paths: Paths) -> Suppressed:

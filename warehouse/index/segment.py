@@ -20,16 +20,13 @@ from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Summary
 from sigdir.warehouse.evidence.summaries import KINDS, LISTED, Counts, Summaries
 from sigdir.warehouse.index.hash_order import ROW_MASK, prefix_range, prefix_ranges
-from sigdir.warehouse.index.names import NameOrder
-from sigdir.warehouse.index.search import fixed_pieces, rows_among, rows_like, rows_with_hex, rows_with_text
-from sigdir.warehouse.index.trigram_file import TrigramFile
+from sigdir.warehouse.index.search import fixed_pieces, has_wildcards, rows_like, rows_with_hex, rows_with_text
+from sigdir.warehouse.index.trigrams import Trigrams
 
 Array = npt.NDArray[Any]
 
 NO_ROWS = np.empty(0, np.int64)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FEW_ROWS = 1 << 14
-"""A scan of so many rows for a name is as fast as an order of their names, which has to be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +47,20 @@ class Segment:
     """
     summaries: Summaries | None = None
     """What the sources say of the rows; None for staged rows, of which one list is known."""
-    trigrams: TrigramFile | None = None
-    """Finds rows by a piece of their name; without it every byte is scanned."""
-    names: NameOrder | None = None
-    """Finds rows by their whole name; without it every byte is scanned."""
+    trigrams: Trigrams | None = None
+    """Finds rows by a piece of their name; without them, as for staged rows, every byte is scanned."""
 
     @classmethod
     def of(
         cls, rows: int, ids: Array, created_at: Array, offsets: Array, text: Array, hash: Array,
-        hashes: Array | Mapping[bytes, list[int]], trigrams: TrigramFile | None = None, names: NameOrder | None = None,
+        hashes: Array | Mapping[bytes, list[int]], trigrams: Trigrams | None = None,
     ) -> Segment:  # fmt: skip
         """A segment over read-only views of these arrays."""
         if isinstance(hashes, np.ndarray):
             hashes = as_readonly(hashes)
         return cls(
             rows, as_readonly(ids), as_readonly(created_at), as_readonly(offsets), as_readonly(text),
-            as_readonly(hash), hashes, trigrams=trigrams, names=names,
+            as_readonly(hash), hashes, trigrams=trigrams,
         )  # fmt: skip
 
     def text_at(self, row: int) -> str:
@@ -148,28 +143,26 @@ class Segment:
     def with_text(self, fragment: str) -> Array:
         """The rows whose text has the fragment, whatever its case, rising."""
         candidates = self._candidates(fragment)
-        if candidates is not None:
-            return rows_among(self.text, self.offsets, candidates, fragment)
-        return np.concatenate([NO_ROWS, *rows_with_text(self.text, self.offsets, self.rows, fragment)])
+        if candidates is None:
+            return np.concatenate([NO_ROWS, *rows_with_text(self.text, self.offsets, self.rows, fragment)])
+        if has_wildcards(fragment):
+            return NO_ROWS  # here they are characters, which no text has
+        return rows_like(self.text, self.offsets, candidates, f"*{fragment}*", self.rows, any_case=True)
 
     def like(self, pattern: str, limit: int) -> Array:
         """The first ``limit`` rows whose whole text fits the pattern, rising; case counts.
 
         In a pattern ``*`` is any run of characters, ``?`` is one.
         """
-        return rows_like(self.text, self.offsets, self.rows, pattern, limit, self._candidates(*fixed_pieces(pattern)))
+        pieces = fixed_pieces(pattern)
+        candidates = self._candidates(*pieces)
+        if candidates is None:
+            candidates = rows_with_text(self.text, self.offsets, self.rows, max(pieces, key=len))
+        return rows_like(self.text, self.offsets, candidates, pattern, limit)
 
-    def with_name(self, name: str, limit: int) -> list[int]:
-        """The first ``limit`` rows, rising, whose text is this name and a parameter list."""
-        if self.names is None or self.rows < _FEW_ROWS:
-            rows: list[int] = self.like(f"{name}(*", limit).tolist()
-            return rows
-        return self.names.rows(self.text, self.offsets, self.rows, name, limit)
-
-    def _candidates(self, *fragments: str) -> Array | None:
+    def _candidates(self, *fragments: str) -> Iterator[Array] | None:
         """The rows among which are all that have the fragments; None where they must be scanned."""
-        trigrams = self.trigrams.opened(self.text, self.offsets) if self.trigrams is not None else None
-        return trigrams.candidates(*fragments) if trigrams is not None else None
+        return self.trigrams.candidates(*fragments) if self.trigrams is not None else None
 
 
 def rows_with_hash(segments: Iterable[Segment], digest: bytes) -> list[tuple[Segment, Array]]:

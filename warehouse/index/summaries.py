@@ -24,6 +24,7 @@ from sigdir.warehouse.evidence import EvidenceFile, Manifest
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
 from sigdir.warehouse.evidence.sums import summed
 from sigdir.warehouse.files import FileLock, make_folder
+from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.derived import building, map_column, new_column, require_written, write_checksums
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.paths import index_lock, index_name, index_part, summaries_name
@@ -48,9 +49,11 @@ def summaries_of(cache: Path, file: DataFile, ids: Array, manifest: Manifest) ->
     return open_summaries(cache, file, manifest)
 
 
-def has_summaries(cache: Path, file: DataFile, manifest: Manifest) -> bool:
-    """Whether the summaries of a data file are there for this evidence, be they damaged."""
-    return (cache / folder_name(file, manifest)).exists()
+def build_summaries(cache: Path, file: DataFile, manifest: Manifest) -> None:
+    """Build the summaries of a data file that has none for this evidence; raises UnreadableWarehouse, OSError."""
+    if not (cache / folder_name(file, manifest)).exists():
+        segment = segment_of(cache, file.collection, file.path, file.rows)
+        summaries_of(cache, file, segment.ids[: segment.rows], manifest)
 
 
 def folder_name(file: DataFile, manifest: Manifest) -> str:

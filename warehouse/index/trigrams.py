@@ -1,11 +1,12 @@
-"""Rows by a piece of their name, from an index instead of a scan.
+"""Rows by their name, its beginning or a piece of it, from an index instead of a scan.
 
 For each three characters that stand together in a name, whatever their case, the index has the list of the rows
 whose name has them. The parenthesis that ends a name counts as its last character. A fragment's rows are in all
 lists of its trigrams; those few rows are then compared with the fragment itself, so the answer is exact.
 
 A list holds the gaps between row numbers as LEB128 varints: seven bits a byte, low ones first, bit 7 set where more
-follow. All lists stand in one file, one after the other; ``starts`` has where each begins.
+follow. Each four million rows, a block, have their own lists: who wants the first rows reads no further. All lists stand in one
+file, block after block; ``starts`` has where each begins.
 
 What is known, for the 1.08 M real texts: trigrams of names take 19.7 bytes a row and are built at 2 M rows a second
 and core. Trigrams of whole texts would take three times as much, because half of all lists of types are the same.
@@ -18,9 +19,8 @@ many matches, and scanning finds them as fast (``search.py``).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ Array = npt.NDArray[Any]
 _SYMBOLS = 40
 _TRIGRAMS = _SYMBOLS**3
 _NAME_END = 0x28
+_FEW_ROWS = 1 << 14  # are scanned in 0.1 ms
+_BLOCK_ROWS = 1 << 22
 
 
 def _symbols() -> Array:
@@ -50,28 +52,33 @@ _SYMBOL_OF = _symbols()
 
 @dataclass(frozen=True, slots=True)
 class Trigrams:
-    """The lists of one data file: that of trigram ``n`` is ``lists[starts[n]:starts[n + 1]]``."""
+    """The lists of one data file: that of trigram ``n`` in block ``b`` is ``lists[starts[i]:starts[i + 1]]``.
 
-    starts: Array  # int64, _TRIGRAMS + 1
+    ``i`` is ``b * _TRIGRAMS + n``.
+    """
+
+    starts: Array  # int64, blocks x _TRIGRAMS, and one
     lists: Array  # uint8
-    rows: int
 
-    def candidates(self, *fragments: str) -> Array | None:
-        """The rows that may have all fragments, rising, int64. All that have them are among these.
+    def candidates(self, *fragments: str) -> Iterator[Array] | None:
+        """The rows that may have all fragments, rising, int64, block by block. All that have them are among these.
 
         None where this index cannot tell.
         """
-        known = [numbers for fragment in fragments if (numbers := trigrams_of(fragment)) is not None]
-        if not known:
+        if len(self.starts) == 1:
             return None
-        wanted = np.unique(np.concatenate(known))
-        sizes = self.starts[wanted + 1] - self.starts[wanted]
-        order = wanted[np.argsort(sizes)]
-        found = np.empty(int(sizes.min()), np.int64)  # a list has at most as many rows as bytes
-        return found[: _intersect(self.lists, self.starts, order, self.rows, found)]
+        known = [numbers for fragment in fragments if (numbers := trigrams_of(fragment)) is not None]
+        return self._in_all(np.unique(np.concatenate(known))) if known else None
+
+    def _in_all(self, wanted: Array) -> Iterator[Array]:
+        for block in range(len(self.starts) // _TRIGRAMS):
+            lists = wanted + block * _TRIGRAMS
+            sizes = self.starts[lists + 1] - self.starts[lists]
+            found = np.empty(int(sizes.min()), np.int64)  # a list has at most as many rows as bytes
+            order = lists[np.argsort(sizes)]
+            yield found[: _intersect(self.lists, self.starts, order, found)] + block * _BLOCK_ROWS
 
 
-@lru_cache(maxsize=16)  # each file of a view is asked for the same fragment
 def trigrams_of(fragment: str) -> Array | None:
     """The numbers of the trigrams of the fragment's part that can only stand in a name; None if there is none."""
     name, parenthesis, _ = fragment.lower().partition("(")
@@ -102,38 +109,29 @@ def _may_be_in_types(fragment: str) -> bool:
 def build(
     text: Array, offsets: Array, rows: int, room: Callable[[int], Array] = lambda size: np.empty(size, np.uint8)
 ) -> Trigrams:
-    """Count the bytes of each list, then write them: two passes over the names.
+    """Count the bytes of each list, then write them: two passes over the names. A few rows have no lists.
 
     ``room`` gives an array of so many bytes for the lists.
     """
-    sizes = np.zeros(_TRIGRAMS + 1, np.int64)
-    _measure(text, offsets, rows, _SYMBOL_OF, sizes[1:])
+    blocks = range(0, rows if rows >= _FEW_ROWS else 0, _BLOCK_ROWS)
+    sizes = np.zeros(len(blocks) * _TRIGRAMS + 1, np.int64)
+
+    def append(ends: Array, lists: Array) -> None:
+        for block, first in enumerate(blocks):
+            of_block = ends[block * _TRIGRAMS : (block + 1) * _TRIGRAMS]
+            _append(text, offsets[first:], min(rows - first, _BLOCK_ROWS), _SYMBOL_OF, of_block, lists)
+
+    append(sizes[1:], np.empty(0, np.uint8))
     starts = np.cumsum(sizes)
     lists = room(int(starts[-1]))
-    _fill(text, offsets, rows, _SYMBOL_OF, starts[:-1].copy(), lists)
-    return Trigrams(as_readonly(starts), as_readonly(lists), rows)
+    append(starts.copy(), lists)
+    return Trigrams(as_readonly(starts), as_readonly(lists))
 
 
 @kernel(nogil=True)
-def _measure(text: Array, offsets: Array, rows: int, symbols: Array, sizes: Array) -> None:
-    last = np.full(len(sizes), -1, np.int64)
-    for row in range(rows):
-        code = np.int64(0)
-        for at in range(offsets[row], offsets[row + 1]):
-            code = (code * _SYMBOLS + symbols[text[at]]) % _TRIGRAMS
-            if at - offsets[row] >= 2 and last[code] != row:
-                gap = row - last[code]
-                while gap > 0x7F:
-                    sizes[code] += 1
-                    gap >>= 7
-                sizes[code] += 1
-                last[code] = row
-            if text[at] == _NAME_END:
-                break
-
-
-@kernel(nogil=True)
-def _fill(text: Array, offsets: Array, rows: int, symbols: Array, ends: Array, lists: Array) -> None:
+def _append(text: Array, offsets: Array, rows: int, symbols: Array, ends: Array, lists: Array) -> None:
+    """Append each row to the lists of its trigrams, at ``ends``. Without room for lists these are only counted."""
+    writes = len(lists) > 0
     last = np.full(len(ends), -1, np.int64)
     for row in range(rows):
         code = np.int64(0)
@@ -142,10 +140,12 @@ def _fill(text: Array, offsets: Array, rows: int, symbols: Array, ends: Array, l
             if at - offsets[row] >= 2 and last[code] != row:
                 gap, end = row - last[code], ends[code]
                 while gap > 0x7F:
-                    lists[end] = (gap & 0x7F) | 0x80
+                    if writes:
+                        lists[end] = (gap & 0x7F) | 0x80
                     gap >>= 7
                     end += 1
-                lists[end] = gap
+                if writes:
+                    lists[end] = gap
                 ends[code] = end + 1
                 last[code] = row
             if text[at] == _NAME_END:
@@ -154,13 +154,13 @@ def _fill(text: Array, offsets: Array, rows: int, symbols: Array, ends: Array, l
 
 # Searching.
 
-# Reading a byte of a list costs 1 ns, comparing a row that is not in the cache 100. Most rows that are left have the
-# fragment, so a list gains less than that: 8 was the best of 4, 8, 16 and 64.
-_BYTES_A_ROW = 8
+# Reading a byte of a list costs 3 ns, comparing a row that is not in the cache 100 and more. Of a hundred names in 100 M
+# texts the slowest took 220 ms with 8, and 96 with 32.
+_BYTES_A_ROW = 32
 
 
 @kernel(nogil=True)
-def _intersect(lists: Array, starts: Array, order: Array, rows: int, found: Array) -> int:
+def _intersect(lists: Array, starts: Array, order: Array, found: Array) -> int:
     """Fill ``found`` with the rows that are in the lists of ``order``, the shortest first: their number.
 
     A list that takes longer to read than the rows that are left take to be compared is left out.
@@ -198,5 +198,6 @@ def _intersect(lists: Array, starts: Array, order: Array, rows: int, found: Arra
 
 def warm() -> None:
     """Compile or load the kernels."""
-    text = as_readonly(np.frombuffer(b"warm()", np.uint8))
-    build(text, as_readonly(np.array([0, len(text)])), 1).candidates("arm")
+    rows = _FEW_ROWS
+    text = as_readonly(np.frombuffer(b"warm()" * rows, np.uint8))
+    list(build(text, as_readonly(np.arange(0, len(text) + 1, 6)), rows).candidates("arm") or ())

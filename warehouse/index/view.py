@@ -90,6 +90,8 @@ class View:
     """The orders of hashes with several texts that ``ranked.py`` has found."""
     known: dict[bytes, Any] = field(default_factory=dict)
     """The texts of hashes that ``known.py`` has looked up."""
+    returns: dict[bytes, Any] = field(default_factory=dict)
+    """What selectors return, as far as ``known.py`` has looked it up."""
 
     def has_newer_version(self) -> bool:
         return is_there(self.next_log_entry)
@@ -105,7 +107,7 @@ class View:
         """The first ``limit`` rows, oldest first, whose text is this name and a parameter list."""
         found: list[tuple[Segment, int]] = []
         for segment in self.segments[collection]:
-            found += [(segment, row) for row in segment.with_name(name, limit - len(found))]
+            found += [(segment, row) for row in segment.like(f"{name}(*", limit - len(found)).tolist()]
             if len(found) == limit:
                 break
         return found

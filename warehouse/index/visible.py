@@ -24,8 +24,9 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder, sync
-from sigdir.warehouse.index.missing import build_missing_index, build_missing_summaries
+from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.scan import batches
+from sigdir.warehouse.index.summaries import build_summaries
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import naming, write_data_file
 from sigdir.warehouse.paths import Paths
@@ -143,9 +144,9 @@ def _build_missing(paths: Paths, visible: Snapshot) -> None:
     """Build what a server maps of visible files, where it is missing; raises UnreadableWarehouse, OSError."""
     for file in visible.all_files():
         cache = paths.index_cache(file.path)
-        build_missing_index(cache, file)
+        build_index(cache, file.collection, file.path, file.rows)
         with suppress(UnreadableWarehouse):  # damaged evidence must not keep an operator from suppressing a text
-            build_missing_summaries(cache, file, visible.evidence)
+            build_summaries(cache, file, visible.evidence)
 
 
 def change_list(

@@ -5,7 +5,7 @@
     sigdir sql "FROM search('balanceOf')"
 
 A fragment is found in any case. With ``*`` or ``?``, which no text has, it is a pattern that the whole text fits, and case
-counts, as in OpenChain's search. Files whose index nobody has built are scanned by the engine; nothing is built or written.
+counts, as in OpenChain's search. Either has at most 256 characters. Files whose index nobody has built are scanned by the engine; nothing is built or written.
 
 Theory. The engine has no table functions in Python. So ``_search_rows`` gives the numbers of all rows as one list, which
 the macro unnests, and each column is a function of such a number: it is called for 2,048 rows at a time, and only
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -72,12 +71,11 @@ def create_search(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot:
 def _mapped(paths: Paths, file: DataFile) -> Segment | None:
     """A data file's index; None where it is missing or damaged."""
     from sigdir.warehouse.index.build import open_index
-    from sigdir.warehouse.index.trigram_file import TrigramFile
 
     for cache in (paths.index_cache(file.path), paths.kept_cache):
         folder = cache / index_name(file.collection, file.path)
         with suppress(OSError, ValueError, EOFError):
-            return replace(open_index(folder, file.rows), trigrams=TrigramFile(folder, file.rows, builds=False))
+            return open_index(folder, file.rows)
     return None
 
 
@@ -108,12 +106,12 @@ def _register(connection: duckdb.DuckDBPyConnection, indexed: _Indexed) -> None:
 
 def _wanted(fragment: str | None) -> str | None:
     """A fragment as the API takes it; None where no text has it."""
+    from sigdir.warehouse.index.search import MAX_CHARACTERS
+
     fragment = fragment.strip() if fragment is not None else None
+    if fragment is not None and len(fragment) > MAX_CHARACTERS:
+        raise ValueError(f"{NAME}() takes at most {MAX_CHARACTERS} characters, and these are {len(fragment)}")
     return fragment if fragment is not None and fragment.isascii() and "\0" not in fragment else None
-
-
-def _has_wildcards(fragment: str) -> bool:
-    return "*" in fragment or "?" in fragment
 
 
 class _Indexed:
@@ -136,10 +134,10 @@ class _Indexed:
         fragment = _wanted(entered)
         if fragment is None:
             return np.empty(0, np.int64)
+        is_pattern = "*" in fragment or "?" in fragment
         found = [np.empty(0, np.int64)]
         for segment, first in zip(self._segments, self._firsts[:-1].tolist(), strict=True):
-            has_wildcards = _has_wildcards(fragment)
-            rows = segment.like(fragment, segment.rows) if has_wildcards else segment.with_text(fragment)
+            rows = segment.like(fragment, segment.rows) if is_pattern else segment.with_text(fragment)
             found.append(rows + first)
         return np.concatenate(found)
 
