@@ -40,6 +40,7 @@ _ROWS = 500_000
 _REPEATED = 10  # times that the same rows follow each other: encoding them is slow
 _SAMPLES = 2_000
 _CEILING = 0.5
+_RETURNED = 0.8
 _BULK = 1.5
 _ROTATIONS = 10
 _INTERFACES_A_SECOND = 500
@@ -132,8 +133,24 @@ def _http(warehouse: Path, server: str, rounds: int) -> list[Figure]:
                 _beside(
                     f"{server}: calldata of two words decoded", partial(_wrk, folder, ours, _RANDOM + _get(path)),
                     partial(_wrk, folder, ceiling, _get(f'"/{size}"')), _CEILING, rounds, ours,
-                )
+                ),
+                _returned(ours, partial(_wrk, folder, ours), server, rounds),
             ]  # fmt: skip
+
+
+def _returned(ours: Server, ask: Callable[[str], float], server: str, rounds: int) -> Figure:
+    """One word that a call returned, beside calldata of one word; each is decoded by a known text."""
+    word = "%024d%040x"
+    data, selector = 42, keccak256(b"balanceOf(address)")[:4].hex()
+    answer = json.loads(ours.body(f"{_PATH}?data=0x{data:064x}&as=return&selector=0x{selector}"))
+    assert answer["candidates"][0]["parameters"][0]["value"] == str(data)
+    random_word = "0, math.random(1, 2^52)"
+    returned = f'string.format("{_PATH}?data=0x{word}&as=return&selector=0x{selector}", {random_word})'
+    call = f'string.format("{_PATH}?data=0x{selector}{word}", {random_word})'
+    return _beside(
+        f"{server}: one word that a call returned, beside calldata of one word", partial(ask, _RANDOM + _get(returned)),
+        partial(ask, _RANDOM + _get(call)), _RETURNED, rounds, ours, by_pairs=True,
+    )  # fmt: skip
 
 
 def _check_calls(server: Server) -> int:

@@ -78,6 +78,7 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
             servers.ours(warehouse, server) as large,
             servers.ours(small, server) as little,
             servers.ceiling(folder, server) as ceiling,
+            servers.ours(warehouse, server, options=["--rank-lists"]) as ranking,
         ):
             known = _check(large, warehouse)
             of_little = _check(little, small)
@@ -95,6 +96,7 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
                     theirs = partial(ask, little, in_little.script)
                     found.append(_beside(title, mine, theirs, _BESIDE_SMALL, rounds, large, by_pairs=True))
             found.append(_ranked(server, partial(ask, large), known, rounds, large))
+            found.append(_rank_lists(server, ask, known, rounds, ranking, large))
             if server == servers.installed()[0]:  # no server is part of it
                 found.append(_order(warehouse, known, rounds))
             found.append(_posts(server, large, ceiling, rounds, folder))
@@ -141,7 +143,6 @@ def warehouse_of(rows: int) -> Path:
 
 
 def _cases(rows: int, known: list[str]) -> list[_Case]:
-    hits = _lua_list(known)
     pages = rows // 100
     return [
         _Case("page 1", _get(f'"{_LISTS}"'), "/16800", 0.9),
@@ -152,11 +153,7 @@ def _cases(rows: int, known: list[str]) -> list[_Case]:
             "random pages, oldest first",
             _RANDOM + _get(f'"{_LISTS}?ordering=created_at&page=" .. math.random(2, {pages})'), "/16800", 0.75,
         ),
-        _Case(
-            "hex lookups, hits",
-            _RANDOM + f"local known = {hits}\n" + _get(f'"{_LISTS}?hex_signature=0x" .. known[math.random(#known)]'),
-            "/200", 0.8,
-        ),
+        _Case("hex lookups, hits", _lookups(known), "/200", 0.8),
         _Case(
             "hex lookups, misses",
             _RANDOM + _get(f'string.format("{_LISTS}?hex_signature=0x%08x", math.random(0, 4294967295))'), "/52", 0.8,
@@ -223,9 +220,24 @@ def _ranked(server: str, ask: Callable[[str], float], known: list[str], rounds: 
     """Lookups whose texts are ranked, in OpenChain's dialect, beside those of 4byte.directory's list, which are not."""
     hits = _RANDOM + f"local known = {_lua_list(known)}\n"
     ranked = hits + _get('"/signature-database/v1/lookup?filter=false&function=0x" .. known[math.random(#known)]')
-    listed = hits + _get(f'"{_LISTS}?hex_signature=0x" .. known[math.random(#known)]')
     name = f"{server}: ranked hex lookups, beside unranked ones"
-    return _beside(name, partial(ask, ranked), partial(ask, listed), 0.95, rounds, large, by_pairs=True)
+    return _beside(name, partial(ask, ranked), partial(ask, _lookups(known)), 0.95, rounds, large, by_pairs=True)
+
+
+def _rank_lists(
+    server: str, ask: Callable[[Server, str], float], known: list[str], rounds: int, ranking: Server, large: Server
+) -> Figure:
+    """Lookups in 4byte.directory's list by a server with --rank-lists, beside one without."""
+    script, name = _lookups(known), f"{server}: hex lookups with --rank-lists, beside without"
+    return _beside(
+        name, partial(ask, ranking, script), partial(ask, large, script), 0.95, rounds, ranking, by_pairs=True
+    )
+
+
+def _lookups(known: list[str]) -> str:
+    """A script that looks known selectors up in 4byte.directory's list."""
+    path = f'"{_LISTS}?hex_signature=0x" .. known[math.random(#known)]'
+    return _RANDOM + f"local known = {_lua_list(known)}\n" + _get(path)
 
 
 def _order(warehouse: Path, known: list[str], rounds: int) -> Figure:

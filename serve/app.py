@@ -36,6 +36,8 @@ from sigdir.serve.pages.browse import BrowsePage
 from sigdir.serve.pages.decode import DecodePage
 from sigdir.serve.pages.docs import DocsPage
 from sigdir.serve.pages.home import HomePage
+from sigdir.serve.pages.links import LinkPage
+from sigdir.serve.pages.llms import LlmsResource
 from sigdir.serve.pages.page import page_cache
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
@@ -123,8 +125,11 @@ def routes(
         Route("/api/v1/openapi.json", DocumentResource(), "GET, HEAD"),
         # Pages.
         Route("/", HomePage(reader, cache), "GET, HEAD"),
+        Route("/signatures/", LinkPage(SIGNATURES, reader), "GET, HEAD"),
+        Route("/event-signatures/", LinkPage(EVENTS, reader), "GET, HEAD"),
         Route("/assets/{name}", AssetResource(), "GET, HEAD"),
         Route("/favicon.ico", IconResource(), "GET, HEAD"),
+        Route("/llms.txt", LlmsResource(), "GET, HEAD"),
         Route("/search/", ResultsPage(reader, cache, "search.html"), "GET, HEAD"),
         Route("/search/results/", ResultsPage(reader, cache, "results.html"), "GET, HEAD"),
         Route("/browse/", BrowsePage(reader, cache), "GET, HEAD"),

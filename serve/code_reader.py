@@ -17,9 +17,10 @@ from typing import Any
 
 from sigdir.signatures import dispatcher
 from sigdir.signatures.contract import ContractCode, ContractInterface, codes_of, contract_code, interface_of
-from sigdir.signatures.decode_input import BadInput
+from sigdir.signatures.decode_input import BadInput, code_input
 from sigdir.signatures.dispatcher import HEAD, CodeFunction, decoded_functions
 from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.given_contract import AbiContract, CodeContract, contract_of_abi
 from sigdir.signatures.readings import Input
 from sigdir.warehouse.index.known import texts_of_hashes
 from sigdir.warehouse.index.view import View
@@ -114,10 +115,30 @@ def explain(view: View, code: ContractCode) -> ContractInterface:
     return interface_of(code, texts_of_hashes(view, code.hashes))
 
 
-def explained(view: View, codes: CodeReader, input: Input, seconds: float = SECONDS) -> ContractInterface:
-    """The interface of an input that is code; raises BadInput where its functions cannot be read."""
+def given_contract(
+    codes: CodeReader, code: Any, abi: Any, seconds: float = SECONDS
+) -> AbiContract | CodeContract | None:
+    """The contract that is given with an input, as hex digits of its code or as its ABI; None for neither. Raises BadInput."""
+    if code is not None and abi is not None:
+        raise BadInput("give a contract's code or its ABI, not both", "abi")
+    if abi is not None:
+        return contract_of_abi(abi)
+    if code is None:
+        return None
+    if not isinstance(code, str):
+        raise BadInput("a text of hex digits", "code")
+    input = code_input(code)
+    return CodeContract(_read(codes, input, seconds))
+
+
+def _read(codes: CodeReader, input: Input, seconds: float) -> ContractCode:
+    """The code of an input; raises BadInput where its functions cannot be read."""
     try:
-        code = codes.read(input.data, input.libraries, seconds)
+        return codes.read(input.data, input.libraries, seconds)
     except SlowCode as error:
         raise BadInput(str(error), "code") from None
-    return explain(view, code)
+
+
+def explained(view: View, codes: CodeReader, input: Input, seconds: float = SECONDS) -> ContractInterface:
+    """The interface of an input that is code; raises BadInput where its functions cannot be read."""
+    return explain(view, _read(codes, input, seconds))

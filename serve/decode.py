@@ -10,7 +10,7 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.code_reader import SECONDS, CodeReader, explained
+from sigdir.serve.code_reader import SECONDS, CodeReader, explained, given_contract
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
@@ -31,11 +31,21 @@ BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the field's name
 
 MAX_CODES = 8
 """In one list. They share the time that one code may take."""
+_BYTES = (
+    "data",
+    "input",
+    "calldata",
+    "revert",
+    "topics",
+    "topic0",
+)  # beside them a contract's code says who was called
 _LEAST_SPARE = 32  # so that two texts of a selector without arguments are tried
 
 
 class DecodeResource:
-    """GET takes ``data`` in the query. POST takes an input's fields, or a list of inputs of any kinds."""
+    """GET takes ``data`` in the query, and ``as``, ``selector`` and ``text``. POST takes an input's fields, or a list of
+    inputs of any kinds.
+    """
 
     is_costly = True
 
@@ -43,9 +53,10 @@ class DecodeResource:
         self._reader, self._codes = reader, codes
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        fields = {"data": req.get_param("data", default="")}
-        if "as" in req.params:
-            fields["as"] = req.get_param("as", default="")
+        fields: dict[str, Any] = {"data": req.get_param("data", default="")}
+        fields |= {name: req.get_param(name, default="") for name in ("as", "selector") if name in req.params}
+        if "text" in req.params:
+            fields["texts"] = [req.get_param("text", default="")]
         self._answer(req, resp, self._one(fields))
 
     on_head = on_get
@@ -64,7 +75,7 @@ class DecodeResource:
 
     def _one(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return self._document(self._reader.current(), inputs_of(fields))
+            return self._document(self._reader.current(), self._with_contract(fields, inputs_of(fields), SECONDS))
         except BadInput as error:
             raise _refused(error) from None
 
@@ -74,7 +85,14 @@ class DecodeResource:
         """The answer for one input; raises BadInput for code whose functions cannot be read."""
         if alternatives[0].form is Form.CODE:
             return contract_document(explained(view, self._codes, alternatives[0], code_seconds))
-        return document(read_alternatives(view, alternatives, spare))
+        return document(read_alternatives(view, alternatives, spare), alternatives[0].contract)
+
+    def _with_contract(self, given: Any, alternatives: list[Input], code_seconds: float) -> list[Input]:
+        """The alternatives with the contract that stands beside them, by `code` or `abi`; raises BadInput."""
+        if not isinstance(given, Mapping) or alternatives[0].form is Form.CODE:
+            return alternatives
+        contract = given_contract(self._codes, given.get("code"), given.get("abi"), code_seconds)
+        return [one._replace(contract=contract) for one in alternatives] if contract is not None else alternatives
 
     def _list(self, given: list[Any]) -> list[dict[str, Any]]:
         """An answer for each input; one that cannot be read has its error, and the others are read.
@@ -88,10 +106,11 @@ class DecodeResource:
         for one in given:
             try:
                 alternatives = inputs_of(one)
-                codes += alternatives[0].form is Form.CODE
+                codes += alternatives[0].form is Form.CODE or (isinstance(one, Mapping) and one.get("code") is not None)
                 if codes > MAX_CODES:
                     answers.append(_error("code", f"more than {MAX_CODES} codes in one list"))
                 else:
+                    alternatives = self._with_contract(one, alternatives, SECONDS / MAX_CODES)
                     answers.append(self._document(view, alternatives, spare, SECONDS / MAX_CODES))
             except BadInput as error:
                 answers.append(_error(error.field, error.problem))
@@ -104,7 +123,7 @@ def inputs_of(given: Any) -> list[Input]:
         return whole(inputs_of_text(given))
     if not isinstance(given, Mapping):
         raise BadInput("an input is a text of hex digits or an object")
-    if isinstance(given.get("code"), str):
+    if isinstance(given.get("code"), str) and given.keys().isdisjoint(_BYTES):
         return [code_input(given["code"])]
     data = given.get("data")
     if isinstance(data, str) and not data.strip() and not given.keys() & {"topics", "topic0", "as"}:

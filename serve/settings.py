@@ -50,6 +50,8 @@ class Settings:
     """The URL of a store. The warehouse is then the working copy of the one in the store, and the server a replica."""
     primary_url: str = ""
     """Scheme and host of the server that takes the POSTs which a replica refuses."""
+    rank_lists: bool = False
+    """Whether a lookup of whole hashes in 4byte.directory's lists answers in the order of rank, filtered."""
 
     @property
     def on_read_only_media(self) -> bool:

@@ -71,7 +71,11 @@ def page_of(view: View, collection: Collection, query: Query, url: str) -> Page:
 
     Raises InvalidPage or InvalidCursor.
     """
-    selections = selections_of(view, collection, query.filter)
+    return page_of_selections(selections_of(view, collection, query.filter), collection, query, url)
+
+
+def page_of_selections(selections: list[Selection], collection: Collection, query: Query, url: str) -> Page:
+    """The page of these selections, the first of which has the oldest rows; raises as ``page_of`` does."""
     if query.cursor is not None:
         return _page_after(selections, collection, query, query.cursor, url)
     count, size = _count(selections), query.page_size

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import itemgetter
@@ -21,6 +21,7 @@ FAR = 2**62
 """Higher than every time and every page number."""
 _MAX_DIGITS = 18
 _MAX_NAMED, _MAX_NAME_CHARACTERS = 10, 40
+_FILTER = "filter"  # OpenChain's parameter; a list has it where lookups are ranked
 
 
 class Filter(NamedTuple):
@@ -46,6 +47,12 @@ class Filter(NamedTuple):
         """Whether whole hashes of ``width`` bytes are the only condition."""
         return self.is_whole_hash(width) or (self.hashes is not None and self == Filter(hashes=self.hashes))
 
+    def looked_up(self, width: int) -> list[bytes]:
+        """The hashes of ``width`` bytes of a lookup, rising."""
+        if self.hex:
+            return [bytes.fromhex(self.hex)]
+        return sorted(hash for hash in self.hashes or () if len(hash) == width)
+
 
 class Query(NamedTuple):
     """The parameters of a request. ``pairs`` are the ones that links to other pages repeat, sorted by name.
@@ -56,12 +63,16 @@ class Query(NamedTuple):
     pairs: tuple[tuple[str, str], ...]
     filter: Filter | None
     oldest_first: bool
+    is_ordered: bool
+    """Whether the client names an order that is known."""
     page: str
     page_size: int
     cursor: str | None = None
     """The cursor after the last row seen; empty for the first page, None if pages go by number."""
     unknown: str = ""
     """The names of parameters that mean nothing here, escaped, joined by commas; at most _MAX_NAMED of them."""
+    is_filtering: bool = True
+    """Whether a ranked lookup leaves texts out."""
 
 
 _name_of = itemgetter(0)
@@ -69,28 +80,36 @@ _name_of = itemgetter(0)
 
 # One request parses its query up to twice. A larger cache would hold 16 KiB a query and hit rarely.
 @lru_cache(maxsize=64)
-def parse(query_string: str) -> Query:
-    """Parse a query string, with or without percent-escapes; never fails."""
+def parse(query_string: str, *, is_ranked: bool = False) -> Query:
+    """Parse a query string, with or without percent-escapes; never fails. Lists that are ranked know one parameter more."""
     pairs = pairs_of(query_string)
     filled = [pair for pair in pairs if pair[1]]
     if len(filled) > 1:
         filled.sort(key=_name_of)
     values = dict(pairs)  # the last value of a repeated parameter counts
     value_of = values.get
+    order = _order(values["ordering"]) if "ordering" in values else ""
     return Query(
         tuple(filled),
         None if FILTERS.keys().isdisjoint(values) else _filter(values),
-        "ordering" in values and _oldest_first(values["ordering"]),
+        order == "created_at",
+        bool(order),
         value_of("page", "1"),
         _page_size(values["page_size"]) if "page_size" in values else DEFAULT_PAGE_SIZE,
         value_of("cursor"),
-        "" if values.keys() <= KNOWN else _unknown(values),
+        "" if values.keys() <= KNOWN else _unknown(values.keys() - KNOWN - ({_FILTER} if is_ranked else set())),
+        wants_filter(value_of(_FILTER, "")),
     )
 
 
-def _unknown(names: Mapping[str, str]) -> str:
-    """The names that no parameter has, fit for a header."""
-    found = sorted(names.keys() - KNOWN)[:_MAX_NAMED]
+def wants_filter(value: str) -> bool:
+    """Whether ``filter`` leaves texts out, as OpenChain reads it."""
+    return value in ("", "true")
+
+
+def _unknown(names: set[str]) -> str:
+    """Names that no parameter has, fit for a header."""
+    found = sorted(names)[:_MAX_NAMED]
     return ", ".join(quote(name[:_MAX_NAME_CHARACTERS], errors="replace") for name in found)
 
 
@@ -109,12 +128,10 @@ def positive(value: str) -> int | None:
     return int(digits) if len(digits) <= _MAX_DIGITS else FAR
 
 
-def _oldest_first(value: str) -> bool:
-    """The first part that names a known ordering decides. The default is newest first."""
-    for part in value.split(","):
-        if part.strip() in ("created_at", "-created_at"):
-            return part.strip() == "created_at"
-    return False
+def _order(value: str) -> str:
+    """The first part that names a known ordering; "" for none. The default is newest first."""
+    parts = map(str.strip, value.split(","))
+    return next((part for part in parts if part in ("created_at", "-created_at")), "")
 
 
 def _filter(values: dict[str, str]) -> Filter:

@@ -23,6 +23,7 @@ from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.streams import WHOLE_BYTES, StreamLimit
 from sigdir.serve.lists.paging import InvalidPage, Page, check_page, page_of
 from sigdir.serve.lists.query import FAR, Query, parse
+from sigdir.serve.lists.ranking import ranked_page
 from sigdir.serve.lists.selection import needs_scan
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.settings import Settings
@@ -33,6 +34,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.index.ranked import rival_of
 from sigdir.warehouse.index.records import render_record, render_rows
+from sigdir.warehouse.index.search import MAX_CHARACTERS
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.rows import NewText, StagedRow
 
@@ -65,7 +67,7 @@ class ListResource:
         self._cache = PageCache(_CACHE_BYTES, counts.count_cached)
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        view, query = self._reader.current(), parse(req.query_string)
+        view, query = self._reader.current(), parse(req.query_string, is_ranked=self._settings.rank_lists)
         try:
             if query.filter is not None and query.filter.is_lookup(self._collection.hash_bytes):
                 self._look_up(req, resp, view, query)
@@ -82,7 +84,9 @@ class ListResource:
 
     def _look_up(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
         """The rows of whole hashes. The ETag changes only when these rows do."""
-        page = page_of(view, self._collection, query, self._address(req))
+        page = (ranked_page if self._settings.rank_lists else page_of)(
+            view, self._collection, query, self._address(req)
+        )
         if page.is_longer_than(WHOLE_BYTES):
             self._send_long(req, resp, view, page)
             return
@@ -176,6 +180,15 @@ class ListResource:
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
         answer(req, resp, options.description(f"{self._collection.row_title} List", options.ROW_FIELDS))
+
+
+def _require_short(query: Query) -> None:
+    """Raise HttpError for a fragment that is too long to be searched."""
+    size = len(query.filter.text or "") if query.filter else 0
+    if size > MAX_CHARACTERS:
+        raise field_error(
+            "text_signature", f"Ensure this value has at most {MAX_CHARACTERS} characters (it has {size})."
+        )
 
 
 class RowResource:

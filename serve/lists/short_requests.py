@@ -24,6 +24,7 @@ _LIST = re.compile("/api/v1/((?:event-)?signatures)/")
 _FILES = "/assets/"
 _DECODE = "/api/v1/decode/"
 _SHORT_CALL = re.compile("data=0x([0-9a-f]{8}(?:[0-9a-f]{64}){0,2})")  # too short to hold another call
+_SHORT_RETURN = re.compile("data=0x(?:[0-9a-f]{64}){0,2}&as=return&selector=0x([0-9a-f]{8})")
 _RESOLVE = "/api/v1/resolve/"
 _HASH = re.compile("0x([0-9a-fA-F]{8}(?:[0-9a-fA-F]{56})?)")
 _ESCAPES = re.compile("[%+]")
@@ -34,15 +35,17 @@ class ShortRequests:
     """Tells the requests whose answer takes less time than handing them to another thread.
 
     A page of a list that needs no scan, no packing and no HTML: 30 us, whatever the number of all rows.
-    A lookup of whole hashes: 25 us. Its answer is too small to be packed, but for hashes with many texts.
+    A lookup of whole hashes: 25 us. Its answer is too small to be packed, but for hashes with many texts. Where it is
+    ranked, the order of these must be known.
     A few hashes, looked up in OpenChain's dialect, or one to resolve: 25 us. Where a hash has several texts, the order of
     these must be known; to find it out takes up to a second.
-    A call of two words, where the order of its selector's texts is known: 80 us.
+    A call of two words, where the order of its selector's texts is known: 80 us; two words that a call returned, where the
+    declarations of its selector are known.
     A page for people that is kept, or a file of it: 10 us, and 20 to pack it. To render one takes 200 us and more.
     """
 
-    def __init__(self, reader: Reader, pages: PageCache) -> None:
-        self._reader, self._pages = reader, pages
+    def __init__(self, reader: Reader, pages: PageCache, *, rank_lists: bool = False) -> None:
+        self._reader, self._pages, self._rank_lists = reader, pages, rank_lists
 
     def __call__(self, method: str, path: str, query_string: str, accept: str, encodings: str) -> bool:
         if method not in ("GET", "HEAD") or len(query_string) > _MAX_QUERY_CHARACTERS:
@@ -57,12 +60,22 @@ class ShortRequests:
         if "html" in accept:
             return False
         if match := _LIST.fullmatch(path):
-            return _is_short_list(query_string, Collection.of_name(match[1]), encodings)
+            return self._is_short_list(view, query_string, Collection.of_name(match[1]), encodings)
         if path in LOOKUP_PATHS:
             return not _ESCAPES.search(query_string) and _are_ordered(view, query_string)
         if path == _RESOLVE:
             return ONE_HASH.fullmatch(query_string) is not None and _are_ordered(view, query_string)
         return path == _DECODE and _is_short_call(view, query_string)
+
+    def _is_short_list(self, view: View, query_string: str, collection: Collection, encodings: str) -> bool:
+        query = parse(query_string, is_ranked=self._rank_lists)
+        # A page of more rows may be a stream, which waits for its client.
+        if query.page_size > DEFAULT_PAGE_SIZE or needs_scan(query.filter, collection):
+            return False
+        if query.filter is None or not query.filter.is_lookup(collection.hash_bytes):
+            return not coding_for(encodings)
+        hashes = query.filter.looked_up(collection.hash_bytes) if self._rank_lists else ()
+        return all(is_order_known(view, collection, hash) for hash in hashes)
 
     def _view(self) -> View | None:
         try:
@@ -77,18 +90,10 @@ def _are_ordered(view: View, query_string: str) -> bool:
     return all(is_order_known(view, Collection.of_hash(hash), hash) for hash in hashes)
 
 
-def _is_short_list(query_string: str, collection: Collection, encodings: str) -> bool:
-    query = parse(query_string)
-    # A page of more rows may be a stream, which waits for its client.
-    if query.page_size > DEFAULT_PAGE_SIZE or needs_scan(query.filter, collection):
-        return False
-    is_lookup = query.filter is not None and query.filter.is_lookup(collection.hash_bytes)
-    return is_lookup or not coding_for(encodings)
-
-
 def _is_short_call(view: View, query_string: str) -> bool:
     match = _SHORT_CALL.fullmatch(query_string)
     if not match:
-        return False
+        returned = _SHORT_RETURN.fullmatch(query_string)
+        return returned is not None and bytes.fromhex(returned[1]) in view.returns
     data = bytes.fromhex(match[1])
     return is_order_known(view, SIGNATURES, data[:SELECTOR_BYTES]) and not is_code(data)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
+from contextlib import suppress
+from typing import Any, NamedTuple, Self
+from urllib.parse import quote, urlencode
 
 import falcon
 
-from sigdir.serve.code_reader import CodeReader, explained
+from sigdir.serve.code_reader import CodeReader, explained, given_contract
 from sigdir.serve.decode import BODY_BYTES
 from sigdir.serve.http import bodies
 from sigdir.serve.http.codings import packed
@@ -17,7 +19,7 @@ from sigdir.serve.pages.page import ViewPage, rendered, send
 from sigdir.serve.pages.shown_contract import ShownContract, shown_contract
 from sigdir.serve.pages.shown_reading import shown_reading
 from sigdir.signatures.abi_decoder import WORD_BYTES
-from sigdir.signatures.decode_input import BadInput, inputs_of_text, whole
+from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, texts_to_try, whole
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import read_alternatives
 from sigdir.warehouse.index.view import Reader, View
@@ -57,7 +59,7 @@ class DecodePage(ViewPage):
         self._codes = codes
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
-        entered = req.get_param("data") or ""
+        entered = Entered.of_query(req)
         try:
             super().on_get(req, resp)
         except BadInput as error:
@@ -66,8 +68,8 @@ class DecodePage(ViewPage):
     on_head = on_get
 
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
-        entered = req.get_param("data") or ""
-        return self._decoded(view, entered, inputs_of(entered)) if entered.strip() else _form()
+        entered = Entered.of_query(req)
+        return self._decoded(view, entered, entered.inputs()) if entered.is_filled else _form(entered)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         entered, wanted = _entered(req)
@@ -76,47 +78,81 @@ class DecodePage(ViewPage):
         except BadInput as error:
             _send_problem(req, resp, entered, error)
 
-    def _answer(self, req: falcon.Request, resp: falcon.Response, entered: str, wanted: str) -> None:
+    def _answer(self, req: falcon.Request, resp: falcon.Response, entered: Entered, wanted: str) -> None:
         """The answer to a POST; ``wanted`` is the name of a file to download, or empty."""
-        alternatives = inputs_of(entered)
+        alternatives = entered.inputs()
         if wanted in _DOWNLOADS and alternatives[0].form is Form.CODE:
             _send_file(req, resp, wanted, self._contract(self._reader.current(), alternatives[0]))
             return
-        address = _address(entered, alternatives)
-        if len(address) <= _ADDRESS_CHARACTERS:
+        address = entered.address(alternatives)
+        if entered.contract and alternatives[0].form is not Form.CODE:
+            alternatives = self._with_contract(entered.contract, alternatives)
+        elif len(address) <= _ADDRESS_CHARACTERS:
             resp.status = falcon.HTTP_303
-            resp.set_header("Location", f"/decode/?data={address}")
+            resp.set_header("Location", f"/decode/?{address}")
             return
         resp.set_header("Cache-Control", "no-store")
         send(req, resp, self._decoded(self._reader.current(), entered, alternatives))
 
+    def _with_contract(self, entered: str, alternatives: list[Input]) -> list[Input]:
+        """The alternatives with the contract whose ABI or code was entered; raises BadInput."""
+        is_abi = entered[:1] in ("[", "{")
+        contract = given_contract(self._codes, None if is_abi else entered, entered if is_abi else None)
+        return [one._replace(contract=contract) for one in alternatives]
+
     def _contract(self, view: View, input: Input) -> ShownContract:
         return shown_contract(explained(view, self._codes, input))
 
-    def _decoded(self, view: View, entered: str, alternatives: list[Input]) -> bytes:
+    def _decoded(self, view: View, entered: Entered, alternatives: list[Input]) -> bytes:
+        address = entered.address(alternatives)
         if alternatives[0].form is Form.CODE:
-            address = _address(entered, alternatives)
             return rendered(
                 "contract.html", here="/decode/", entered=entered, problem="", examples=_EXAMPLES, downloads=_DOWNLOADS,
                 contract=self._contract(view, alternatives[0]), json=_json(address),
             )  # fmt: skip
         readings = read_alternatives(view, alternatives)
-        address = _address(entered, alternatives)
         data = readings[0].data
-        first = 0 if readings[0].form is Form.LOG else 4
+        first = 0 if readings[0].form in (Form.LOG, Form.RETURN) else 4
         return rendered(
             "decode.html", here="/decode/", entered=entered, problem="", examples=_EXAMPLES,
             shown=[shown_reading(reading) for reading in readings],
-            json=_json(address),
+            contract=alternatives[0].contract, json="" if alternatives[0].contract else _json(address),
             words=_words(data, first), all_words=-(-(len(data) - first) // WORD_BYTES),
         )  # fmt: skip
 
 
-def inputs_of(entered: str) -> list[Input]:
-    """The alternatives of what was entered; raises BadInput."""
-    if not entered.strip():
-        raise BadInput("nothing was entered")
-    return whole(inputs_of_text(entered))
+class Entered(NamedTuple):
+    """What was entered: the bytes, if a call returned them its selector or text, and the ABI or code of the contract."""
+
+    data: str = ""
+    call: str = ""
+    contract: str = ""
+
+    @classmethod
+    def of_query(cls, req: falcon.Request) -> Self:
+        return cls(req.get_param("data") or "", req.get_param("selector") or req.get_param("text") or "")
+
+    @property
+    def is_filled(self) -> bool:
+        return bool(self.data.strip() or self.call.strip())
+
+    def inputs(self) -> list[Input]:
+        """The alternatives; raises BadInput."""
+        call = self.call.strip()
+        if call:
+            texts = texts_to_try([call]) if "(" in call else ()
+            return return_inputs(hex_bytes(self.data), "" if texts else call, texts)
+        if not self.data.strip():
+            raise BadInput("nothing was entered")
+        return whole(inputs_of_text(self.data))
+
+    def address(self, alternatives: list[Input]) -> str:
+        """The query of a page with the same answer, and of the API."""
+        if alternatives[0].form is not Form.RETURN:
+            return f"data={_address(self.data, alternatives)}"
+        call = self.call.strip()
+        name = "text" if "(" in call else "selector"
+        return urlencode({"data": "0x" + alternatives[0].data.hex(), "as": Form.RETURN.value, name: call})
 
 
 def _address(entered: str, alternatives: list[Input]) -> str:
@@ -131,19 +167,26 @@ def _address(entered: str, alternatives: list[Input]) -> str:
 
 def _json(address: str) -> str:
     """Where the API has the same answer; empty where that takes a POST."""
-    return f"/api/v1/decode/?data={address}" if len(address) <= _ADDRESS_CHARACTERS else ""
+    return f"/api/v1/decode/?{address}" if len(address) <= _ADDRESS_CHARACTERS else ""
 
 
-def _entered(req: falcon.Request) -> tuple[str, str]:
-    """The data of a POST, and the file that it wants; empty where a field is missing or blank. Raises HttpError."""
+def _entered(req: falcon.Request) -> tuple[Entered, str]:
+    """What a POST has, and the file that it wants; empty where a field is missing or no text. Raises HttpError."""
     try:
         fields = bodies.fields_of(req, BODY_BYTES)
-        wanted = fields.get("download")
-        return bodies.text_field(fields, "data"), wanted if isinstance(wanted, str) else ""
     except HttpError as error:
         if error.status != 400:
             raise
-        return "", ""
+        fields = {}
+    data, call, contract, wanted = (_text(fields, name) for name in ("data", "call", "contract", "download"))
+    return Entered(data, call, contract), wanted
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    """A text of a form; "" where it is missing or cannot be read."""
+    with suppress(HttpError):
+        return bodies.text_field(fields, name) if fields.get(name) else ""
+    return ""
 
 
 def _send_file(req: falcon.Request, resp: falcon.Response, name: str, contract: ShownContract) -> None:
@@ -155,15 +198,16 @@ def _send_file(req: falcon.Request, resp: falcon.Response, name: str, contract: 
     resp.data = packed(req, resp, text.encode())
 
 
-def _send_problem(req: falcon.Request, resp: falcon.Response, entered: str, error: BadInput) -> None:
+def _send_problem(req: falcon.Request, resp: falcon.Response, entered: Entered, error: BadInput) -> None:
     resp.status = falcon.HTTP_400
     resp.set_header("Cache-Control", "no-store")
-    send(req, resp, _form(entered, error.problem))
+    problem = error.problem if error.field == "data" else str(error)
+    send(req, resp, _form(entered, problem))
 
 
-def _form(entered: str = "", problem: str = "") -> bytes:
+def _form(entered: Entered, problem: str = "") -> bytes:
     return rendered(
-        "decode.html", here="/decode/", entered=entered, problem=problem, examples=_EXAMPLES, shown=[]
+        "decode.html", here="/decode/", entered=entered, problem=problem, examples=_EXAMPLES, shown=[], contract=None,
     )  # fmt: skip
 
 

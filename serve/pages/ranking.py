@@ -17,6 +17,7 @@ from sigdir.serve.pages.rows import Row, found_row
 from sigdir.serve.pages.search_query import Kind, SearchQuery
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.standards import canonical
+from sigdir.warehouse.index.search import MAX_CHARACTERS
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 
@@ -43,6 +44,8 @@ class Matches:
 
 def find(view: View, collection: Collection, query: SearchQuery, start: int, size: int) -> Matches:
     """The matches of a query, with rows ``start`` to ``start + size``."""
+    if len(query.fragment) > MAX_CHARACTERS:
+        return _of_text(view, collection, query)
     if query.fragment:
         return _with_fragment(view, collection, query.fragment, start, size)
     found = _with_digits(view, collection, query)
@@ -53,6 +56,14 @@ def find(view: View, collection: Collection, query: SearchQuery, start: int, siz
     ]
     shown.sort(key=lambda row: row.is_filtered)
     return Matches(collection, count, shown, query.kind)
+
+
+def _of_text(view: View, collection: Collection, query: SearchQuery) -> Matches:
+    """The row of a whole text that is too long to be searched as a part of others."""
+    found = view.with_hash(collection, query.digest[: collection.hash_bytes])
+    places = [(segment, row) for segment, rows in found for row in rows.tolist()]
+    rows = [found_row(collection, segment, row) for segment, row in places if segment.text_at(row) == query.canonical]
+    return Matches(collection, len(rows), rows)
 
 
 def _with_digits(view: View, collection: Collection, query: SearchQuery) -> list[tuple[Segment, Array]]:

@@ -11,7 +11,7 @@ from sigdir.signatures.calldata import as_json
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.inner_calls import Path
 from sigdir.signatures.logs import IndexedHash
-from sigdir.signatures.readings import Candidate, Confidence, Form, Reading
+from sigdir.signatures.readings import Candidate, Confidence, Form, Membership, Reading
 from sigdir.signatures.standards import is_filtered
 from sigdir.signatures.types import Type
 
@@ -23,7 +23,7 @@ _MAX_LEVELS = 6
 
 TITLES = {
     Form.CALLDATA: "call", Form.REVERT: "error", Form.LOG: "event", Form.ARGUMENTS: "arguments of the text beside it",
-    Form.PACKED: "packed values", Form.AUTO: "data", Form.CODE: "code",
+    Form.PACKED: "packed values", Form.RETURN: "returned values", Form.AUTO: "data", Form.CODE: "code",
 }  # fmt: skip
 
 
@@ -56,6 +56,10 @@ class ShownCandidate:
     def is_sure(self) -> bool:
         return self.candidate.confidence is Confidence.HIGH
 
+    @property
+    def is_ruled_out(self) -> bool:
+        return self.candidate.known.membership is Membership.CANNOT
+
 
 @dataclass(frozen=True, slots=True)
 class ShownReading:
@@ -66,6 +70,10 @@ class ShownReading:
     address: str
     decoded: tuple[ShownCandidate, ...]
     failed: tuple[Candidate, ...]
+
+    @property
+    def is_return(self) -> bool:
+        return self.reading.form is Form.RETURN
 
 
 class _Budget:

@@ -52,7 +52,7 @@ def open_app(settings: Settings) -> OpenedApp:
     budget = BudgetProcess(settings)
     app = create_app(settings, reader, Writer(paths, reader), counts, pages, budget)
     budget.start()
-    return OpenedApp(app, ShortRequests(reader, pages))
+    return OpenedApp(app, ShortRequests(reader, pages, rank_lists=settings.rank_lists))
 
 
 class _IndexProgress:

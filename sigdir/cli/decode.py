@@ -1,40 +1,56 @@
-"""The commands `sigdir decode ...`: calldata, logs and reverts explained by the warehouse's texts."""
+"""The commands `sigdir decode ...`: calldata, logs, reverts and returned values explained by the warehouse's texts."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import orjson
 
 from sigdir.cli.decode_contract import contract, explain_code, is_file
+from sigdir.cli.directories import chosen
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import json_option, quiet_option, warehouse_option
+from sigdir.cli.options import json_option, key_option, pack_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
+from sigdir.pipeline.directory import Source, opened, readings_of
+from sigdir.serve.code_reader import CodeReader, given_contract
 from sigdir.signatures.calldata import MAX_BYTES, as_json
 from sigdir.signatures.decode_input import (
     hex_bytes,
     inputs_of_text,
     log_input,
+    return_inputs,
     texts_to_try,
     whole,
 )
+from sigdir.signatures.given_contract import AbiContract, CodeContract
 from sigdir.signatures.interruption import waiting
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Candidate, Form, Input, Reading
-from sigdir.warehouse.index.known import read_alternatives
-from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import existing
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits per byte, and as many spaces and line breaks
+
+_SECONDS, _STUCK_SECONDS = 60.0, 3600.0
+_MAX_CONTRACT_BYTES = 16 << 20
+_Callable = TypeVar("_Callable", bound=Callable[..., Any])
+
+
+def _contract_options(command: _Callable) -> _Callable:
+    """The options --code and --abi; the command gets the contract as ``contract``."""
+    for name, what in (("abi", "ABI, as JSON, or an artifact"), ("code", "runtime code, as hex digits")):
+        command = click.option(
+            f"--{name}", f"contract_{name}", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+            help=f"The contract's {what}: the texts that it has come first.",
+        )(command)  # fmt: skip
+    return command
+
 
 _json = json_option("Write what the API answers: the tree of readings.")
 _data = click.argument("data", metavar="DATA")
@@ -51,11 +67,12 @@ class _DecodeCommands(click.Group):
 
 @click.group(cls=_DecodeCommands)
 def decode() -> None:
-    """Explain calldata, logs and reverts by each text that has their selector or topic, the best match first.
+    """Explain calldata, logs, reverts and returned values by each text that has their selector or topic, the best match first.
 
     `sigdir decode DATA` is `sigdir decode auto DATA`; `sigdir decode auto --help` has its options. DATA is hex digits or
     a log, @FILE reads them from a file, - from standard input. --file FILE decodes each row of a .parquet, .csv,
-    .jsonl or .json, and --output TARGET says where to. --warehouse DIR|URL names the warehouse, by default data.
+    .jsonl or .json, and --output TARGET says where to. --warehouse DIR|URL names the warehouse, by default data; --pack FILE takes
+    the texts from a pack.
 
     Exit status: 0 some text decodes the data, 1 no text does, 2 the data or the warehouse cannot be
     used, 130 interrupted.
@@ -65,6 +82,7 @@ def decode() -> None:
       sigdir decode 0xa9059cbb000000000000000000000000ab...
       sigdir decode log --topic 0xddf252ad... --topic 0x... --topic 0x... --data 0x...
       sigdir decode revert 0x4e487b71000000...0011
+      sigdir decode return 0x000000...0001 --selector 0xa9059cbb
       sigdir decode contract runtime.hex --solidity
       cast tx 0x5c50... input | sigdir decode -
     """
@@ -87,10 +105,14 @@ def decode() -> None:
     help="Processes that decode a file at the same time.",
 )  # fmt: skip
 @quiet_option()
+@_contract_options
 @warehouse_option
+@pack_option
+@key_option
 @_json
 def auto(
-    data: str | None, source: str | None, output: str, workers: int, quiet: bool, folder: Path, as_json: bool
+    data: str | None, source: str | None, output: str, workers: int, quiet: bool, contract_code: Path | None,
+    contract_abi: Path | None, folder: Path, pack: Path | None, key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Explain data by its shape: calldata, revert data, a log or code; with --file each row of a file.
 
@@ -112,21 +134,30 @@ def auto(
     """
     if (data is None) == (source is None):
         raise click.UsageError("DATA or --file FILE, please")
+    given = _given(contract_code, contract_abi)
     if source is not None:
-        _decode_file(source, output, folder, workers, quiet, as_json)
+        if given is not None:
+            raise click.UsageError("--code and --abi are for DATA; the rows of a file are of many contracts")
+        _decode_file(source, output, chosen(folder, pack, key), workers, quiet, as_json)
         return
     assert data is not None
     alternatives = whole(inputs_of_text(_entered(data)))
     if alternatives[0].form is Form.CODE:
-        explain_code(alternatives[0].data, alternatives[0].libraries, None, folder, as_json)
-    _explain(alternatives, folder, as_json)
+        explain_code(alternatives[0].data, alternatives[0].libraries, None, chosen(folder, pack, key), as_json)
+    _explain([one._replace(contract=given) for one in alternatives], chosen(folder, pack, key), as_json)
 
 
 @decode.command(cls=Command)
 @_data
+@_contract_options
 @warehouse_option
+@pack_option
+@key_option
 @_json
-def calldata(data: str, folder: Path, as_json: bool) -> None:
+def calldata(
+    data: str, contract_code: Path | None, contract_abi: Path | None, folder: Path, pack: Path | None,
+    key: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Explain calldata: a selector and its arguments, and the calls inside.
 
     DATA is hex digits; @FILE reads them from a file, - from standard input.
@@ -135,14 +166,23 @@ def calldata(data: str, folder: Path, as_json: bool) -> None:
     Example:
       sigdir decode calldata 0xac9650d8...
     """
-    _explain(whole([Input(Form.CALLDATA, hex_bytes(_entered(data)))]), folder, as_json)
+    given = _given(contract_code, contract_abi)
+    _explain(
+        whole([Input(Form.CALLDATA, hex_bytes(_entered(data)), contract=given)]), chosen(folder, pack, key), as_json
+    )
 
 
 @decode.command(cls=Command)
 @_data
+@_contract_options
 @warehouse_option
+@pack_option
+@key_option
 @_json
-def revert(data: str, folder: Path, as_json: bool) -> None:
+def revert(
+    data: str, contract_code: Path | None, contract_abi: Path | None, folder: Path, pack: Path | None,
+    key: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Explain what a failed call gave back: errors first, panics with their meaning, errors inside errors.
 
     DATA is hex digits, 0x for a revert without data; @FILE reads them from a file, - from standard input.
@@ -151,7 +191,8 @@ def revert(data: str, folder: Path, as_json: bool) -> None:
     Example:
       sigdir decode revert 0x08c379a0...
     """
-    _explain([Input(Form.REVERT, hex_bytes(_entered(data)))], folder, as_json)
+    given = _given(contract_code, contract_abi)
+    _explain([Input(Form.REVERT, hex_bytes(_entered(data)), contract=given)], chosen(folder, pack, key), as_json)
 
 
 @decode.command(cls=Command)
@@ -159,10 +200,14 @@ def revert(data: str, folder: Path, as_json: bool) -> None:
 @click.option("--data", default="0x", show_default=True, metavar="DATA", help="The data; @FILE reads it from a file.")
 @click.option("--anonymous", is_flag=True, help="The first topic is no hash; --text gives the events to try.")
 @click.option("--text", "texts", multiple=True, metavar="TEXT", help="An event to try first, canonical or as declared.")
+@_contract_options
 @warehouse_option
+@pack_option
+@key_option
 @_json
 def log(
-    topics: Sequence[str], data: str, anonymous: bool, texts: Sequence[str], folder: Path, as_json: bool
+    topics: Sequence[str], data: str, anonymous: bool, texts: Sequence[str], contract_code: Path | None,
+    contract_abi: Path | None, folder: Path, pack: Path | None, key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Explain a log: its event, and which parameters are indexed.
 
@@ -173,32 +218,88 @@ def log(
     """
     words = [hex_bytes(topic, "topics") for topic in topics]
     given = texts_to_try(list(texts))
-    _explain([log_input(words, hex_bytes(_entered(data)), anonymous=anonymous, texts=given)], folder, as_json)
+    read = log_input(words, hex_bytes(_entered(data)), anonymous=anonymous, texts=given)
+    _explain([read._replace(contract=_given(contract_code, contract_abi))], chosen(folder, pack, key), as_json)
+
+
+@decode.command(name="return", cls=Command)
+@_data
+@click.option("--selector", default="", metavar="SELECTOR", help="The selector of the call, 8 hex digits.")
+@click.option(
+    "--text",
+    "texts",
+    multiple=True,
+    metavar="TEXT",
+    help="The function, canonical or as declared; its `returns` is tried first.",
+)
+@_contract_options
+@warehouse_option
+@pack_option
+@key_option
+@_json
+def returned(
+    data: str, selector: str, texts: Sequence[str], contract_code: Path | None, contract_abi: Path | None, folder: Path,
+    pack: Path | None, key: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Explain what a call returned, by the declarations of its function that say so.
+
+    DATA is hex digits; @FILE reads them from a file, - from standard input. The declaration comes first whose values
+    encode to the same bytes and that most sources and contracts have; where several fit, the answer says so. A revert
+    that was given back in its place is explained as one.
+
+    \b
+    Examples:
+      sigdir decode return 0x00000000000000000000000000000001 --selector 0xa9059cbb
+      cast rpc eth_call ... | tr -d '"' | sigdir decode return - --text 'f(uint256) returns (uint256 price, bool ok)'
+    """
+    alternatives = return_inputs(hex_bytes(_entered(data)), selector, texts_to_try(list(texts)))
+    given = _given(contract_code, contract_abi)
+    _explain([one._replace(contract=given) for one in alternatives], chosen(folder, pack, key), as_json)
 
 
 decode.add_command(contract)
 
 
-def _decode_file(source: str, output: str, folder: Path, workers: int, quiet: bool, as_json: bool) -> None:
+def _decode_file(source: str, output: str, directory: Source, workers: int, quiet: bool, as_json: bool) -> None:
     from sigdir.pipeline.decode_file import decode_file  # pyarrow, which one input does without
 
     with reporter(quiet) as progress:
-        report = decode_file(source, output, folder, workers, progress)
+        report = decode_file(source, output, directory, workers, progress)
     if as_json:
         write_json(report.to_dict(), err=True)
     else:
         click.echo("\n".join(report.lines()), err=True)
 
 
-def _explain(alternatives: list[Input], folder: Path, as_json: bool) -> None:
+def _given(code: Path | None, abi: Path | None) -> AbiContract | CodeContract | None:
+    """The contract whose code or ABI a file has."""
+    code_text, abi_text = (_contract_text(file) if file is not None else None for file in (code, abi))
+    reader = CodeReader(_STUCK_SECONDS)
+    try:
+        return given_contract(reader, code_text, abi_text, _SECONDS)
+    finally:
+        reader.close()
+
+
+def _contract_text(file: Path) -> str:
+    with file.open("rb") as content:
+        text = content.read(_MAX_CONTRACT_BYTES + 1)
+    if len(text) > _MAX_CONTRACT_BYTES:
+        raise Failure(f"{file}: more than {_MAX_CONTRACT_BYTES >> 20} MiB")
+    return text.decode("utf-8", "replace")
+
+
+def _explain(alternatives: list[Input], source: Source, as_json: bool) -> None:
     """Write the readings of an input; the exit status says whether a text decodes it."""
-    with closing(Reader(existing(folder))) as reader:
-        readings = read_alternatives(reader.current(), alternatives)
+    contract = alternatives[0].contract
+    with opened(source) as directory:
+        readings = readings_of(directory, alternatives)
     if as_json:
-        write_json(document(readings))
+        write_json(document(readings, contract))
     else:
         for reading in readings:
             _print(reading)
+        click.echo(contract.sentence if contract is not None else "Read without a contract.", err=True)
     sys.exit(0 if any(reading.best for reading in readings) else 1)
 
 
@@ -227,7 +328,8 @@ def _lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
     """The text, then its values and the calls in them, or the reason why there are none."""
     attempt = candidate.attempt
     if attempt.values is None:
-        yield f"{indent}{attempt.text}  does not decode: {attempt.detail}"
+        why = f"; {candidate.known.why}" if candidate.known.why else ""
+        yield f"{indent}{attempt.text}  does not decode: {attempt.detail}{why}"
         return
     yield indent + attempt.text + _note(candidate)
     width = max((len(type.text) for type in attempt.types), default=0)
@@ -263,7 +365,7 @@ def _value(candidate: Candidate, number: int, type: Any, value: Any) -> str:
 def _note(candidate: Candidate) -> str:
     """Behind a text: how sure it is and why, other choices of the indexed parameters, what the values mean."""
     note = f"  ({candidate.confidence}: {'; '.join(candidate.reasons)})"
-    if candidate.is_ambiguous:
+    if candidate.is_ambiguous and candidate.others:
         splits = ", or ".join(" and ".join(map(str, split)) or "none" for split in candidate.others[:5])
         note += f"  other parameters may be indexed, counted from 0: {splits}"
     return f"{note}  {candidate.note}" if candidate.note else note

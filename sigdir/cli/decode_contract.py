@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
+from sigdir.cli.directories import chosen
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import json_option, warehouse_option
+from sigdir.cli.options import json_option, key_option, pack_option, warehouse_option
 from sigdir.cli.output import write_json
-from sigdir.serve.code_reader import CodeReader, SlowCode, explain
+from sigdir.pipeline.directory import Source, known_of_all, opened
+from sigdir.serve.code_reader import CodeReader, SlowCode
 from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode, bytes_of_hex
-from sigdir.signatures.contract import ContractInterface, Member
+from sigdir.signatures.contract import ContractInterface, Member, interface_of
 from sigdir.signatures.contract_json import document
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.interruption import waiting
 from sigdir.signatures.solidity_interface import abi_of, solidity_of
-from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import existing
 
 _SECONDS, _STUCK_SECONDS = 60.0, 3600.0
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and line breaks
@@ -33,8 +32,12 @@ _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and lin
 @click.option("--abi", "form", flag_value="abi", help="Write the ABI, as JSON.")
 @click.option("--solidity", "form", flag_value="solidity", help="Write an interface that solc compiles.")
 @warehouse_option
+@pack_option
+@key_option
 @json_option("Write what POST /api/v1/contract/ answers.")
-def contract(code: str, form: str | None, folder: Path, as_json: bool) -> None:
+def contract(
+    code: str, form: str | None, folder: Path, pack: Path | None, key: str | None, as_json: bool
+) -> None:  # fmt: skip
     """Find the interface in a contract's bytecode: functions, events, errors, standards, proxies.
 
     The code is runtime or creation code, as hex digits with or without 0x: given here, in a FILE, or on standard
@@ -52,10 +55,10 @@ def contract(code: str, form: str | None, folder: Path, as_json: bool) -> None:
         given, libraries = bytes_of_hex(_digits(code))
     except BadBytecode as error:
         raise Failure(str(error)) from None
-    explain_code(given, libraries, form, folder, as_json)
+    explain_code(given, libraries, form, chosen(folder, pack, key), as_json)
 
 
-def explain_code(code: bytes, libraries: int, form: str | None, folder: Path, as_json: bool) -> NoReturn:
+def explain_code(code: bytes, libraries: int, form: str | None, source: Source, as_json: bool) -> NoReturn:
     """Write the interface of code, as the command does, and exit."""
     reader = CodeReader(_STUCK_SECONDS)
     try:
@@ -64,8 +67,8 @@ def explain_code(code: bytes, libraries: int, form: str | None, folder: Path, as
         raise Failure(str(error)) from None
     finally:
         reader.close()
-    with closing(Reader(existing(folder))) as views:
-        found = explain(views.current(), read)
+    with opened(source) as directory:
+        found = interface_of(read, known_of_all(directory, read.hashes))
     if as_json:
         write_json(document(found))
     elif form == "abi":

@@ -86,11 +86,16 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
     "--primary-url", default="", show_envvar=True, metavar="ORIGIN", callback=_origin,
     help="Where a replica sends those who POST, as https://example.org.",
 )  # fmt: skip
+@click.option(
+    "--rank-lists", is_flag=True, show_envvar=True,
+    help="Look up whole hashes in 4byte.directory's lists by evidence, without texts that look mined.",
+)  # fmt: skip
 @click.pass_context
 def serve(
     context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int | None, max_body: int, max_import_body: int,
     fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str,
     silent_seconds: float, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
+    rank_lists: bool,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -109,6 +114,7 @@ def serve(
       sigdir serve --port 80 --host 0.0.0.0 --workers 4
       SIGDIR_WAREHOUSE=/srv/signatures sigdir serve --server granian
       SIGDIR_WRITE_TOKEN=$(cat token.txt) sigdir serve
+      sigdir serve --rank-lists
       sigdir serve --warehouse s3://signatures/main --primary-url https://signatures.example.org
       sigdir serve --follow-store s3://signatures/main --warehouse /var/cache/signatures
     """
@@ -131,7 +137,7 @@ def serve(
     threads = threads or (_GRANIAN_THREADS if server == "granian" else _DEFAULTS.threads)
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
-        log_requests, read_only, token, silent_seconds, cache, follow_store, primary_url,
+        log_requests, read_only, token, silent_seconds, cache, follow_store, primary_url, rank_lists,
     )  # fmt: skip
     sys.exit(run(settings, server, _write_address))
 

@@ -14,15 +14,18 @@ from typing import Any
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES, WORD_BYTES
 from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex, other_machine
 from sigdir.signatures.calldata import MAX_BYTES
-from sigdir.signatures.canonicalise import spelled
+from sigdir.signatures.canonicalise import canonicalise_one, spelled
+from sigdir.signatures.collections import FUNCTIONS
 from sigdir.signatures.dispatcher import is_library
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.evidence import Kind
+from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.readings import Form, Input
 
 MAX_TOPICS = 4
 MAX_GIVEN_TEXTS = 8
 _MAX_GIVEN_CHARACTERS = 8192
+_MAX_SHOWN = 80
 _TOPIC_FIELDS = ("topic0", "topic1", "topic2", "topic3")
 _DATA_FIELDS = ("data", "input", "calldata", "revert")
 
@@ -73,6 +76,36 @@ def log_input(topics: list[bytes], data: bytes, *, anonymous: bool = False, text
         if len(topic) != WORD_BYTES:
             raise BadInput(f"topic {number} has {len(topic)} bytes, not {WORD_BYTES}", "topics")
     return Input(Form.LOG, data, tuple(topics), anonymous or any(map(_is_anonymous, texts)), texts)
+
+
+def return_inputs(data: bytes, selector: Any, texts: tuple[str, ...] = ()) -> list[Input]:
+    """What a call returned, and where it may be a revert in its place that too. The call has a selector, as hex digits, or
+    a text, canonical or as declared. Raises BadInput.
+    """
+    if not isinstance(selector, str):
+        raise BadInput("a text of 8 hex digits", "selector")
+    called = hex_bytes(selector, "selector")
+    if called and len(called) != SELECTOR_BYTES:
+        raise BadInput(f"{len(called)} bytes; a selector has {SELECTOR_BYTES}", "selector")
+    if not called and not texts:
+        raise BadInput("what a call returned needs the selector or the text of the call", "selector")
+    for text in texts:
+        own = _selector_of(text)
+        called = called or own
+        if own != called:
+            raise BadInput(f"{text[:_MAX_SHOWN]!r} has the selector 0x{own.hex()}, not 0x{called.hex()}", "texts")
+    found = [Input(Form.RETURN, data, texts=texts, selector=called)]
+    # Returned values are whole words, but for values that a contract packs.
+    is_revert = len(data) % WORD_BYTES == SELECTOR_BYTES
+    return [*found, Input(Form.REVERT, data)] if is_revert else found
+
+
+def _selector_of(text: str) -> bytes:
+    """The selector of a function, canonical or as declared; raises BadInput."""
+    try:
+        return canonicalise_one(text, FUNCTIONS, Kind.UNKNOWN).digest[:SELECTOR_BYTES]
+    except GrammarError as error:
+        raise BadInput(str(error), "texts") from None
 
 
 def _is_anonymous(text: str) -> bool:
@@ -200,7 +233,8 @@ def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> lis
     """The alternatives of an object: a log has ``topics`` (or ``topic0`` ...) and ``data``, anything else ``data``.
 
     ``as`` says what the data is, else its shape does. ``input`` and ``calldata`` are other names of ``data``. An
-    anonymous log has ``texts``, and ``anonymous`` where none of them says it. Raises BadInput.
+    anonymous log has ``texts``, and ``anonymous`` where none of them says it. What a call returned has the ``selector``
+    of the call, or ``texts``. Raises BadInput.
     """
     form = form or _form_of(fields)
     topics = _topics_of(fields)
@@ -211,6 +245,8 @@ def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> lis
     text = fields[name] if name else ""
     if not isinstance(text, str):
         raise BadInput("Not a valid string.", name or "data")
+    if form is Form.RETURN and topics is None:
+        return return_inputs(hex_bytes(text, name or "data"), fields.get("selector", ""), given)
     if topics is not None:
         if form not in (Form.AUTO, Form.LOG):
             raise BadInput("only a log has topics", "topics")
@@ -230,7 +266,7 @@ def _form_of(fields: Mapping[str, Any]) -> Form:
     return Form(word)
 
 
-FORMS = (Form.AUTO.value, Form.CALLDATA.value, Form.LOG.value, Form.REVERT.value)
+FORMS = (Form.AUTO.value, Form.CALLDATA.value, Form.LOG.value, Form.REVERT.value, Form.RETURN.value)
 """What an input may be said to be."""
 
 

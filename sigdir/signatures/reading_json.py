@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from sigdir.signatures.calldata import as_json
+from sigdir.signatures.given_contract import AbiContract, CodeContract
 from sigdir.signatures.logs import IndexedHash
-from sigdir.signatures.readings import Candidate, Confidence, Form, Reading
+from sigdir.signatures.readings import Candidate, Confidence, Form, Membership, Reading
 from sigdir.signatures.standards import is_filtered
 from sigdir.signatures.types import Type
 
@@ -19,10 +20,10 @@ def ordered(readings: Sequence[Reading]) -> list[Reading]:
     return sorted(readings, key=lambda one: _ORDER[one.candidates[0].confidence] if one.candidates else len(_ORDER))
 
 
-def document(readings: Sequence[Reading]) -> dict[str, Any]:
-    """The readings of one input: the first one's members, and the rest in ``others``."""
+def document(readings: Sequence[Reading], contract: AbiContract | CodeContract | None = None) -> dict[str, Any]:
+    """The readings of one input: the first one's members, the rest in ``others``, and the contract by which it was read."""
     first, *others = readings
-    found = reading_document(first)
+    found = reading_document(first) | {"contract": contract.document() if contract is not None else None}
     return found | {"others": [reading_document(other) for other in others]} if others else found
 
 
@@ -44,6 +45,8 @@ def candidate_document(reading: Reading, candidate: Candidate) -> dict[str, Any]
     found: dict[str, Any] = {"text_signature": attempt.text, "filtered": is_filtered(reading.hash, attempt.text)}
     if candidate.known.declaration:
         found["declaration"] = candidate.known.declaration
+    if candidate.known.membership is not Membership.UNKNOWN:
+        found["in_contract"] = candidate.known.membership is Membership.HAS
     if attempt.values is None:
         return found | {"decodes": False, "reason": attempt.reason, "detail": attempt.detail}
     found |= {"decodes": True, "exact": attempt.exact, "left_over": attempt.left_over}
@@ -53,6 +56,8 @@ def candidate_document(reading: Reading, candidate: Candidate) -> dict[str, Any]
     found["parameters"] = parameters(candidate)
     if candidate.others:
         found |= {"ambiguous": candidate.is_ambiguous, "other_splits": list(map(list, candidate.others))}
+    elif reading.form is Form.RETURN:
+        found["ambiguous"] = candidate.is_ambiguous
     nested = [{"path": list(one.path)} | reading_document(one.reading) for one in candidate.nested]
     return found | {"nested": nested} if nested else found
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES, SPARE, UTF8, Budget, DecodeAttempt, attempt, layout_of
 from sigdir.signatures.canonicalise import canonicalise_one
@@ -36,9 +36,13 @@ from sigdir.signatures.interfaces import event_declaration
 from sigdir.signatures.logs import Split, log_attempt
 from sigdir.signatures.plural import counted
 from sigdir.signatures.rank import Summary
+from sigdir.signatures.returns import NOTHING, Returned, given_returns, with_standard
 from sigdir.signatures.reverts import BUILT_IN, EMPTY, ERROR, PANIC, panic
 from sigdir.signatures.standards import canonical, sources
 from sigdir.signatures.types import MAX_TEXT, BadDeclaration, parse_declaration
+
+if TYPE_CHECKING:  # it prefers the texts that are defined here
+    from sigdir.signatures.given_contract import AbiContract, CodeContract
 
 MAX_LEVELS = 16
 """Calls inside calls."""
@@ -46,8 +50,10 @@ MAX_READINGS = 1000
 """Of one input, the nested ones included."""
 MAX_TEXTS = 100
 """Texts of an input's own hash that are tried, in rank order."""
+NOTHING_RETURNED = "No data: the function returns nothing, or the address has no code."
 CODE_NOTE = "The bytes begin as a contract's code does."
 _INNER_TEXTS = 8
+_SHOWN_TYPES = 200
 _TOO_MANY = "It holds more calls than can be decoded at its size."
 _OPENED = 3  # candidates of a reading whose values are searched for calls
 
@@ -63,14 +69,25 @@ class Form(StrEnum):
     """Arguments without selector, beside their text."""
     CODE = "code"
     """A contract's bytecode, which has no arguments."""
+    RETURN = "return"
+    """What a call gave back; the selector of the call stands beside it."""
     PACKED = "packed"
     """Values that a contract packs without padding; the text says what the fields are, no contract has it."""
+
+
+class Membership(IntEnum):
+    """Whether the contract that was given with the bytes has a text; a lower number ranks first."""
+
+    HAS = 0
+    UNKNOWN = 1
+    CANNOT = 2
 
 
 class Input(NamedTuple):
     """Bytes to explain. ``texts``, canonical or as declared, are tried before the directory's; an anonymous log has no others.
 
-    ``libraries`` is how many libraries are not linked into code.
+    ``libraries`` is how many libraries are not linked into code. What a call returned has the ``selector`` of the call, and
+    ``returned``, what a directory knows of it. ``contract`` is the one that was called, or made the log.
     """
 
     form: Form
@@ -79,13 +96,16 @@ class Input(NamedTuple):
     anonymous: bool = False
     texts: tuple[str, ...] = ()
     libraries: int = 0
+    selector: bytes = b""
+    returned: tuple[Returned, ...] = ()
+    contract: AbiContract | CodeContract | None = None
 
 
 class Known(NamedTuple):
     """A text that a directory has for a hash, and what it knows about it.
 
     ``names`` are the names of its parameters as declared, a tuple's as (name, names of its members); ``split`` says
-    which parameters of an event are indexed.
+    which parameters of an event are indexed. ``membership`` is that of a contract, for the reason ``why``.
     """
 
     text: str
@@ -94,6 +114,12 @@ class Known(NamedTuple):
     declaration: str = ""
     names: tuple[Any, ...] = ()
     split: Split | None = None
+    membership: Membership = Membership.UNKNOWN
+    why: str = ""
+
+    def of_contract(self, membership: Membership, why: str) -> Known:
+        """The same text with what a contract says about it."""
+        return self._replace(membership=membership, why=why)
 
     def parsed(self) -> Known:
         """The text with what its declaration says; without a declaration where that is of another text."""
@@ -104,7 +130,7 @@ class Known(NamedTuple):
         text, names, split = (_kept_said if len(declaration) <= _KEPT_TEXT else _said)(declaration)
         if text != self.text:
             declaration, names, split = "", (), None
-        return Known(self.text, self.kind, self.witness, declaration, names, split)
+        return self._replace(declaration=declaration, names=names, split=split)
 
 
 _KEPT_TEXT = 256
@@ -167,7 +193,8 @@ class Reading:
     """Bytes, what they are taken for, and the texts that were tried, best first.
 
     ``texts`` counts the known texts of the selector or topic, of which at most MAX_TEXTS were tried. ``note`` has
-    sentences about what could not be read. ``is_anonymous`` says that a log has no topic of its event.
+    sentences about what could not be read. ``is_anonymous`` says that a log has no topic of its event. ``selector`` is that
+    of the call that returned the bytes, and ``texts`` then counts lists of types that declarations say.
     """
 
     form: Form
@@ -177,12 +204,15 @@ class Reading:
     candidates: list[Candidate] = field(default_factory=list)
     note: str = ""
     is_anonymous: bool = False
+    selector: bytes = b""
 
     @property
     def hash(self) -> bytes:
         """The selector or topic that was looked up; empty where there is none."""
         if self.form is Form.LOG:
             return self.topics[0] if self.topics and not self.is_anonymous else b""
+        if self.form is Form.RETURN:
+            return self.selector
         return self.data[:SELECTOR_BYTES] if self.form in (Form.CALLDATA, Form.REVERT, Form.AUTO) else b""
 
     def add_note(self, note: str) -> None:
@@ -259,10 +289,12 @@ class Readings:
 
     def _begin(self, tree: _Tree) -> None:
         input = tree.input
-        reading = Reading(input.form, input.data, input.topics, is_anonymous=input.anonymous)
+        reading = Reading(input.form, input.data, input.topics, is_anonymous=input.anonymous, selector=input.selector)
         if input.form is Form.CODE:
             reading.note = CODE_NOTE
             tree.results = [reading]
+        elif input.form is Form.RETURN:
+            self._read_return(tree, reading)
         elif input.form is Form.LOG and (input.anonymous or not input.topics):
             self._read_input(tree, reading, ())
         elif input.form is not Form.LOG and len(input.data) < SELECTOR_BYTES:
@@ -273,6 +305,7 @@ class Readings:
     # The input itself.
 
     def _read_input(self, tree: _Tree, reading: Reading, known: Sequence[Known]) -> None:
+        known = _of_contract(tree.input, reading.form, reading.hash, known)
         known = _with_given(tree.input, reading.hash, known)
         reading.texts = len(known)
         for text in known[:MAX_TEXTS]:
@@ -298,6 +331,21 @@ class Readings:
         if split is not None and known.split not in (None, split):
             known = _declared_with(reading.hash, known, split)
         return Candidate(known, found.attempt, split=split, others=found.others, is_ambiguous=found.is_ambiguous)
+
+    def _read_return(self, tree: _Tree, reading: Reading) -> None:
+        """Try what declarations say that the call returns. One that says nothing is for no data alone."""
+        declared = [one.declaration for one in _of_contract(tree.input, reading.form, reading.hash, ())]
+        given = given_returns([*tree.input.texts, *declared])
+        said = [*given, *with_standard(reading.selector, list(tree.input.returned))]
+        said = [one for one in said if one.types != NOTHING or not reading.data]
+        reading.texts = len(said)
+        tried: list[tuple[Candidate, Returned]] = []
+        for one in said[:MAX_TEXTS]:
+            if tree.outer.admits(one.types, one.declaration) or len(tried) < tree.always_tried:
+                tried.append((_returned_candidate(reading.data, one, tree.outer), one))
+        _rank_returns(reading, tried)
+        tree.results = [reading]
+        self._search(tree, 1, reading)
 
     # What is inside.
 
@@ -339,6 +387,8 @@ class Readings:
     def _read_inner(self, one: _Inner, known: Sequence[Known]) -> None:
         """Read a call inside a value."""
         tree = one.tree
+        if tree.input.contract is not None:
+            known = tree.input.contract.preferred(one.data[:SELECTOR_BYTES], known)
         reading = inner_reading(one.data, known, one.outer.form, tree.inner)
         if tree.inner.is_used_up:
             one.outer.add_note(_TOO_MANY)
@@ -368,6 +418,13 @@ def _with_built_in(hash: bytes, known: Sequence[Known]) -> Sequence[Known]:
     """The texts of a selector, those of the language first."""
     text = BUILT_IN.get(hash)
     return known if text is None else [Known(text, Kind.ERROR), *(one for one in known if one.text != text)]
+
+
+def _of_contract(input: Input, form: Form, hash: bytes, known: Sequence[Known]) -> Sequence[Known]:
+    """The texts of a hash as the input's contract has them. A revert may come from a contract that it calls."""
+    if input.contract is None:
+        return known
+    return (input.contract.preferred if form is Form.REVERT else input.contract.marked)(hash, known)
 
 
 def _with_given(input: Input, hash: bytes, known: Sequence[Known]) -> Sequence[Known]:
@@ -403,6 +460,14 @@ def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
     return Candidate(known.parsed(), found, note=note)
 
 
+def _returned_candidate(data: bytes, said: Returned, budget: Budget) -> Candidate:
+    found = attempt(data, said.types, budget, first=0)
+    detail = f"as {said.types[:_SHOWN_TYPES]}: {found.detail}" if found.detail else ""
+    found = found._replace(text=said.text, detail=detail)
+    known = Known(said.text, Kind.FUNCTION, Witness.DECLARED, said.declaration, said.names)
+    return Candidate(known, found, note=f"as declared: {said.declaration}" if found.values is not None else "")
+
+
 def _declared_with(topic: bytes, known: Known, split: Split) -> Known:
     """A text whose declaration has other parameters indexed, with that of a standard where one has these: ERC-20's Transfer
     beside ERC-721's.
@@ -428,15 +493,70 @@ def _rank(reading: Reading, form: Form, *, is_inner: bool = False) -> None:
     """Order the candidates, and say how sure they are. ``form`` tells which kind comes first where texts fit alike."""
     first = {Form.REVERT: Kind.ERROR, Form.CALLDATA: Kind.FUNCTION}.get(form)
 
-    def order(found: Candidate) -> tuple[bool, bool, int, bool]:
-        is_other = first is not None and likely_kind(found.known) is not first
-        return (not found.decodes, not found.attempt.exact, found.attempt.left_over, is_other)
+    def order(found: Candidate) -> tuple[bool, int, bool, int, bool]:
+        return *_misfit(found), first is not None and likely_kind(found.known) is not first
 
     reading.candidates.sort(key=order)
-    rivals = sum(found.decodes and found.attempt.exact for found in reading.candidates) - 1
+    best = min((found.known.membership for found in reading.candidates), default=Membership.UNKNOWN)
+    rivals = sum(found.attempt.exact and found.known.membership is best for found in reading.candidates) - 1
     for number, found in enumerate(reading.candidates):
         if found.decodes:
             found.confidence, found.reasons = _confidence(reading, found, number, rivals, is_inner)
+
+
+def _rank_returns(reading: Reading, pairs: list[tuple[Candidate, Returned]]) -> None:
+    """Order what declarations say: first what encodes to the same bytes, then what is declared most."""
+    pairs.sort(key=lambda pair: (*_misfit(pair[0]), not pair[1].is_given, -pair[1].count))
+    reading.candidates = [found for found, _ in pairs]
+    rivals = sum(found.attempt.exact for found in reading.candidates) - 1
+    for number, (found, one) in enumerate(pairs):
+        if found.decodes:
+            found.is_ambiguous = number == 0 and rivals > 0 and not one.is_given
+            found.confidence, found.reasons = _return_confidence(found, one, number, rivals)
+    if not reading.data:
+        reading.note = NOTHING_RETURNED
+    elif not reading.candidates:
+        reading.note = "No known declaration says what this function returns."
+    elif not reading.candidates[0].decodes:
+        reading.note = "No known declaration fits."
+    if pairs and reading.candidates[0].is_ambiguous:
+        reading.note = f"It is ambiguous: {rivals + 1} declarations fit, and the one that is declared most comes first."
+    untried = reading.texts - len(pairs)
+    if untried:
+        reading.add_note(
+            f"{counted(untried, 'known declaration')} not tried: an answer of this size has no room for more."
+        )
+
+
+def _return_confidence(
+    found: Candidate, said: Returned, number: int, rivals: int
+) -> tuple[Confidence, tuple[str, ...]]:
+    """How sure a list of returned types is, and why."""
+    reasons = ["its declaration is given"] if said.is_given else []
+    if said.count:
+        reasons.append(f"declared {counted(said.count, 'time')}")
+    if not found.attempt.exact:
+        return Confidence.LOW, (*reasons, _inexact(found))
+    reasons.append("the values encode to the same bytes")
+    if number:
+        return Confidence.LOW, (*reasons, "another declaration fits and ranks before it")
+    if found.is_ambiguous:
+        others = f"{rivals} other {'declaration fits' if rivals == 1 else 'declarations fit'} as well"
+        return Confidence.MEDIUM, (*reasons, others)
+    return Confidence.HIGH, tuple(reasons)
+
+
+def _inexact(found: Candidate) -> str:
+    """Why a candidate that decodes does not encode to the same bytes."""
+    left_over = found.attempt.left_over
+    return f"{counted(left_over, 'byte')} left over" if left_over else "the layout is not the encoder's"
+
+
+def _misfit(found: Candidate) -> tuple[bool, int, bool, int]:
+    """How badly a candidate fits its contract and its bytes: lower is better."""
+    membership = found.known.membership
+    is_out = membership is Membership.CANNOT or not found.decodes
+    return is_out, membership, not found.attempt.exact, found.attempt.left_over
 
 
 _SURE_BITS = 48
@@ -453,10 +573,14 @@ def _confidence(
         reasons.append("an error of the language" if is_built_in else f"text of {sources()[hash]}")
     elif found.known.witness is Witness.COMPILED:
         reasons.append("compiled into contracts")
+    if found.known.why:
+        reasons.append(found.known.why)
+    if found.known.membership is Membership.CANNOT:
+        return Confidence.LOW, tuple(reasons)
     if not found.attempt.exact:
-        left_over = found.attempt.left_over
-        reasons.append(f"{counted(left_over, 'byte')} left over" if left_over else "the layout is not the encoder's")
-        return Confidence.MEDIUM if is_standard and not left_over else Confidence.LOW, tuple(reasons)
+        reasons.append(_inexact(found))
+        is_likely = is_standard and not found.attempt.left_over
+        return Confidence.MEDIUM if is_likely else Confidence.LOW, tuple(reasons)
     if number:
         return Confidence.LOW, (*reasons, "another text fits and ranks before it")
     if found.is_ambiguous:

@@ -94,6 +94,7 @@ def test_each_text_of_the_selector_is_tried(server: Server) -> None:
                 "detail": "the word at byte 4 is out of range for its type, or its padding is not zero",
             },
         ],
+        "contract": None,
     }
 
 
@@ -105,7 +106,7 @@ def test_bytes_left_over_are_counted(server: Server) -> None:
 def test_a_selector_without_texts_has_no_candidates(server: Server) -> None:
     assert decoded(server, "0x00000000") == {
         "kind": "calldata", "selector": "0x00000000", "bytes": 4, "texts": 0, "candidates": [],
-        "note": "No text with this selector is known.",
+        "note": "No text with this selector is known.", "contract": None,
     }  # fmt: skip
 
 

@@ -29,7 +29,6 @@ from sigdir.serve import decode, openapi
 from sigdir.serve.app import create_app
 from sigdir.serve.bulk import changes, resolve
 from sigdir.serve.cursors import cursor_at
-from sigdir.serve.dialects import openchain
 from sigdir.serve.lists import resources
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE
 from sigdir.serve.settings import Settings
@@ -39,6 +38,7 @@ from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_input import FORMS
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
+from sigdir.warehouse.index.search import MAX_CHARACTERS
 from tests.conftest import ROOT, import_files
 from tests.examples import examples
 from tests.serve.support import (
@@ -265,7 +265,7 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     assert limit["schema"]["default"] == changes.DEFAULT_LIMIT
     assert str(changes.MAX_LIMIT) in limit["description"]
     assert str(changes.MAX_EVIDENCE_LIMIT) in evidence["description"]
-    assert pattern["schema"]["maxLength"] == openchain._MAX_PATTERN
+    assert pattern["schema"]["maxLength"] == MAX_CHARACTERS
     page_size = parameters["PageSize"]["schema"]
     assert page_size["default"] == DEFAULT_PAGE_SIZE
     assert page_size["maximum"] == MAX_PAGE_SIZE
@@ -279,7 +279,7 @@ def test_the_document_has_every_parameter_of_a_list(collection: Collection) -> N
     path = LISTS[collection]
     listed = [openapi.resolve(parameter) for parameter in openapi.document()["paths"][path]["get"]["parameters"]]
     schemas = {parameter["name"]: parameter["schema"] for parameter in listed if parameter["in"] == "query"}
-    assert schemas.keys() == {*FILTERS, "page", "page_size", "ordering", "cursor", "format"}
+    assert schemas.keys() == {*FILTERS, "filter", "page", "page_size", "ordering", "cursor", "format"}
     hashes = ",".join(["ab" * collection.hash_bytes, "0x" + "CD" * collection.hash_bytes])
     assert re.fullmatch(schemas["hex_signature__in"]["pattern"], hashes)
     [after] = [p for p in openapi.document()["paths"]["/api/v1/changes/"]["parameters"] if p["name"] == "after"]

@@ -10,7 +10,7 @@ import pytest
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.lists.short_requests import ShortRequests
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index.known import known_texts
+from sigdir.warehouse.index.known import known_returns, known_texts
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
@@ -82,6 +82,18 @@ def test_a_hash_with_several_texts_is_quick_once_their_order_is_known(reader: Re
     assert ranked_rows(view, SIGNATURES, transfer) == ordered
 
 
+def test_a_ranked_lookup_is_quick_once_its_order_is_known(reader: Reader) -> None:
+    """The names of all texts may be needed for it, as in OpenChain's dialect."""
+    view, query = reader.refreshed(), "hex_signature=a9059cbb"
+    view.orders.clear()
+    is_short = ShortRequests(reader, NO_PAGES, rank_lists=True)
+    assert is_short("GET", SIGNATURES_PATH, "hex_signature=d0e30db0", "", "gzip")
+    assert is_short("GET", SIGNATURES_PATH, "hex_signature__in=d0e30db0,00000001", "", "")
+    assert not is_short("GET", SIGNATURES_PATH, query, "", "")
+    ranked_rows(view, SIGNATURES, bytes.fromhex("a9059cbb"))
+    assert is_short("GET", SIGNATURES_PATH, query, "", "gzip")
+
+
 @pytest.mark.parametrize(
     ("method", "accept", "encodings"),
     [
@@ -135,3 +147,14 @@ def test_a_short_call_is_quick_once_its_texts_are_kept(reader: Reader) -> None:
     assert not is_quick(CALL + "&x=1")
     assert not is_quick("data=0x60806040")
     assert not is_quick("")
+
+
+def test_two_words_that_a_call_returned_are_quick_once_their_declarations_are_kept(reader: Reader) -> None:
+    """The reading thread reads no evidence."""
+    view, query = reader.refreshed(), f"data=0x{'00' * 64}&as=return&selector=0xa9059cbb"
+    view.returns.clear()
+    is_short = ShortRequests(reader, NO_PAGES)
+    assert not is_short("GET", "/api/v1/decode/", query, "", "")
+    known_returns(view, bytes.fromhex("a9059cbb"))
+    assert is_short("GET", "/api/v1/decode/", query, "", "")
+    assert not is_short("GET", "/api/v1/decode/", query.replace("0x", "0x" + "00" * 32, 1), "", "")

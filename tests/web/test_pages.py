@@ -166,6 +166,24 @@ def test_other_spellings_redirect_to_the_page(server: Server, path: str, to: str
     assert (answer.status, answer.header("Location")) == (301, to)
 
 
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        ("/?q=0xa9059cbb", "/selector/0xa9059cbb/"), ("/?q=A9059CBB", "/selector/0xa9059cbb/"), (f"/?q={TOPIC}", f"/topic/{TOPIC}/"),
+        ("/signatures/?query=0xa9059cbb", "/selector/0xa9059cbb/"), ("/signatures?query=0xa9059cbb", "/signatures/?query=0xa9059cbb"),
+        ("/signatures/?bytes4_signature=0xa9059cbb", "/selector/0xa9059cbb/"), (f"/event-signatures/?bytes_signature={TOPIC}", f"/topic/{TOPIC}/"),
+        ("/?q=0x00000001", "/search/?q=0x00000001"), ("/signatures/?query=balance%20%0d%0aOf", "/search/?q=balance+%0D%0AOf"),
+        ("/signatures/", "/browse/functions/"), ("/event-signatures/?sort=-created_at", "/browse/events/"), ("/signatures/?query=%00%ff", "/search/?q=%00%EF%BF%BD"),
+    ],
+)  # fmt: skip
+def test_links_to_other_directories_lead_on(server: Server, path: str, to: str) -> None:
+    """To the record of a known hash, else to the search; a link without a question to the newest rows."""
+    for method in ("GET", "HEAD"):
+        answer = request(server.port, method, path)
+        assert answer.status == (301 if to.startswith("/signatures/") else 302)
+        assert answer.header("Location") == to
+
+
 @pytest.mark.parametrize("path", ["/", "/search/", "/browse/", "/selector/0xa9059cbb/", "/status/"])
 def test_a_page_without_a_form_refuses_post(server: Server, path: str) -> None:
     answer = request(server.port, "POST", path, b"a=1", FORM)
@@ -178,7 +196,15 @@ def test_a_page_without_a_form_refuses_post(server: Server, path: str) -> None:
 @pytest.mark.parametrize("path", ["/search/", "/search/results/"])
 def test_a_query_has_a_maximum_length(server: Server, path: str) -> None:
     assert get(server.port, f"{path}?q={'a' * 16_384}").status == 414
-    assert get(server.port, f"{path}?q={'a' * 16_000}").status == 200
+    assert get(server.port, f"{path}?q=0x{'a' * 16_000}").status == 200
+
+
+@pytest.mark.parametrize("path", ["/search/", "/search/results/"])
+def test_a_part_of_a_signature_has_256_characters(server: Server, path: str) -> None:
+    """A whole signature may be longer: it is looked up by its hash."""
+    told = "a part of one is searched up to 256 characters, and this has"
+    for text, is_told in (("a" * 256, False), ("a" * 257, True), ("a" * 257 + "()", False)):
+        assert (told in get(server.port, f"{path}?q={text}").body.decode()) == is_told
 
 
 # Hostile input.

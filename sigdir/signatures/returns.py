@@ -1,0 +1,81 @@
+"""What calls give back, by the declarations of their functions.
+
+A canonical text says what a function takes. What it returns only declarations say, and those of one text may differ:
+ERC-20's `transfer` returns a bool, and many tokens declare nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sigdir.signatures.canonicalise import canonicalise_one
+from sigdir.signatures.collections import FUNCTIONS
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.grammar import GrammarError
+from sigdir.signatures.interfaces import standard_declarations
+from sigdir.signatures.types import BadDeclaration, parse_declaration
+
+MAX_DECLARATIONS = 1000
+"""Of one selector, the commonest."""
+NOTHING = "()"
+
+
+@dataclass(slots=True)
+class Returned:
+    """The types that a function returns as somebody declares it: `(uint256,bool)`, NOTHING for none.
+
+    ``declaration`` is the first one with these types and has their ``names``, as in ``Declaration.nested_names``; ``count``
+    says how often they are declared.
+    """
+
+    text: str
+    types: str
+    names: tuple[Any, ...]
+    declaration: str
+    count: int = 0
+    is_given: bool = False
+    """Whether it stands beside the data, and not in the directory."""
+
+
+def returns_of(declarations: Iterable[tuple[str, int]], *, is_given: bool = False) -> list[Returned]:
+    """What functions return by their declarations, each with its count: one for each text and list of types."""
+    found: dict[tuple[str, str], Returned] = {}
+    for declaration, count in declarations:
+        one = _returned(declaration, is_given)
+        if one is not None:
+            found.setdefault((one.text, one.types), one).count += count
+    return list(found.values())
+
+
+def _returned(declaration: str, is_given: bool) -> Returned | None:
+    """What a declaration says; None for one that is no function's, or that cannot be read."""
+    try:
+        parsed = parse_declaration(declaration)
+    except BadDeclaration:
+        return None
+    if parsed.kind is not Kind.FUNCTION:
+        return None
+    types = ",".join(one.canonical_type for one in parsed.outputs)
+    names = tuple(one.nested_name for one in parsed.outputs)
+    return Returned(parsed.text, f"({types})", names, declaration, is_given=is_given)
+
+
+def given_returns(texts: Iterable[str]) -> list[Returned]:
+    """What the declarations say that somebody gives with the data. One without `returns` says nothing."""
+    found = []
+    for text in texts:
+        try:
+            found.append((canonicalise_one(text, FUNCTIONS, Kind.UNKNOWN).declaration, 0))
+        except GrammarError:
+            continue
+    return [one for one in returns_of(found, is_given=True) if one.types != NOTHING]
+
+
+def with_standard(selector: bytes, known: list[Returned]) -> list[Returned]:
+    """What a directory knows of a selector, and what a standard declares, which may be new."""
+    standard = standard_declarations().get(selector)
+    added = returns_of([(str(standard), 0)]) if standard is not None else []
+    pairs = {(one.text, one.types) for one in known}
+    return [*known, *(one for one in added if (one.text, one.types) not in pairs)]

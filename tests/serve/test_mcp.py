@@ -1,0 +1,158 @@
+"""`sigdir mcp`: its tools, asked by the protocol's own client over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mcp import Client, StdioServerParameters
+
+from sigdir.pipeline.directory import opened
+from sigdir.serve.code_reader import CodeReader
+from sigdir.serve.mcp_server import MAX_ANSWER, mcp_server
+from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
+from tests.examples import examples
+from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
+
+TOOLS = {"resolve", "search", "decode", "contract"}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mcp")
+    (folder / "list.txt").write_text(SPAM)
+    import_files([folder / "list.txt"], folder / "warehouse")
+    import_files([ROOT / "samples"], folder / "warehouse")
+    return folder / "warehouse"
+
+
+def asked(arguments: list[str], ask: Callable[[Client], Awaitable[Any]]) -> Any:
+    """What a client gets from a fresh `sigdir mcp` with these arguments."""
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "sigdir", "mcp", *arguments], cwd=ROOT, env=environment(Path("/nowhere"))
+    )
+
+    async def talk() -> Any:
+        async with Client(command, read_timeout_seconds=SAFETY_SECONDS) as client:
+            return await ask(client)
+
+    return asyncio.run(talk())
+
+
+@pytest.mark.parametrize("source", ["warehouse", "pack"])
+def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
+    """Of a warehouse and of a pack, by all four tools; each answer fits its schema and begins with a sentence."""
+    place = str(stored if source == "warehouse" else export(stored, declarations=True))
+    code = (ROOT / "docs" / "examples" / "token.hex").read_text()
+
+    async def ask(client: Client) -> tuple[Any, ...]:
+        return (
+            await client.list_tools(), await client.call_tool("resolve", {"hashes": ["0xa9059cbb", TOPIC, "0x00000001"]}),
+            await client.call_tool("search", {"fragment": "TRANSFER", "kind": "functions and errors", "limit": 2}),
+            await client.call_tool("decode", {"data": CALL}),
+            await client.call_tool("decode", {"data": "1".rjust(64, "0"), "returned_by": "0xa9059cbb"}), await client.call_tool("contract", {"code": code}),
+        )  # fmt: skip
+
+    listed, resolved, searched, decoded, returned, contract = asked([f"--{source}", place], ask)
+    assert {tool.name for tool in listed.tools} == TOOLS
+    for tool in listed.tools:
+        assert tool.annotations.read_only_hint
+        assert not tool.annotations.open_world_hint
+        assert "summary" in tool.output_schema["properties"]
+        assert tool.description
+    first, event, unknown = resolved.structured_content["hashes"]
+    assert first["texts"][0]["text_signature"] == TRANSFER
+    assert event["texts"][0]["declaration"].startswith("event Transfer(address indexed")
+    assert unknown["texts"] == []
+    assert resolved.structured_content["summary"].startswith(f"0xa9059cbb is {TRANSFER} (text of ERC-20; ")
+    assert resolved.structured_content["summary"].endswith("0x00000001 is unknown.")
+    assert [one["text_signature"] for one in searched.structured_content["matches"]][:1] == [TRANSFER]
+    assert searched.structured_content["has_more"]
+    assert decoded.structured_content["summary"].startswith(
+        f"calldata: {TRANSFER}, with high confidence (text of ERC-20; "
+    )
+    assert decoded.structured_content["readings"][0]["candidates"][0]["parameters"][1]["value"] == "40"
+    assert returned.structured_content["summary"].startswith("return: ")
+    assert contract.structured_content["functions"]
+    assert contract.structured_content["summary"].split()[1] == "functions,"
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("resolve", {"hashes": ["0x12"]}, "neither a selector nor a topic"),
+    ("resolve", {"hashes": ["zz"]}, "not a hex digit"),
+    ("resolve", {"hashes": []}, "at least 1"),
+    ("resolve", {"hashes": ["0xa9059cbb"] * 101}, "at most 100"),
+    ("resolve", {"hashes": ["0" * 70]}, "at most 66"),
+    ("resolve", {"hashes": "0xa9059cbb"}, "list"),
+    ("resolve", {}, "required"),
+    ("search", {"fragment": "t"}, "at least 2"),
+    ("search", {"fragment": "tr", "limit": 0}, "greater than or equal to 1"),
+    ("search", {"fragment": "tr", "kind": "other"}, "functions and errors"),
+    ("decode", {"data": "0x12"}, "a selector has 4"),
+    ("decode", {"data": "0xzz"}, "not a hex digit"),
+    ("decode", {"data": "0x01", "returned_by": "0x12"}, "selector"),
+    ("decode", {"data": "[" * 5000}, "data"),
+    ("contract", {"code": "0xzz"}, "code"),
+    ("other", {}, "other"),
+]
+
+
+@pytest.fixture(scope="module")
+def call(stored: Path) -> Any:
+    """Calls a tool of a server in this process; gives whether it is an error, and its text."""
+    with opened(stored) as directory:
+        codes = CodeReader()
+        server = mcp_server(directory, codes)
+
+        def call(name: str, arguments: dict[str, Any]) -> tuple[bool, str]:
+            async def talk() -> Any:
+                async with Client(server) as client:
+                    return await client.call_tool(name, arguments)
+
+            found = asyncio.run(talk())
+            return bool(found.is_error), found.content[0].text
+
+        yield call
+        codes.close()
+
+
+@pytest.mark.parametrize(("name", "arguments", "told"), BAD)
+def test_bad_arguments_are_refused_with_their_reason(
+    call: Any, name: str, arguments: dict[str, Any], told: str
+) -> None:
+    """The agent reads what is wrong, and the server goes on."""
+    is_error, text = call(name, arguments)
+    assert (is_error, told in text) == (True, True)
+    assert not call("resolve", {"hashes": ["0xa9059cbb"]})[0]
+
+
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(sorted(TOOLS)),
+    st.dictionaries(
+        st.sampled_from(["hashes", "fragment", "kind", "limit", "data", "code"]),
+        st.one_of(st.text(max_size=40), st.integers(), st.none(), st.lists(st.text("0x12af", max_size=12), max_size=4), st.text("0x12af;() ", max_size=80)),
+        max_size=3,
+    ),
+)  # fmt: skip
+def test_any_arguments_get_a_bounded_answer(call: Any, name: str, arguments: dict[str, Any]) -> None:
+    """Nothing that an agent sends is a crash: those have no reason in their text."""
+    _, text = call(name, arguments)
+    assert 0 < len(text) <= 4 * MAX_ANSWER
+    assert text != f"Error executing tool {name}"
+
+
+def test_a_warehouse_that_is_missing_is_one_line(tmp_path: Path) -> None:
+    """On standard error, with status 2; standard output is the protocol's."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sigdir", "mcp"], cwd=ROOT, env=environment(tmp_path / "no"), input=b"",
+        capture_output=True, timeout=SAFETY_SECONDS, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)

@@ -1,0 +1,172 @@
+"""What calls returned: over HTTP, as a command and on the page the same answers, by the declarations of sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from eth_abi.abi import encode
+
+from sigdir.signatures.readings import NOTHING_RETURNED
+from tests.conftest import import_files
+from tests.pipeline.support import invoke
+from tests.serve.support import FORM, TRANSFER, Server, get, post, request, selector, serving
+
+PATH = "/api/v1/decode/"
+ONE = f"0x{1:064x}"
+PRICE = "price(address)"
+SOURCES = {
+    "a": [f"function {TRANSFER} returns (bool)", f"function {PRICE} view returns (uint256 amount, bool ok)", "listed()"],
+    "b": [f"function {TRANSFER} returns (bool done)", f"function {PRICE} view returns (uint256)", "error Broken(uint256 code)"],
+    "c": [f"function {TRANSFER}", "function raw(address) returns (bytes)"],
+    "d": [f"function {TRANSFER} returns (uint256)"],
+}  # fmt: skip
+TUPLE = "function pair(uint256 id) returns ((address owner, uint8[] kinds) found, string name)"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("returns")
+    for name, declarations in SOURCES.items():
+        (file := folder / f"{name}.txt").write_text("\n".join(declarations))
+        import_files([file], folder / "warehouse")
+    with serving(folder / "warehouse", workers=1) as running:
+        yield running
+        assert running.errors() == []
+
+
+def returned(server: Server, **fields: Any) -> Any:
+    answer = post(server.port, PATH, {"as": "return", **fields})
+    assert answer.status == 200, answer.body
+    return answer.json()
+
+
+def values(reading: Any, number: int = 0) -> list[tuple[str, Any]]:
+    return [(one.get("name", ""), one["value"]) for one in reading["candidates"][number]["parameters"]]
+
+
+def test_what_is_declared_most_comes_first(server: Server) -> None:
+    """Two sources say bool, one says uint256: both fit a word of 1, and the answer says so. Only one fits a word of 2."""
+    found = returned(server, data=ONE, selector=selector(TRANSFER))
+    assert (found["kind"], found["selector"], found["texts"]) == ("return", selector(TRANSFER), 2)
+    assert [(one["declaration"].partition(" returns ")[2], one["confidence"], one["ambiguous"]) for one in found["candidates"]] == [
+        ("(bool)", "medium", True), ("(uint256)", "low", False),
+    ]  # fmt: skip
+    assert found["candidates"][0]["reasons"] == [
+        "declared 2 times", "the values encode to the same bytes", "1 other declaration fits as well",
+    ]  # fmt: skip
+    assert found["note"] == "It is ambiguous: 2 declarations fit, and the one that is declared most comes first."
+    sure = returned(server, data=f"0x{2:064x}", selector=selector(TRANSFER))
+    assert (values(sure), sure["candidates"][0]["confidence"]) == ([("", "2")], "high")
+    assert sure["candidates"][1]["detail"].startswith("as (bool): the word at byte 0 is out of range")
+
+
+def test_the_types_that_use_all_of_the_data_come_before_commoner_ones(server: Server) -> None:
+    found = returned(server, data="0x" + encode(["uint256", "bool"], [7, True]).hex(), selector=selector(PRICE))
+    assert values(found) == [("amount", "7"), ("ok", True)]
+    assert found["candidates"][1]["reasons"] == ["declared 1 time", "32 bytes left over"]
+
+
+def test_a_declaration_may_be_given(server: Server) -> None:
+    """It is tried first and needs no directory; its selector is that of the call. Calls inside of bytes are decoded."""
+    data = encode(["(address,uint8[])", "string"], [("0x" + "ab" * 20, [1, 2]), "é"])
+    found = returned(server, data=data.hex(), texts=[TUPLE])
+    assert found["selector"] == selector("pair(uint256)")
+    assert values(found) == [("found", ["0x" + "ab" * 20, [1, 2]]), ("name", "é")]
+    mine = f"function {TRANSFER} returns (uint8 mine)"
+    assert values(returned(server, data=ONE, texts=[mine])) == [("mine", 1)]
+    call = bytes.fromhex(selector(TRANSFER)[2:]) + bytes(64)
+    nested = returned(server, data=encode(["bytes"], [call]).hex(), selector=selector("raw(address)"))
+    assert nested["candidates"][0]["nested"][0]["candidates"][0]["text_signature"] == TRANSFER
+
+
+def test_a_standard_is_known_without_a_source(server: Server) -> None:
+    found = returned(server, data=f"0x{42:064x}", selector="70a08231")
+    assert (values(found), found["candidates"][0]["confidence"]) == ([("balance", "42")], "high")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("0x4e487b71" + f"{0x11:064x}", "Panic(uint256)"), (selector("Broken(uint256)") + f"{7:064x}", "Broken(uint256)"),
+        ("0x08c379a0" + encode(["string"], ["no"]).hex(), "Error(string)"),
+    ],
+)  # fmt: skip
+def test_a_revert_in_its_place_is_recognised(server: Server, data: str, text: str) -> None:
+    """The reading as values is there too, and says that nothing fits."""
+    found = returned(server, data=data, selector=selector(TRANSFER))
+    assert (found["kind"], found["candidates"][0]["text_signature"]) == ("revert", text)
+    assert [other["kind"] for other in found["others"]] == ["return"]
+
+
+def test_data_that_no_declaration_fits_says_so(server: Server) -> None:
+    """Each declaration with its reason; a text without declarations, an unknown selector and no data say it as well."""
+    found = returned(server, data="0x" + "ff" * 33, selector=selector("raw(address)"))
+    assert (found["note"], found["candidates"][0]["reason"]) == ("No known declaration fits.", "bad_offset")
+    for unknown in (selector("listed()"), "0x00000001"):
+        found = returned(server, data=ONE, selector=unknown)
+        assert (found["candidates"], found["note"]) == ([], "No known declaration says what this function returns.")
+    nothing = returned(server, data="0x", selector=selector(TRANSFER))
+    assert (values(nothing), nothing["note"]) == ([], NOTHING_RETURNED)
+    assert nothing["candidates"][0]["declaration"] == "function transfer(address, uint256)"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"data": ONE}, "selector"), ({"data": ONE, "selector": "0xa9059c"}, "selector"), ({"data": ONE, "selector": 7}, "selector"),
+        ({"data": ONE, "selector": "0xzz"}, "selector"), ({"selector": "0xa9059cbb"}, "data"), ({"data": "0x1", "selector": "0xa9059cbb"}, "data"),
+        ({"data": ONE, "selector": "0xa9059cbb", "texts": ["f()"]}, "texts"), ({"data": ONE, "texts": ["event E()"]}, "texts"),
+        ({"data": ONE, "texts": ["f("]}, "texts"), ({"topics": [ONE], "selector": "0xa9059cbb"}, "topics"),
+    ],
+)  # fmt: skip
+def test_bad_input_names_the_field(server: Server, fields: dict[str, Any], field: str) -> None:
+    """Alone it is a 400; in a list the others are answered."""
+    given = {"as": "return", **fields}
+    answer = post(server.port, PATH, given)
+    assert (answer.status, list(answer.json())) == (400, [field])
+    good = {"as": "return", "data": ONE, "selector": selector(TRANSFER)}
+    bad, found = post(server.port, PATH, [given, good]).json()
+    assert (bad["kind"], bad["field"], found["kind"]) == ("error", field, "return")
+
+
+def test_a_get_a_command_and_the_page_answer_the_same(server: Server) -> None:
+    """By selector and by text. The page's form leads to an address that can be shared, with the API's answer behind it."""
+    fields = {"data": ONE, "as": "return", "selector": selector(TRANSFER)}
+    expected = post(server.port, PATH, fields).json()
+    assert get(server.port, f"{PATH}?{urlencode(fields)}").json() == expected
+    declared = {"data": ONE, "as": "return", "text": f"{TRANSFER} returns (uint8 x)"}
+    by_text = get(server.port, f"{PATH}?{urlencode(declared)}").json()
+    for arguments, answer in ((["--selector", selector(TRANSFER)], expected), (["--text", declared["text"]], by_text)):
+        ran = invoke(server.folder, "decode", "return", ONE, *arguments, "--json")
+        assert (ran.status, ran.stderr, json.loads(ran.stdout)) == (0, "", answer)
+    shown = (
+        invoke(server.folder, "decode", "return", ONE, "--selector", selector(TRANSFER)).stdout.decode().splitlines()
+    )
+    assert shown[0].startswith(f"{TRANSFER}  (medium: declared 2 times; ")
+    assert shown[0].endswith("as declared: function transfer(address, uint256) returns (bool)")
+    assert shown[1].split() == ["bool", "true"]
+    for call, name in ((selector(TRANSFER), "selector"), (declared["text"], "text")):
+        sent = request(server.port, "POST", "/decode/", urlencode({"data": ONE, "call": call}).encode(), FORM)
+        assert (sent.status, sent.header("Location")) == (
+            303,
+            "/decode/?" + urlencode({"data": ONE, "as": "return", name: call}),
+        )
+        page = get(server.port, sent.header("Location")).body.decode()
+        assert "As returned values: 32 bytes" in page
+        assert f'href="{PATH}?' in page
+
+
+def test_a_bad_selector_on_the_command_line_and_the_page(server: Server) -> None:
+    """One line and status 2; a page that says what is wrong and keeps what was entered."""
+    ran = invoke(server.folder, "decode", "return", ONE, "--selector", "0xa9059c")
+    assert (ran.status, ran.stderr) == (2, "Error: selector: 3 bytes; a selector has 4\n")
+    assert invoke(server.folder, "decode", "return", ONE).status == 2
+    body = urlencode({"data": ONE, "call": "0xa9059c"}).encode()
+    page = request(server.port, "POST", "/decode/", body, FORM)
+    assert page.status == 400
+    assert "selector: 3 bytes; a selector has 4" in page.body.decode()
+    assert 'value="0xa9059c"' in page.body.decode()
