@@ -12,7 +12,7 @@ export SIGDIR_WAREHOUSE ?= data
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev run test test-all test-quick lint format bench bench-quick cookbook torture fuzz second-machine constraints screenshots clean
+.PHONY: help install dev run test test-all test-quick lint format bench bench-quick cookbook formats torture fuzz second-machine constraints screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ bench-quick: dev ## the same on a tenth of the rows
 
 cookbook: dev ## time the queries of docs/cookbook.md on the real corpora, and write them into it
 	$(BIN)/python -m benchmarks.cookbook
+
+formats: dev ## write the table of docs/formats.md from the formats' own sentences
+	$(BIN)/python -m tests.pipeline.formats_table
 
 torture: dev ## kill its processes and see that nothing is lost (SEED=1 ROUNDS=200, 5 s a round)
 	$(BIN)/python -m tests.torture --seed $(SEED) --rounds $(ROUNDS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,13 +18,14 @@ from typing import BinaryIO
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.export_abi import write_abi
 from sigdir.pipeline.export_formats import FORMATS, Format, sourcify_parquet
+from sigdir.pipeline.export_pack import PACK, PackOptions, write_pack
 from sigdir.pipeline.export_ranked import Order, ranked_order
 from sigdir.pipeline.export_report import ExportReport
 from sigdir.pipeline.export_rows import ExportRows
 from sigdir.pipeline.export_tree import write_tar, write_tree
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target, put_tree
-from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.paths import existing
 from sigdir.warehouse.snapshot import read_snapshot
@@ -57,6 +58,7 @@ class Options:
     texts: tuple[str, ...] = ()
     hashes: tuple[str, ...] = ()
     """The signatures of an ABI: texts, and selectors or topics."""
+    pack: PackOptions = field(default_factory=PackOptions)
 
 
 def run_export(options: Options, progress: Reporter) -> ExportReport:
@@ -66,6 +68,10 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
         raise BadTarget(options.format, "takes all rows; --text and --hashes are for abi")
     if options.format == ABI:
         return _run_abi(options, progress, began)
+    if options.pack != PackOptions() and options.format != PACK:
+        raise BadTarget(options.format, "is no pack; --texts, --with-declarations, --indexed and --sign are for pack")
+    if options.format == PACK:
+        return _run_pack(options, progress, began)
     format = FORMATS[options.format]
     snapshot = read_snapshot(existing(options.warehouse), options.version)
     collections = _choose_collections(format, options)
@@ -109,6 +115,21 @@ def _run_abi(options: Options, progress: Reporter, began: float) -> ExportReport
     ):
         report = ExportReport(ABI, target, warehouse.version)
         report.rows.update(write_abi(warehouse, options.texts, options.hashes, out, progress))
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _run_pack(options: Options, progress: Reporter, began: float) -> ExportReport:
+    target = "standard output" if options.target == STDOUT else printable(options.target)
+    served = existing(options.warehouse)  # what is suppressed is not handed out
+    with (
+        Warehouse(options.warehouse, options.version, served=served) as warehouse,
+        open_target(options.target, packs=False) as out,
+    ):
+        report = ExportReport(PACK, target, warehouse.version)
+        report.rows.update(write_pack(warehouse, options.collections or COLLECTIONS, options.pack, out, progress))
+    if options.target != STDOUT and os.path.isfile(options.target):
+        report.bytes = os.path.getsize(options.target)
     report.seconds = time.monotonic() - began
     return report
 

@@ -19,6 +19,8 @@
 ``close()``             free the engine; ``with`` does it too
 ======================  ==========================================================================================
 
+``sigdir.Pack`` reads a pack, one file that ``sigdir export pack`` writes, without a warehouse.
+
 Layers, each importing only those after it: ``cli``, ``serve``, ``pipeline``, ``warehouse``, ``signatures``.
 """
 
@@ -31,8 +33,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sigdir.pipeline.opened import OpenWarehouse
+    from sigdir.signatures.pack import Pack
 
-__all__ = ["open"]
+__all__ = ["Pack", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load ``Pack`` when it is used: numpy takes 0.1 s."""
+    if name != "Pack":
+        raise AttributeError(f"module 'sigdir' has no attribute {name!r}")
+    from sigdir.signatures.pack import Pack
+
+    return Pack
 
 
 def open(

@@ -48,7 +48,7 @@ SLOW = (
     "signatures/test_kernels.py", "pipeline/test_corpora.py", "serve/test_background.py",
     "warehouse/test_sql_limits.py", "serve/test_openchain.py", "serve/test_agreement.py", "warehouse/test_flips.py",
     "warehouse/test_dedupe.py", "test_hanging.py", "warehouse/test_stores.py", "fuzz/test_targets.py",
-    "fuzz/test_cost.py", "test_patterns.py",
+    "fuzz/test_cost.py", "test_patterns.py", "pipeline/test_export_pack.py", "serve/test_mcp.py", "signatures/test_pack.py",
     "serve/test_evidence.py", "signatures/test_contract.py", "test_install.py", "test_notebook.py",
     "serve/test_unit.py", "serve/test_budget.py",
 )  # fmt: skip

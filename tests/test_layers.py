@@ -20,6 +20,8 @@ OWNERS = {
     "duckdb": ("sigdir/warehouse/",),
     "evmole": ("sigdir/signatures/dispatcher.py",),
     "falcon": ("sigdir/serve/",),
+    "mcp": ("sigdir/serve/mcp_server.py",),
+    "pydantic": ("sigdir/serve/mcp_server.py",),
     "obstore": ("sigdir/warehouse/stores.py",),
     "granian": ("sigdir/serve/servers/",),
     "prometheus_client": ("sigdir/serve/metrics/",),

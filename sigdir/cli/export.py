@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -14,19 +14,37 @@ from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.export import ABI, COLUMNS, OURS, Options, run_export
 from sigdir.pipeline.export_formats import FORMATS
+from sigdir.pipeline.export_pack import PACK, PackOptions
 from sigdir.pipeline.target import STDOUT
 from sigdir.signatures.collections import Collection
 
 _FORMATS = "; ".join(
-    [*(f"{format.name} ({format.about})" for format in FORMATS.values()), f"{ABI} (the ABI of chosen signatures)"]
+    [
+        *(f"{format.name} ({format.about})" for format in FORMATS.values()),
+        f"{ABI} (the ABI of chosen signatures)",
+        f"{PACK} (a small file that answers offline)",
+    ]
 )
+
+
+class TextCount(click.ParamType[int | None]):
+    """A number from 1, or `all`, which is None."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        if value is None or value == "all":
+            return None
+        if not isinstance(value, int) and not (value.isdecimal() and len(value) < 10 and int(value)):
+            self.fail(f"{value!r} is neither a number from 1 nor `all`", param, ctx)
+        return int(value)
 
 
 @click.command(
     cls=Command, state="nothing was exported",
     epilog=f"Formats: {_FORMATS}. A target that ends with .gz or .zst is compressed.",
 )  # fmt: skip
-@click.argument("format", type=click.Choice([*FORMATS, ABI]), metavar="FORMAT")
+@click.argument("format", type=click.Choice([*FORMATS, ABI, PACK]), metavar="FORMAT")
 @click.argument("target", type=click.Path())  # a URL too; the type completes names
 @warehouse_option
 @as_of_option
@@ -45,18 +63,30 @@ _FORMATS = "; ".join(
 @click.option(
     "--hashes", type=click.File(), help="For abi: a file of selectors and topics, one a line; - for standard input."
 )
+@click.option(
+    "--texts", "most", type=TextCount(), metavar="N|all",
+    help="For pack: the N texts of each collection that are used most.  [default: all]",
+)  # fmt: skip
+@click.option("--with-declarations", is_flag=True, help="For pack: with the commonest declaration of each text.")
+@click.option("--indexed", is_flag=True, help="For pack: in the form that readers map, eight times as large.")
+@click.option(
+    "--sign", "key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY",
+    help="For pack: sign it by the private key in this file, which `sigdir keygen` makes.",
+)  # fmt: skip
 @json_option("Report as JSON.")
 @quiet_option()
 def export(
     format: str, target: str, folder: Path, version: int | datetime | None, collections: tuple[Collection, ...],
-    columns: str, ranked: bool, texts: tuple[str, ...], hashes: TextIO | None, as_json: bool, quiet: bool,
+    columns: str, ranked: bool, texts: tuple[str, ...], hashes: TextIO | None, most: int | None,
+    with_declarations: bool, indexed: bool, key: Path | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Export signatures in the format of another program, as a file or a folder tree.
 
     TARGET is a file; for the trees, a folder that does not exist yet or a .tar; or - for standard output (the report
     then goes to standard error); or an object: s3://bucket/name. The target appears when it is complete. Rows are in
     the order of their ids. abi writes the signatures that --text and --hashes name, each as its commonest
-    declaration, with the names of its parameters.
+    declaration, with the names of its parameters. pack has the texts of each collection that are used most, without
+    those that look mined.
 
     Exit status: 0 done, 2 the target or the warehouse cannot be used, 130 interrupted.
 
@@ -69,11 +99,13 @@ def export(
       sigdir export parquet functions.parquet --columns sourcify --collection signatures
       sigdir export openchain - --as-of 3 | head
       sigdir export abi - --text "transfer(address,uint256)" --text "event Transfer(address,address,uint256)"
+      sigdir export pack functions.pack --texts 10000 --collection signatures
       sigdir export abi proxy.json --hashes selectors.txt
       sigdir export parquet s3://exports/functions.parquet --warehouse s3://signatures/main
     """
     wanted = tuple(line.strip() for line in hashes or () if line.strip())
-    options = Options(format, target, folder, version, collections or None, columns, ranked, texts, wanted)
+    pack = PackOptions(most, with_declarations, indexed, key)
+    options = Options(format, target, folder, version, collections or None, columns, ranked, texts, wanted, pack)
     with reporter(quiet) as progress:
         report = run_export(options, progress)
     to_stderr = target == STDOUT

@@ -23,7 +23,7 @@ _COMMANDS = {
         "suppress",
         "Hide texts from everything that servers of the warehouse answer, or list the hidden texts",
     ),
-    "verify": ("verify", "Check everything that is stored, and change nothing"),
+    "verify": ("verify", "Check everything that is stored, or a pack, and change nothing"),
     "backup": ("backup", "Copy the warehouse into DEST, as it is now, while it is in use"),
     "compact": ("compact", "Merge small data files into fewer, in one new version that holds the same rows"),
     "vacuum": ("vacuum", "Remove data files that no version within a time window needs, and what dead processes left"),
@@ -34,9 +34,12 @@ _COMMANDS = {
     "sql": ("sql", "Run SQL over the warehouse"),
     "clashes": ("clashes", "Find selectors that two texts share, in ABIs, artifacts, sources and lists"),
     "compile": ("compile", "Compile the kernels now, so that no later command waits for it"),
+    "resolve": ("resolve", "Show the texts of selectors and topics, the best first, and the reasons for their order"),
+    "mcp": ("mcp", "Answer agents by the Model Context Protocol, on standard input and output"),
+    "keygen": ("keygen", "Make a key that signs packs"),
     "decode": (
         "decode",
-        "Explain calldata, logs and reverts by each text that has their selector or topic, the best match first",
+        "Explain calldata, logs, reverts and returned values by each text that has their selector or topic, the best match first",
     ),
 }
 

@@ -37,6 +37,13 @@ warehouse_option = click.option(
     show_default=True, envvar="SIGDIR_WAREHOUSE", show_envvar=True,
     help="Folder of the warehouse, or a store: s3://bucket/prefix.",
 )  # fmt: skip
+pack_option = click.option(
+    "--pack", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="Take the texts from this pack, and from no warehouse.",
+)  # fmt: skip
+key_option = click.option(
+    "--key", metavar="KEY", help="The public key that must have signed the pack: 64 hex digits, or a file with them."
+)
 no_wait_option = click.option(
     "--no-wait", is_flag=True, help="End with status 3 if another process is publishing, instead of waiting."
 )

@@ -7,40 +7,62 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command
-from sigdir.cli.options import json_option, memory_limit_option, quiet_option, threads_option, warehouse_option
+from sigdir.cli.directories import public_key
+from sigdir.cli.errors import Command, Failure
+from sigdir.cli.options import (
+    json_option,
+    key_option,
+    memory_limit_option,
+    quiet_option,
+    threads_option,
+    warehouse_option,
+)
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
 from sigdir.cli.store import shown
+from sigdir.pipeline.directory import PackSource, open_pack
 from sigdir.pipeline.mirror_state import problems_of_states
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.pack_file import BadPack
 from sigdir.signatures.plural import counted
 from sigdir.warehouse import verify as checking
 from sigdir.warehouse.paths import Paths
 
 
 @click.command(cls=Command, state="nothing was changed")
+@click.argument("pack", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False, metavar="[PACK]")
 @warehouse_option
+@key_option
 @json_option()
 @quiet_option()
 @threads_option
 @memory_limit_option("512MB", "Memory for the search for duplicates; above it, data is spilled to disk.")
-def verify(folder: Path, as_json: bool, quiet: bool, threads: int, memory_limit: str) -> None:
-    """Check everything that is stored, and change nothing.
+def verify(
+    pack: Path | None, folder: Path, key: str | None, as_json: bool, quiet: bool, threads: int, memory_limit: str
+) -> None:  # fmt: skip
+    """Check everything that is stored, or a pack, and change nothing.
 
     Every hash is computed again and every text canonicalised again. Checksums, ids, times,
     duplicates, the log, staging, the totals of the imports, the servers' indexes and the progress
     of mirrors are checked. Servers and imports may run at the same time. A finding is one line:
     what, where, why. A note is a file that a killed process left; the next publish removes it.
 
-    Exit status: 0 clean, 1 findings, 2 the warehouse cannot be checked, 130 interrupted.
+    Of a PACK the digest, each text and each hash are checked, and with --key its signature.
+
+    Exit status: 0 clean, 1 findings, 2 the warehouse cannot be checked or the pack fails, 130 interrupted.
 
     \b
     Examples:
       sigdir verify
       sigdir verify --warehouse /backups/signatures --json
+      sigdir verify functions.pack --key operator.key.pub
     """
+    if pack is not None:
+        _verify_pack(PackSource(pack, public_key(key)), as_json)
+        return
+    if key is not None:
+        raise click.UsageError("--key is of a pack: sigdir verify PACK --key KEY")
     with reporter(quiet) as progress:
         report = _check(Paths(folder.absolute()), threads, memory_limit, progress)
     if as_json:
@@ -48,6 +70,23 @@ def verify(folder: Path, as_json: bool, quiet: bool, threads: int, memory_limit:
     else:
         _print(report, shown(folder))
     sys.exit(1 if report.findings else 0)
+
+
+def _verify_pack(source: PackSource, as_json: bool) -> None:
+    pack = open_pack(source)
+    try:
+        pack.check()
+    except BadPack as error:
+        raise Failure(f"{source.path}: {error}") from None
+    counts = {collection.value: pack.count(collection) for collection in COLLECTIONS}
+    if as_json:
+        write_json({"form": pack.form, "version": pack.version, "texts": counts, "signed_by": pack.signed_by or None})
+        return
+    for name, count in counts.items():
+        click.echo(f"{name:<18}{count:>12,} texts")
+    signer = f"signed by {pack.signed_by}" if pack.signed_by else "not signed"
+    checked = "" if source.key or not pack.signed_by else ", which was not checked: give --key"
+    click.echo(f"{source.path}: version {pack.version}, {signer}{checked}: clean")
 
 
 def _check(paths: Paths, threads: int, memory_limit: str, progress: Reporter) -> checking.VerifyReport:

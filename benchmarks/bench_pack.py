@@ -1,0 +1,103 @@
+"""Packs of the real corpora: their size, the time to open one, and a lookup, in Python and in Node."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import sigdir
+from benchmarks.measure import ROOT, Figure
+from sigdir.pipeline.export import Options, run_export
+from sigdir.pipeline.export_pack import PackOptions
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.run import Options as ImportOptions
+from sigdir.pipeline.run import run_import
+from sigdir.signatures import pack_kernels
+from sigdir.signatures.collections import SIGNATURES
+
+_TRANSFER = "0xa9059cbb"
+_LOOKUPS = 200_000
+_WITHOUT_KERNELS = """
+import sys, time
+sys.modules["numba"] = None
+import sigdir
+began = time.perf_counter()
+sigdir.Pack(sys.argv[1])
+print(time.perf_counter() - began)
+"""
+_IN_NODE = f"""
+import {{ readFileSync }} from "node:fs";
+import {{ Pack }} from "{ROOT}/clients/js/index.js";
+const bytes = readFileSync(process.argv[1]), began = performance.now();
+const pack = await Pack.open(bytes), opened = performance.now();
+for (let count = 0; count < {_LOOKUPS}; count++) pack.lookup("{_TRANSFER}");
+console.log(JSON.stringify([(opened - began) / 1e3, (performance.now() - opened) / {_LOOKUPS} * 1e3]));
+"""
+
+
+def figures(rounds: int, corpora: Path | None, folder: Path) -> list[Figure]:
+    """Empty without the real corpora; ``folder`` gets a warehouse of them."""
+    if corpora is None:
+        return []
+    warehouse = folder / "packed"
+    if not warehouse.exists():
+        run_import(ImportOptions([str(path) for path in _inputs(corpora)], warehouse), Reporter())
+    whole, top = _pack(warehouse), _pack(warehouse, texts=10_000)
+    count = len(sigdir.Pack(whole))
+    pack_kernels.warm()
+    indexed = folder / "indexed.pack"
+    indexed.write_bytes(sigdir.Pack(whole).indexed())
+    mapped = sigdir.Pack(indexed)
+    plain = float(_output(sys.executable, "-c", _WITHOUT_KERNELS, str(whole)))
+    found = [
+        _figure(f"pack of {count:,} texts, bytes a text", whole.stat().st_size / count, 5, "{:.2f}"),
+        _figure("pack of the 10,000 texts used most", top.stat().st_size / 1000, 100, "{:.0f} kB"),
+        _figure(f"pack of {count:,} texts opened, kernels", _best(lambda: sigdir.Pack(whole), rounds), 0.5, "{:.2f} s"),
+        _figure(f"pack of {count:,} texts opened, without kernels", plain, 10, "{:.1f} s"),
+        _figure("lookup in a mapped pack", _best(lambda: _lookups(mapped), rounds) / _LOOKUPS * 1e6, 5, "{:.1f} us"),
+    ]
+    if shutil.which("node"):
+        opened, _ = json.loads(_output("node", "--input-type=module", "-e", _IN_NODE, str(whole)))
+        _, lookup = json.loads(_output("node", "--input-type=module", "-e", _IN_NODE, str(indexed)))
+        found.append(_figure(f"Node: pack of {count:,} texts opened", opened, 5, "{:.1f} s"))
+        found.append(_figure("Node: lookup in a mapped pack", lookup, 2, "{:.1f} us"))
+    return found
+
+
+def _inputs(corpora: Path) -> list[Path]:
+    return [corpora / name for name in ("4byte.json.gz", "openchain-export.csv.gz", "abi_dump.jsonl.xz", "artifacts")]
+
+
+def _pack(warehouse: Path, texts: int | None = None) -> Path:
+    target = warehouse.with_name(f"{texts or 'all'}.pack")
+    options = Options("pack", str(target), warehouse, collections=(SIGNATURES,), pack=PackOptions(texts))
+    run_export(options, Reporter())
+    return target
+
+
+def _lookups(pack: sigdir.Pack) -> None:
+    for _ in range(_LOOKUPS):
+        pack.lookup(_TRANSFER)
+
+
+def _best(work: Callable[[], object], rounds: int) -> float:
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _figure(name: str, measured: float, at_most: float, shown: str) -> Figure:
+    ratio = measured / at_most
+    return Figure(name, shown.format(measured), shown.format(at_most), ratio, "<= 1x", ratio <= 1)

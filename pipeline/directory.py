@@ -1,0 +1,178 @@
+"""Where the texts of hashes come from: a warehouse, or a pack in its place. Commands and the MCP server ask either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from sigdir.pipeline.errors import BadInput
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.pack import Pack, parsed
+from sigdir.signatures.pack_file import BadPack
+from sigdir.signatures.rank import noted_reasons, standard_of
+from sigdir.signatures.reading_json import ordered
+from sigdir.signatures.readings import Form, Input, Known, Reading, Readings
+from sigdir.signatures.returns import Returned, returns_of
+from sigdir.warehouse.index.known import known_returns, known_texts
+from sigdir.warehouse.index.ranked import ranked_rows
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths, existing
+
+
+@dataclass(frozen=True, slots=True)
+class PackSource:
+    """The file of a pack, and the public key that must have signed it; None for any."""
+
+    path: Path
+    key: str | None = None
+
+
+Source = Path | Paths | PackSource
+"""What a directory is opened from: the folder of a warehouse, its paths as another process has them, or a pack."""
+
+
+class RankedText(NamedTuple):
+    """A text of a hash, with its declaration ("" for none) and the reasons for its place, the weightiest first."""
+
+    text: str
+    declaration: str
+    reasons: tuple[str, ...]
+
+
+class Directory(Protocol):
+    """Gives the texts of a selector (4 bytes) or a topic (32 bytes), the best first."""
+
+    @property
+    def source(self) -> Source:
+        """What another process opens to have the same texts."""
+
+    def known(self, hash: bytes) -> list[Known]:
+        """The texts as decoding takes them."""
+
+    def returns(self, selector: bytes) -> tuple[Returned, ...]:
+        """What the declarations of a selector's texts say that it returns."""
+
+    def ranked(self, hash: bytes) -> list[RankedText]:
+        """The texts with their reasons."""
+
+    def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
+        """The first texts of a collection that have a fragment, whatever its case."""
+
+    def close(self) -> None:
+        """Free what it holds."""
+
+
+class WarehouseDirectory:
+    """The texts of a warehouse, staged ones too, as they are when each is asked for."""
+
+    def __init__(self, source: Path | Paths) -> None:
+        found = existing(source if isinstance(source, Path) else source.root)
+        self._reader = Reader(found if isinstance(source, Path) else source)
+        self.source = self._reader.paths
+
+    def known(self, hash: bytes) -> list[Known]:
+        return known_texts(self._reader.current(), hash)
+
+    def returns(self, selector: bytes) -> tuple[Returned, ...]:
+        return known_returns(self._reader.current(), selector)
+
+    def ranked(self, hash: bytes) -> list[RankedText]:
+        rows = ranked_rows(self._reader.current(), Collection.of_hash(hash), hash)
+        return [RankedText(one.ranked.summary.text, one.ranked.summary.declaration, one.ranked.reasons) for one in rows]
+
+    def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
+        found: list[str] = []
+        for segment in self._reader.current().segments[collection]:
+            rows = segment.with_text(fragment)[: limit - len(found)]
+            found += map(segment.text_at, rows.tolist())
+        return found
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class PackDirectory:
+    """The texts of a pack."""
+
+    def __init__(self, source: PackSource) -> None:
+        self.source = source
+        self._pack = open_pack(source)
+
+    def known(self, hash: bytes) -> list[Known]:
+        return [_known(hash, text, declaration) for text, declaration in self._pack.entries(hash)]
+
+    def returns(self, selector: bytes) -> tuple[Returned, ...]:
+        found = self._pack.declarations(selector) if len(selector) == SIGNATURES.hash_bytes else ()
+        return tuple(returns_of((one, 1) for one in found))
+
+    def ranked(self, hash: bytes) -> list[RankedText]:
+        entries = self._pack.entries(hash)
+        return [
+            RankedText(
+                text, said, (*noted_reasons(standard_of(hash, text), ""), f"text {place} of {len(entries)} in the pack")
+            )
+            for place, (text, said) in enumerate(entries, 1)
+        ]
+
+    def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
+        wanted, found = fragment.lower(), []
+        for text in self._pack.texts(collection):
+            if wanted in text.lower():
+                found.append(text)
+                if len(found) == limit:
+                    break
+        return found
+
+    def close(self) -> None:
+        """The file stays mapped until the pack is freed."""
+
+
+def _known(hash: bytes, text: str, declaration: str) -> Known:
+    declared = parsed(declaration) if declaration else None
+    kind = Kind.EVENT if Collection.of_hash(hash) == EVENT_SIGNATURES else Kind.UNKNOWN
+    return Known(
+        text, declared.kind if declared else kind, Witness.DECLARED if declared else Witness.LISTED, declaration
+    )
+
+
+def open_pack(source: PackSource) -> Pack:
+    """The pack of a file; raises BadInput with its name, BadKey, OSError."""
+    try:
+        return Pack(source.path, source.key)
+    except BadPack as error:
+        raise BadInput(str(source.path), str(error)) from None
+
+
+def open_directory(source: Source) -> Directory:
+    """Raises UnreadableWarehouse, BadInput, BadKey, OSError."""
+    return PackDirectory(source) if isinstance(source, PackSource) else WarehouseDirectory(source)
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[Directory]:
+    """A directory that is closed at the end."""
+    directory = open_directory(source)
+    try:
+        yield directory
+    finally:
+        directory.close()
+
+
+def readings_of(directory: Directory, alternatives: Sequence[Input]) -> list[Reading]:
+    """The readings of one input that may have several shapes, the surest first."""
+    readings = Readings(
+        one._replace(returned=directory.returns(one.selector)) if one.form is Form.RETURN else one
+        for one in alternatives
+    )
+    while wanted := readings.wanted():
+        readings.supply(known_of_all(directory, wanted))
+    return ordered([reading for found in readings.results() for reading in found])
+
+
+def known_of_all(directory: Directory, hashes: Iterable[bytes]) -> dict[bytes, list[Known]]:
+    """The texts of each hash."""
+    return {hash: directory.known(hash) for hash in hashes}

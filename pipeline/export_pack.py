@@ -1,0 +1,74 @@
+"""A pack of the texts that are used most: one file that answers offline. ``sigdir.signatures.pack`` reads it.
+
+Of each collection come first the texts of standards, then those that most contracts declare, then those that most sources
+name, then the oldest. What looks mined stays out, so does what is suppressed, and what no ABI can have
+because it is nested too deeply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from sigdir.pipeline.errors import BadTarget
+from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.collections import Collection
+from sigdir.signatures.operator_key import PrivateKey
+from sigdir.signatures.pack import Pack
+from sigdir.signatures.pack_file import TEXTS, BadPack, PackColumns, pack_bytes
+from sigdir.signatures.pack_texts import MAX_ROWS, PackRow, encoded, is_too_deep
+from sigdir.warehouse import Warehouse
+
+PACK = "pack"
+"""The name of the format."""
+
+_USED_MOST = """
+    SELECT r.text_signature, r.position, r.declaration FROM ranked AS r
+    LEFT JOIN standards AS s ON s.hash = r.hash AND s.text_signature = r.text_signature
+    WHERE r.collection = ? AND NOT r.looks_mined
+    ORDER BY s.standard IS NULL, r.contracts DESC, r.sources DESC, r.id LIMIT ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class PackOptions:
+    """What a pack is made of."""
+
+    texts: int | None = None
+    """So many of each collection, None for all."""
+    declarations: bool = False
+    indexed: bool = False
+    """Whether it has the form for lookups."""
+    key: Path | None = None
+    """The file of the private key that signs it."""
+
+
+def write_pack(
+    warehouse: Warehouse, collections: Sequence[Collection], options: PackOptions, out: BinaryIO, progress: Reporter
+) -> dict[Collection, int]:
+    """Write the pack; gives the number of its texts by collection.
+
+    Raises BadTarget where they are too many, BadKey, OSError for the key's file.
+    """
+    key = PrivateKey.of_pem(options.key.read_bytes()) if options.key is not None else None
+    parts = []
+    for collection in collections:
+        progress.stage(f"pack {collection}", warehouse.count(collection))
+        rows = _rows(warehouse, collection, options)
+        parts.append(PackColumns(collection, len(rows), encoded(rows)))
+    try:
+        written = pack_bytes(TEXTS, max(warehouse.version, 0), parts, None if options.indexed else key)
+        out.write(Pack(written).indexed(key) if options.indexed else written)
+    except BadPack as error:
+        raise BadTarget(PACK, str(error)) from None
+    return {part.collection: part.rows for part in parts}
+
+
+def _rows(warehouse: Warehouse, collection: Collection, options: PackOptions) -> list[PackRow]:
+    most = min(options.texts or MAX_ROWS, MAX_ROWS)
+    rows = warehouse.sql(_USED_MOST, [collection.value, most + 1]).rows()
+    if options.texts is None and len(rows) > MAX_ROWS:
+        raise BadTarget(PACK, f"takes at most {MAX_ROWS:,} texts of a collection; choose some by --texts")
+    kept = [(text, position, said if options.declarations else "") for text, position, said in rows[:most]]
+    return [PackRow(text, position, said or "") for text, position, said in kept if not is_too_deep(text.encode())]

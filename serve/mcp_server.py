@@ -1,0 +1,248 @@
+"""The tools of the Model Context Protocol: an agent asks for texts and their reasons, and for what bytes mean.
+
+The protocol, the schemas and the checks of arguments are those of the package mcp. Each answer begins with a sentence
+that an agent can repeat: what a text is, how sure that is, and why. Nothing is written, and nothing asks the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Annotated, Any, Literal, TypeVar
+
+import orjson
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+from pydantic import BaseModel, Field
+
+from sigdir.pipeline.directory import Directory, known_of_all, readings_of
+from sigdir.serve.code_reader import CodeReader, SlowCode
+from sigdir.signatures import contract_json, reading_json
+from sigdir.signatures.bytecode import MAX_BYTES as MAX_CODE
+from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.contract import ContractInterface, interface_of
+from sigdir.signatures.decode_input import BadInput, code_input, hex_bytes, inputs_of_text, return_inputs, whole
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.plural import counted
+from sigdir.signatures.readings import Form, Reading
+
+MAX_HASHES = 100
+MAX_TEXTS = 20
+MAX_MATCHES = 50
+MAX_ANSWER = 256 << 10
+"""Bytes of an answer; a longer one is refused with what to do instead."""
+_SEARCHED = 1000
+
+_INSTRUCTIONS = """\
+Texts of Ethereum function selectors, error selectors and event topics. A selector has 4 bytes, so several texts may
+have it: the first one is meant most probably, and its reasons say why. Repeat the confidence and the reasons; do not
+present a text with low confidence as a fact. A selector without a text is unknown: do not guess its name."""
+
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
+
+
+class FoundText(BaseModel):
+    """A text of a selector or a topic."""
+
+    text_signature: str = Field(description="The canonical text, whose Keccak-256 begins with the hash.")
+    declaration: str | None = Field(description="The commonest declaration, with the names of parameters.")
+    reasons: list[str] = Field(description="Why it is at its place, the weightiest reason first.")
+
+
+class ResolvedHash(BaseModel):
+    """A hash and its texts, the best first."""
+
+    hash: str
+    texts: list[FoundText]
+    left_out: int = Field(0, description=f"Texts beyond the first {MAX_TEXTS}.")
+
+
+class Resolved(BaseModel):
+    summary: str
+    hashes: list[ResolvedHash]
+
+
+class Match(BaseModel):
+    """A text that a search found."""
+
+    text_signature: str
+    hash: str
+    collection: str
+
+
+class Matches(BaseModel):
+    summary: str
+    matches: list[Match]
+    has_more: bool
+
+
+class Decoded(BaseModel):
+    summary: str
+    readings: list[dict[str, Any]] = Field(
+        description="What the bytes may be, the surest first, with the calls inside."
+    )
+
+
+class Interface(BaseModel):
+    summary: str
+    functions: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    errors: list[dict[str, Any]]
+    standards: list[dict[str, Any]]
+    proxies: list[dict[str, Any]]
+
+
+class _Tools:
+    """What the tools do. A problem of the arguments is a ToolError, which the agent reads."""
+
+    def __init__(self, directory: Directory, codes: CodeReader) -> None:
+        self._directory, self._codes = directory, codes
+
+    def resolve(
+        self, hashes: Annotated[list[Annotated[str, Field(max_length=66)]], Field(min_length=1, max_length=MAX_HASHES)]
+    ) -> Resolved:
+        """The texts of function selectors, error selectors (8 hex digits) and event topics (64), the best first.
+
+        Up to 100 hashes; of each up to 20 texts with their declarations and the reasons for their order.
+        """
+        found = [self._resolved(hash) for hash in dict.fromkeys(hashes)]
+        return _bounded(Resolved(summary=" ".join(map(_sentence, found)), hashes=found), "Ask for fewer hashes.")
+
+    def _resolved(self, hash: str) -> ResolvedHash:
+        try:
+            digest = hex_bytes(hash, "hashes")
+        except BadInput as error:
+            raise ToolError(str(error)) from None
+        if len(digest) not in (4, 32):
+            raise ToolError(f"{hash[:80]!r} is neither a selector nor a topic: 8 or 64 hex digits")
+        texts = [
+            FoundText(text_signature=one.text, declaration=one.declaration or None, reasons=list(one.reasons))
+            for one in self._directory.ranked(digest)
+        ]
+        return ResolvedHash(hash=f"0x{digest.hex()}", texts=texts[:MAX_TEXTS], left_out=max(0, len(texts) - MAX_TEXTS))
+
+    def search(
+        self,
+        fragment: Annotated[str, Field(min_length=2, max_length=200)],
+        kind: Literal["functions and errors", "events", "all"] = "all",
+        limit: Annotated[int, Field(ge=1, le=MAX_MATCHES)] = 20,
+    ) -> Matches:
+        """Signatures whose text contains a fragment, in any case: a part of a name, or of its parameters.
+
+        The name itself comes first, then names that begin with it, shorter ones first. At most 50; `has_more` says
+        whether there are others.
+        """
+        wanted = [
+            one
+            for one, name in zip(COLLECTIONS, ("functions and errors", "events"), strict=True)
+            if kind in ("all", name)
+        ]
+        found = [(text, one) for one in wanted for text in self._directory.containing(one, fragment, _SEARCHED)]
+        found.sort(key=lambda one: _closeness(fragment.lower(), one[0].lower()))
+        shown = [_match(text, collection) for text, collection in found[:limit]]
+        has_more = len(found) > limit
+        more = "; there are others" if has_more else ""
+        summary = f"{counted(len(shown), 'signature')} with {fragment!r}{more}."
+        return _bounded(Matches(summary=summary, matches=shown, has_more=has_more), "Set a lower limit.")
+
+    def decode(
+        self,
+        data: Annotated[str, Field(min_length=2, max_length=4 * MAX_BYTES)],
+        returned_by: Annotated[str, Field(max_length=10)] = "",
+    ) -> Decoded:
+        """What calldata, revert data, a log or a returned value means, with the calls inside, each reading with confidence and reasons.
+
+        `data` is hex digits; of a log its topics and its data, each with 0x and with a space between, or the JSON object
+        of a node with topics and data. A text to try may stand before it, with a semicolon behind the text. Of what
+        a call returned, `returned_by` is the selector of the call. At most 128 KiB.
+        """
+        try:
+            alternatives = return_inputs(hex_bytes(data), returned_by) if returned_by else whole(inputs_of_text(data))
+        except BadInput as error:
+            raise ToolError(str(error)) from None
+        if alternatives[0].form is Form.CODE:
+            raise ToolError("this is a contract's code: use the tool contract")
+        readings = readings_of(self._directory, alternatives)
+        found = Decoded(summary=_meaning(readings[0]), readings=list(map(reading_json.reading_document, readings)))
+        return _bounded(found, f"In short: {found.summary[:500]}")
+
+    def contract(self, code: Annotated[str, Field(min_length=2, max_length=4 * MAX_CODE)]) -> Interface:
+        """The interface in a contract's bytecode: functions with the arguments that the code reads, events, errors,
+        standards, proxies.
+
+        `code` is hex digits of runtime or creation code, at most 1 MiB. A function without texts is unknown; its
+        arguments are what its code shows.
+        """
+        try:
+            given = code_input(code)
+            read = self._codes.read(given.data, given.libraries)
+        except (BadInput, SlowCode) as error:
+            raise ToolError(str(error)) from None
+        found = interface_of(read, known_of_all(self._directory, read.hashes))
+        document = contract_json.document(found)
+        kept = {name: document[name] for name in ("functions", "events", "errors", "standards", "proxies")}
+        return _bounded(Interface(summary=_described(found), **kept), _described(found))
+
+
+def _bounded(answer: _Answer, advice: str) -> _Answer:
+    """The answer, unless it is too long for whoever reads it."""
+    size = len(orjson.dumps(answer.model_dump()))
+    if size > MAX_ANSWER:
+        raise ToolError(f"the answer has {size:,} bytes; at most {MAX_ANSWER:,} are given. {advice}")
+    return answer
+
+
+def _sentence(found: ResolvedHash) -> str:
+    if not found.texts:
+        return f"{found.hash} is unknown."
+    best, *others = found.texts
+    behind = f"; {counted(len(others) + found.left_out, 'other text')} ranked after it" if others else ""
+    return f"{found.hash} is {best.text_signature} ({'; '.join(best.reasons)}{behind})."
+
+
+def _closeness(fragment: str, text: str) -> tuple[bool, bool, int, str]:
+    return not text.startswith(f"{fragment}("), not text.startswith(fragment), len(text), text
+
+
+def _match(text: str, collection: Collection) -> Match:
+    hash = keccak256(text.encode())[: collection.hash_bytes]
+    return Match(text_signature=text, hash=f"0x{hash.hex()}", collection=collection.value)
+
+
+def _meaning(reading: Reading) -> str:
+    if reading.best is None:
+        return f"No text decodes it as {reading.form.value}. {reading.note}".strip()
+    best, others = reading.best, len(reading.candidates) - 1
+    rest = f" {counted(others, 'other text')} tried." if others else ""
+    return f"{reading.form.value}: {best.known.text}, with {best.confidence.value} confidence ({'; '.join(best.reasons)}).{rest}"
+
+
+def _described(found: ContractInterface) -> str:
+    parts = ((found.functions, "function"), (found.events, "event"), (found.errors, "error"))
+    counts = ", ".join(counted(len(members), name) for members, name in parts)
+    unknown = f", {found.unknown} of them unknown" if found.unknown else ""
+    standards = ", ".join(one.interface.name for one in found.standards if one.in_full)
+    return f"{counts}{unknown}." + (f" It has all of {standards}." if standards else "")
+
+
+def mcp_server(directory: Directory, codes: CodeReader) -> MCPServer:
+    """The server of a directory's tools; ``run("stdio")`` serves them until standard input ends."""
+    server = MCPServer(
+        "signature-directory", instructions=_INSTRUCTIONS, version=version("signature-directory"), log_level="ERROR"
+    )
+    reads_only = ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
+    tools = _Tools(directory, codes)
+    for tool in _methods(tools):
+        server.add_tool(
+            tool, annotations=reads_only, description=" ".join((tool.__doc__ or "").split()), structured_output=True
+        )
+    return server
+
+
+def _methods(tools: _Tools) -> Iterable[Any]:
+    return tools.resolve, tools.search, tools.decode, tools.contract

@@ -1,0 +1,43 @@
+"""The command `sigdir mcp`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from sigdir.cli.directories import chosen
+from sigdir.cli.errors import Command, Failure
+from sigdir.cli.options import key_option, pack_option, warehouse_option
+from sigdir.pipeline.directory import opened
+from sigdir.serve.code_reader import CodeReader
+from sigdir.signatures.errors import missing_package
+from sigdir.signatures.interruption import waiting
+
+
+@click.command(cls=Command)
+@warehouse_option
+@pack_option
+@key_option
+def mcp(folder: Path, pack: Path | None, key: str | None) -> None:
+    """Answer agents by the Model Context Protocol, on standard input and output.
+
+    The tools are resolve, search, decode and contract. Nothing is written, and nothing asks the network. The extra
+    `mcp` has the package that this command needs.
+
+    Exit status: 0 standard input has ended, 2 the warehouse, the pack or the package is missing, 130 interrupted.
+
+    \b
+    Examples:
+      sigdir mcp --pack functions.pack
+      claude mcp add signatures -- sigdir mcp --warehouse /srv/signatures
+    """
+    try:
+        from sigdir.serve.mcp_server import mcp_server
+    except ModuleNotFoundError as error:
+        if error.name != "mcp":
+            raise
+        raise Failure(missing_package("sigdir mcp", "mcp", "mcp")) from None
+    with opened(chosen(folder, pack, key)) as directory, closing(CodeReader()) as codes, waiting():
+        mcp_server(directory, codes).run("stdio")

@@ -1,0 +1,85 @@
+"""The command `sigdir resolve`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from sigdir.cli.directories import chosen
+from sigdir.cli.errors import Command, Failure
+from sigdir.cli.options import json_option, key_option, pack_option, warehouse_option
+from sigdir.cli.output import write_json
+from sigdir.pipeline.directory import RankedText, opened
+from sigdir.pipeline.errors import printable
+from sigdir.signatures.interruption import waiting
+
+_HASH = re.compile("(?:0[xX])?([0-9a-fA-F]{64}|[0-9a-fA-F]{8})")
+_MAX_LINE = 1000
+
+
+@click.command(cls=Command)
+@click.argument("hashes", nargs=-1, required=True, metavar="HASH...")
+@warehouse_option
+@pack_option
+@key_option
+@json_option("Write a list of hashes and their texts, each with its declaration and its reasons.")
+def resolve(
+    hashes: tuple[str, ...], folder: Path, pack: Path | None, key: str | None, as_json: bool
+) -> None:  # fmt: skip
+    """Show the texts of selectors and topics, the best first, and the reasons for their order.
+
+    HASH is a selector, 8 hex digits, or a topic, 64; with or without 0x. - reads them from standard input, one a line.
+
+    Exit status: 0 each has a text, 1 some have none, 2 a hash, the warehouse or the pack cannot be used, 130
+    interrupted.
+
+    \b
+    Examples:
+      sigdir resolve 0xa9059cbb
+      sigdir resolve 0xa9059cbb --pack functions.pack --key operator.key.pub
+      cut -d, -f3 calls.csv | sort -u | sigdir resolve - --json
+    """
+    wanted = list(dict.fromkeys(map(_digest, _lines(hashes))))
+    with opened(chosen(folder, pack, key)) as directory:
+        found = {digest: directory.ranked(digest) for digest in wanted}
+    if as_json:
+        write_json([{"hash": f"0x{digest.hex()}", "texts": _documents(texts)} for digest, texts in found.items()])
+    else:
+        click.echo("\n".join(line for digest, texts in found.items() for line in _shown(digest, texts)))
+    sys.exit(0 if all(found.values()) else 1)
+
+
+def _lines(hashes: Iterable[str]) -> Iterator[str]:
+    for hash in hashes:
+        if hash != "-":
+            yield hash
+            continue
+        with waiting():
+            while line := sys.stdin.readline(_MAX_LINE):
+                if line.strip():
+                    yield line.strip()
+
+
+def _digest(hash: str) -> bytes:
+    found = _HASH.fullmatch(hash)
+    if not found:
+        raise Failure(f"{printable(hash)[:80]!r} is neither a selector nor a topic: 8 or 64 hex digits")
+    return bytes.fromhex(found[1])
+
+
+def _documents(texts: Iterable[RankedText]) -> list[dict[str, object]]:
+    return [
+        {"text_signature": one.text, "position": place, "declaration": one.declaration or None, "reasons": one.reasons}
+        for place, one in enumerate(texts, 1)
+    ]
+
+
+def _shown(digest: bytes, texts: list[RankedText]) -> Iterator[str]:
+    if not texts:
+        yield f"0x{digest.hex()}  no text is known"
+    for one in texts:
+        yield f"0x{digest.hex()}  {one.declaration or one.text}  ({'; '.join(one.reasons)})"

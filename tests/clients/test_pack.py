@@ -1,0 +1,164 @@
+"""The JavaScript reader of packs in Node: it finds what the Python reader finds, and refuses what that one refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import sigdir
+from sigdir.signatures.canonicalise import spelled
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.operator_key import PrivateKey
+from sigdir.signatures.pack import Pack
+from sigdir.signatures.pack_file import MAGIC, TEXTS, BadPack, PackColumns, pack_bytes
+from sigdir.signatures.pack_texts import PackRow, encoded
+from sigdir.signatures.types import parse_declaration
+from tests.conftest import ROOT, SAFETY_SECONDS, import_files
+from tests.examples import examples
+from tests.pipeline.test_export_pack import export
+from tests.serve.support import digest
+from tests.signatures.strategies import valid
+
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="no node on this machine")
+
+SCRIPT = Path(__file__).with_name("pack.mjs")
+INDEX = ROOT / "clients" / "js" / "index.js"
+TRANSFER, SPAM = "transfer(address,uint256)", "many_msg_babbage(bytes1)"
+
+
+def in_node(asked: Iterable[dict[str, Any]]) -> Any:
+    done = subprocess.run(
+        ["node", "--no-warnings", SCRIPT], input=json.dumps(list(asked)).encode(), capture_output=True,
+        timeout=SAFETY_SECONDS, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    return json.loads(done.stdout)
+
+
+def expected(pack: Pack, hashes: list[str]) -> dict[str, Any]:
+    declared = [pack.declarations(hash) for hash in hashes]
+    return {
+        "size": len(pack), "texts": [pack.lookup(hash) for hash in hashes], "declarations": declared,
+        "abi": [[parse_declaration(one).abi_entry() for one in some] for some in declared],
+    }  # fmt: skip
+
+
+def row(text: str, kind: Kind) -> PackRow:
+    return PackRow(text, 1, spelled(f"{kind.name.lower()} {text}", kind).declaration)
+
+
+def test_node_finds_what_a_warehouse_has(tmp_path: Path) -> None:
+    """Every hash of the samples, in both forms, with declarations and entries of an ABI."""
+    (tmp_path / "spam.txt").write_text(f"{SPAM}\ncollate_propagate_storage(bytes16)\nburn(uint256)\n")
+    import_files([tmp_path / "spam.txt", ROOT / "samples"], tmp_path / "warehouse")
+    paths = {}
+    for indexed in (False, True):
+        made = export(tmp_path / "warehouse", declarations=True, indexed=indexed)
+        paths[indexed] = made.rename(tmp_path / f"{indexed}.pack")
+    hashes = [
+        f"0x{hash.hex()}"
+        for (hash,) in sigdir.open(tmp_path / "warehouse").sql("SELECT DISTINCT hash FROM ranked").rows()
+    ]
+    hashes += ["0x00000000", "0x" + "0" * 64]
+    found = in_node({"path": str(path), "hashes": hashes} for path in paths.values())
+    assert found == [expected(sigdir.Pack(path), hashes) for path in paths.values()]
+    assert [TRANSFER] in found[0]["texts"]
+
+
+@settings(max_examples=examples(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(valid().map(lambda one: one.canonical), unique=True, max_size=30), min_size=1, max_size=20))
+def test_node_finds_any_texts(tmp_path: Path, lists: list[list[str]]) -> None:
+    """Texts that the grammar accepts, in both collections and in any number."""
+    asked, wanted = [], []
+    for number, texts in enumerate(lists):
+        kinds = {SIGNATURES: Kind.FUNCTION, EVENT_SIGNATURES: Kind.EVENT}
+        parts = [
+            PackColumns(one, len(texts), encoded([row(text, kinds[one]) for text in texts])) for one in COLLECTIONS
+        ]
+        path = tmp_path / f"{number}.pack"
+        path.write_bytes(pack_bytes(TEXTS, 0, parts))
+        hashes = [f"0x{digest(text)[:size].hex()}" for text in texts for size in (4, 32)]
+        asked.append({"path": str(path), "hashes": hashes})
+        wanted.append(expected(sigdir.Pack(path), hashes))
+    assert in_node(asked) == wanted
+
+
+def column_packs() -> list[bytes]:
+    """Packs whose frame is right, each with something in its columns that no pack has."""
+    number = bytes(3)
+    good = [b"\0", b"f\n", number, b"()\n", b"", b""]
+    wrong: list[tuple[int, bytes]] = [
+        (0, b"\1"), (0, b"\0\0"), (1, b"9f\n"), (1, b"f g\n"), (1, b"function\n"), (1, b"\xff\n"), (1, b"\n"), (1, b"f\ng\n"),
+        (2, b"\1\0\0"), (2, b"\0\0"), (5, b"a\nb\n"),
+        *((3, text + b"\n") for text in (
+            b"(uint)", b"(uint256) view", b"(" * 33 + b")" * 33, b"", b"(", b")", b"(uint256", b"uint256)", b"(uint256,)",
+            b"(,uint256)", b"(uint256)()", b"(uint256)[]", b"([])", b"(uint256[0])", b"(uint256[01])", b"(uint256 [])", b"(uint7)",
+            b"(bytes33)", b"(bytes0)", b"(fixed128x81)", b"(fixed128x0)", b"(fixed)", b"(tuple)", b"(tuple(bool))", b"(address a)",
+            b"(address indexed)", b"((bool)(bool))", b"(bool[)", b"(a.b)", b"(bool)x",
+        )),
+    ]  # fmt: skip
+    packs = [
+        pack_bytes(TEXTS, 0, [PackColumns(SIGNATURES, 1, [*good[:at], bad, *good[at + 1 :]])]) for at, bad in wrong
+    ]
+    return [
+        *packs,
+        pack_bytes(TEXTS, 0, [PackColumns(SIGNATURES, 2, [b"\0\1", b"f\n\n", bytes(6), b"()\n", b"", b""])]),
+    ]
+
+
+def test_node_refuses_what_python_refuses(tmp_path: Path) -> None:
+    """Cut, changed, foreign and of another format; texts that are not canonical; a text twice. Each with BadPack."""
+    whole = pack_bytes(TEXTS, 7, [PackColumns(SIGNATURES, 2, encoded([PackRow(TRANSFER), PackRow("a()")]))])
+    flipped = [whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :] for at in range(0, len(whole) - 96, 3)]
+    cut = [whole[:length] for length in range(0, len(whole), 7)]
+    bad = [*flipped, *cut, b"", MAGIC, whole + b"\0", *column_packs()]
+    asked = []
+    for number, content in enumerate(bad):
+        path = tmp_path / f"{number}.pack"
+        path.write_bytes(content)
+        with pytest.raises(BadPack):
+            sigdir.Pack(path)
+        asked.append({"path": str(path), "hashes": []})
+    assert [found.get("refused") for found in in_node(asked)] == ["BadPack"] * len(bad)
+
+
+def test_node_checks_signatures(tmp_path: Path) -> None:
+    """A pack is refused that is not signed, signed by another key, or whose signature is wrong, where a key is given."""
+    key, rows = PrivateKey.generate(), [PackColumns(SIGNATURES, 1, encoded([PackRow(TRANSFER)]))]
+    signed, unsigned = pack_bytes(TEXTS, 7, rows, key), pack_bytes(TEXTS, 7, rows)
+    other, wrong = pack_bytes(TEXTS, 7, rows, PrivateKey.generate()), signed[:-1] + bytes([signed[-1] ^ 1])
+    asked: list[dict[str, Any]] = []
+    for name, content in (("signed", signed), ("unsigned", unsigned), ("other", other), ("wrong", wrong)):
+        (tmp_path / name).write_bytes(content)
+        asked.append({"path": str(tmp_path / name), "key": key.public.hex(), "hashes": ["0xa9059cbb"]})
+    asked += [asked[0] | {"key": "12"}, asked[1] | {"key": None, "hashes": ["0x12"]}]
+    first, *refused = in_node(asked)
+    assert first["texts"] == [[TRANSFER]]
+    assert [one["refused"] for one in refused] == ["BadPack"] * 3 + ["TypeError"] * 2
+    told = [
+        "it is not signed",
+        "it is signed by another key",
+        "its signature is wrong",
+        "64 hex digits",
+        "64 hex digits",
+    ]
+    assert all(part in one["message"] for part, one in zip(told[:4], refused, strict=False))
+
+
+def test_the_module_is_small_and_stands_alone() -> None:
+    """At most 300 lines of code, one file, no imports; what it exports is typed."""
+    lines = [line.strip() for line in INDEX.read_text().splitlines()]
+    assert len([line for line in lines if line and not line.startswith(("//", "/**", "*"))]) <= 300
+    assert not [line for line in lines if line.startswith("import ") or "require(" in line]
+    manifest = json.loads(INDEX.with_name("package.json").read_text())
+    assert {"index.js", "index.d.ts"} == set(manifest["files"])
+    assert "dependencies" not in manifest

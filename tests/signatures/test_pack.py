@@ -1,0 +1,306 @@
+"""Packs: what is written is read again by either way of reading, and what cannot be trusted is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sigdir
+from sigdir.signatures import pack_texts
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.operator_key import BadKey, PrivateKey
+from sigdir.signatures.pack_file import INDEXED, MAGIC, TEXTS, BadPack, PackColumns, pack_bytes
+from sigdir.signatures.pack_texts import PackRow, encoded
+from tests.conftest import ROOT
+from tests.pipeline.support import keccak256
+from tests.signatures.strategies import valid
+
+TRANSFER, SPAM = "transfer(address,uint256)", "many_msg_babbage(bytes1)"
+DECLARED = "function transfer(address to, uint256 value) returns (bool)"
+EVENT = "Transfer(address,address,uint256)"
+
+canonical_texts = st.lists(valid().map(lambda one: one.canonical), unique=True, max_size=30)
+
+
+def packed(rows: list[PackRow], collection: Collection = SIGNATURES, key: PrivateKey | None = None) -> bytes:
+    return pack_bytes(TEXTS, 7, [PackColumns(collection, len(rows), encoded(rows))], key)
+
+
+def remade(columns: list[bytes], rows: int, form: str = TEXTS, collection: Collection = SIGNATURES) -> bytes:
+    """A pack of these columns, whose frame is right."""
+    return pack_bytes(form, 0, [PackColumns(collection, rows, columns)])
+
+
+@pytest.fixture(params=["plain", "kernels"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small packs are read by the kernels too."""
+    if request.param == "kernels":
+        monkeypatch.setattr(pack_texts, "KERNEL_ROWS", 1)
+
+
+@pytest.mark.parametrize("rows", [0, 1], ids=["plain", "kernels"])
+@given(texts=canonical_texts)
+def test_every_text_is_found_by_its_hash(rows: int, texts: list[str]) -> None:
+    """In both forms and by both ways of reading, with the other texts of its selector and nothing else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pack_texts, "KERNEL_ROWS", rows or 1 << 30)
+        for collection in (SIGNATURES, EVENT_SIGNATURES):
+            pack = sigdir.Pack(packed([PackRow(text) for text in texts], collection))
+            again = sigdir.Pack(pack.indexed())
+            again.check()
+            assert sorted(pack.texts(collection)) == sorted(texts) == sorted(again.texts(collection))
+            for text in texts:
+                hash = keccak256(text)[: collection.hash_bytes]
+                same = {one for one in texts if keccak256(one)[: collection.hash_bytes] == hash}
+                assert set(pack.lookup(hash)) == set(again.lookup("0x" + hash.hex())) == same
+
+
+@pytest.mark.usefixtures("_way")
+def test_the_texts_of_a_selector_are_in_their_places() -> None:
+    """With their declarations; a topic's text is found by the whole hash."""
+    for rows in (
+        [PackRow(SPAM, 2), PackRow(TRANSFER, 1, DECLARED)],
+        [PackRow(TRANSFER, 1, DECLARED), PackRow(SPAM, 2)],
+    ):
+        pack = sigdir.Pack(packed(rows))
+        assert pack.lookup("0xa9059cbb") == [TRANSFER, SPAM]
+        assert pack.declarations("A9059CBB") == [DECLARED]
+        assert pack.lookup("0x00000000") == pack.lookup(bytes(32)) == []
+    pack = sigdir.Pack(packed([PackRow(SPAM), PackRow(TRANSFER, 300)]))
+    assert pack.lookup("0xa9059cbb") == [SPAM, TRANSFER]
+    events = sigdir.Pack(packed([PackRow(EVENT)], EVENT_SIGNATURES))
+    topic = keccak256(EVENT)
+    assert events.lookup(topic) == [EVENT]
+    assert events.lookup(topic[:-1] + b"\0") == events.lookup(topic[:4]) == []
+    assert (len(events), events.version, events.signed_by) == (1, 7, "")
+
+
+@pytest.mark.parametrize("hash", ["", "0x12", "zzzzzzzz", "0xa9059cbb00", b"\1\2\3"])
+def test_what_is_no_hash_is_named(hash: Any) -> None:
+    with pytest.raises(ValueError, match=r"4 bytes|hex digits"):
+        sigdir.Pack(packed([])).lookup(hash)
+
+
+def test_the_same_rows_give_the_same_bytes() -> None:
+    """Whatever their order."""
+    rows = [PackRow(TRANSFER, 1, DECLARED), PackRow("a()"), PackRow("a(uint256)"), PackRow("ab()")]
+    assert packed(rows) == packed(rows[::-1])
+
+
+# What is refused.
+
+
+def test_a_pack_that_is_cut_or_changed_is_refused() -> None:
+    """At any byte; a change of the key or the signature of an unsigned one is not looked at without a key."""
+    whole = packed([PackRow(TRANSFER, 1, DECLARED), PackRow("a()")])
+    for length in range(len(whole)):
+        with pytest.raises(BadPack):
+            sigdir.Pack(whole[:length])
+    for at in range(len(whole) - 96):
+        with pytest.raises(BadPack):
+            sigdir.Pack(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+    with pytest.raises(BadPack):
+        sigdir.Pack(whole + b"\0")
+
+
+@given(st.binary(max_size=300))
+def test_foreign_bytes_are_refused(content: bytes) -> None:
+    """Also behind the beginning of a pack."""
+    for data in (content, MAGIC + content, MAGIC + struct.pack("<I", 1) + content):
+        with pytest.raises(BadPack):
+            sigdir.Pack(data)
+
+
+def test_a_pack_of_another_format_is_named() -> None:
+    whole = packed([])
+    with pytest.raises(BadPack, match="number 2; this reader knows 1"):
+        sigdir.Pack(whole[:8] + struct.pack("<I", 2) + whole[12:])
+
+
+def with_header(header: Any, columns: bytes = b"") -> bytes:
+    """A pack with any header, whose digest is right."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    body = MAGIC + struct.pack("<II", 1, len(text)) + text + columns
+    return body + hashlib.sha256(body).digest() + bytes(96)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"", b"[]", b"{", b"[" * 60_000, {}, {"form": "texts", "version": 1}, {"form": [], "version": 1, "collections": []},
+        {"form": "other", "version": 1, "collections": []}, {"form": "texts", "version": -1, "collections": []},
+        {"form": "texts", "version": 1, "collections": [{"name": "other", "texts": 0, "columns": []}]},
+        {"form": "texts", "version": 1, "collections": [{"name": "signatures", "texts": 0, "columns": [[0, 0]]}]},
+        {"form": "texts", "version": 1, "collections": [{"name": "signatures", "texts": 0, "columns": [0] * 6}]},
+        {"form": "texts", "version": 1, "collections": [{"name": "signatures", "texts": 0, "columns": [[9, 9]] * 6}]},
+        {"form": "texts", "version": 1, "collections": [{"name": "signatures", "texts": 1e9, "columns": [[0, 0]] * 6}]},
+        {"form": "indexed", "version": 1, "collections": [{"name": "signatures", "texts": 2, "columns": [[0, 0]] * 5}]},
+        {"form": "indexed", "version": 1, "collections": [{"name": "signatures", "texts": 0, "columns": [[0, 0]] * 5}] * 2},
+    ],
+)  # fmt: skip
+def test_a_header_that_cannot_be_is_refused(header: Any) -> None:
+    with pytest.raises(BadPack):
+        sigdir.Pack(with_header(header))
+
+
+def test_no_more_is_unpacked_than_the_header_says() -> None:
+    """Not of a column that would fill the memory either; one that is shorter is refused too."""
+    bomb = zlib.compress(bytes(50_000_000), 9)
+    bomb += bytes(-len(bomb) % 4)
+    for size in (10, 50_000_001, 1 << 31):
+        sizes = [[len(bomb), size]] + [[0, 0]] * 5
+        header = {"form": "texts", "version": 1, "collections": [{"name": "signatures", "texts": 1, "columns": sizes}]}
+        text = json.dumps(header).encode()
+        with pytest.raises(BadPack):
+            sigdir.Pack(with_header(text + b" " * (-len(text) % 4), bomb))
+
+
+def test_texts_that_would_fill_the_memory_are_not_made() -> None:
+    """A list of 60,000 characters, and a name for each of 100,000 texts."""
+    long = "(" + ",".join(["bool"] * 12_000) + ")\n"
+    columns = [bytes(100_000), b"f\n" * 100_000, bytes(300_000), long.encode(), b"", b""]
+    with pytest.raises(BadPack, match="longer than a reader allows"):
+        sigdir.Pack(remade(columns, 100_000))
+
+
+NUMBER = bytes(3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ([b"\0", b"f\n", NUMBER, b"(uint)\n", b"", b""], "not canonical: f\\(uint\\)"),
+        ([b"\0", b"f\n", NUMBER, b"(uint256) view\n", b"", b""], "not canonical"),
+        ([b"\0", b"9f\n", NUMBER, b"()\n", b"", b""], "not canonical: 9f"),
+        ([b"\0", b"f g\n", NUMBER, b"()\n", b"", b""], "not canonical"),
+        ([b"\0", b"function\n", NUMBER, b"()\n", b"", b""], "not canonical"),
+        ([b"\0", b"\xff\n", NUMBER, b"()\n", b"", b""], "not canonical"),
+        ([b"\0", b"\n", NUMBER, b"()\n", b"", b""], "not canonical"),
+        ([b"\0", b"f\n", NUMBER, b"(" * 33 + b")" * 33 + b"\n", b"", b""], "within each other"),
+        ([b"\1", b"f\n", NUMBER, b"()\n", b"", b""], "shares more"),
+        ([b"\0", b"f\n", b"\1\0\0", b"()\n", b"", b""], "does not have"),
+        ([b"\0", b"f\n", b"\0\0", b"()\n", b"", b""], "of numbers"),
+        ([b"\0", b"f\ng\n", NUMBER, b"()\n", b"", b""], "lines for"),
+        ([b"\0", b"f", NUMBER, b"()\n", b"", b""], "lines for"),
+        ([b"\0\0", b"f\n", NUMBER, b"()\n", b"", b""], "names for"),
+        ([b"\0", b"f\n", NUMBER, b"()\n", b"1 2\n", b""], "a place"),
+        ([b"\0", b"f\n", NUMBER, b"()\n", b"x\n", b""], "a place"),
+        ([b"\0", b"f\n", NUMBER, b"()\n", b"", b"a\nb\n"], "declarations for"),
+        ([b"\0", b"f\n", NUMBER, b"()\n", b"", b"a"], "declarations for"),
+    ],
+)
+@pytest.mark.usefixtures("_way")
+def test_columns_that_no_pack_has(columns: list[bytes], told: str) -> None:
+    """Each is refused with its reason."""
+    with pytest.raises(BadPack, match=told):
+        sigdir.Pack(remade(columns, 1))
+
+
+@pytest.mark.usefixtures("_way")
+def test_a_text_twice_is_refused() -> None:
+    with pytest.raises(BadPack, match="twice"):
+        sigdir.Pack(remade([b"\0\1", b"f\n\n", bytes(6), b"()\n", b"", b""], 2))
+
+
+def test_a_declaration_of_another_text_is_refused() -> None:
+    """When it is asked for: a pack of declarations opens as fast as one without."""
+    for declaration in ("function f(uint256 a)", "event transfer(address,uint256)", "no declaration", "function ("):
+        pack = sigdir.Pack(packed([PackRow(TRANSFER, 1, declaration)]))
+        with pytest.raises(BadPack, match="declares another text"):
+            pack.declarations("0xa9059cbb")
+
+
+def numbers(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}I", *values)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [numbers(0xA9059CBC), numbers(0), b"transfer(address,uint256)\n", b"", b""],
+        [numbers(0xA9059CBB), numbers(1), b"transfer(address,uint256)\n", b"", b""],
+        [numbers(0xA9059CBB), numbers(0), b"transfer(address,uint)\n", b"", b""],
+        [numbers(0xA9059CBB), numbers(0), b"transfer(address,uint256)\nf()\n", b"", b""],
+        [numbers(0xA9059CBB), numbers(900), b"transfer(address,uint256)\n", b"", b""],
+        [numbers(0xA9059CBB), numbers(0), b"transfer(address,uint256)", b"", b""],
+    ],
+)
+@pytest.mark.usefixtures("_way")
+def test_the_form_for_lookups_is_checked_on_demand(columns: list[bytes]) -> None:
+    """`check`, which `sigdir verify` calls, finds texts and numbers that do not belong together."""
+    pack = sigdir.Pack(remade(columns, 1, INDEXED))
+    with pytest.raises(BadPack):
+        pack.check()
+
+
+# Signatures.
+
+
+def test_a_signed_pack_is_read_with_its_key_alone() -> None:
+    """Without a key it is read as an unsigned one; a wrong or missing signature is told from another signer."""
+    key, other = PrivateKey.generate(), PrivateKey.generate()
+    signed, unsigned = packed([PackRow(TRANSFER)], key=key), packed([PackRow(TRANSFER)])
+    assert sigdir.Pack(signed, key.public.hex()).signed_by == key.public.hex()
+    assert sigdir.Pack(signed).lookup("0xa9059cbb") == [TRANSFER]
+    with pytest.raises(BadPack, match="not signed"):
+        sigdir.Pack(unsigned, key.public.hex())
+    with pytest.raises(BadPack, match="another key"):
+        sigdir.Pack(signed, other.public.hex())
+    for at in (-1, -64):
+        with pytest.raises(BadPack, match="its signature is wrong"):
+            sigdir.Pack(signed[:at] + bytes([signed[at] ^ 1]) + signed[len(signed) + at + 1 :], key.public.hex())
+    moved = unsigned[:-96] + signed[-96:]
+    assert sigdir.Pack(moved, key.public.hex())  # the same rows have the same digest
+    with pytest.raises(BadPack, match="its signature is wrong"):
+        sigdir.Pack(packed([PackRow("a()")])[:-96] + signed[-96:], key.public.hex())
+
+
+@pytest.mark.parametrize("key", ["", "12", "zz" * 32, "a" * 65])
+def test_what_is_no_key_is_named(key: str) -> None:
+    with pytest.raises(BadKey, match="64 hex digits"):
+        sigdir.Pack(packed([]), key)
+
+
+@pytest.mark.parametrize("pem", [b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", b"x" * 9999])
+def test_what_is_no_private_key_is_named(pem: bytes) -> None:
+    with pytest.raises(BadKey, match="no private key"):
+        PrivateKey.of_pem(pem)
+
+
+def test_a_private_key_is_written_as_others_read_it() -> None:
+    """PKCS 8 in PEM, which comes back the same."""
+    key = PrivateKey.generate()
+    assert key.pem().startswith(b"-----BEGIN PRIVATE KEY-----")
+    assert PrivateKey.of_pem(key.pem()).public == key.public
+
+
+def test_a_pack_is_read_without_numba_and_without_a_warehouse(tmp_path: Path) -> None:
+    """As in a program that has neither: no module of the warehouse is loaded."""
+    path = tmp_path / "a.pack"
+    path.write_bytes(packed([PackRow(TRANSFER, 1, DECLARED), *(PackRow(f"f{number}()") for number in range(60_000))]))
+    code = f"""
+import sys
+sys.modules["numba"] = None
+import sigdir
+with sigdir.Pack({str(path)!r}) as pack:
+    print(pack.lookup("0xa9059cbb"), pack.declarations("0xa9059cbb"), len(pack))
+assert not [name for name in sys.modules if name.startswith(("sigdir.warehouse", "sigdir.pipeline"))]
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"{[TRANSFER]} {[DECLARED]} 60001\n", "")
+
+
+def test_an_empty_file_is_no_pack(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    with pytest.raises(BadPack, match="empty"):
+        sigdir.Pack(tmp_path / "empty")
