@@ -33,9 +33,9 @@ from benchmarks.measure import ROOT, Figure, sigdir
 from benchmarks.servers import Server
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.build import segment_of
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.paths import Paths
 
 _READS_A_SECOND = 100
 _POSTS_A_SECOND = 20

@@ -19,14 +19,14 @@ from benchmarks.bench_serve import _beside, _get, _lua_list, _wrk
 from benchmarks.measure import Figure, sigdir
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.columns import as_readonly
-from sigdir.warehouse.batch import FILE_ROWS
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.records import render_rows
 from sigdir.warehouse.index.search import rows_with_text
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.trigrams import build
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish.batch import FILE_ROWS
+from sigdir.warehouse.table.paths import Paths
 
 _FRAGMENTS = ["balanceOf", "transfer(", "Uint256[]", "nosuchsignature", "owner", "zzqx", "setFee"]
 _SHORT = ["e", "Z", "of", "ab", "_1", "$"]

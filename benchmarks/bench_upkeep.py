@@ -22,13 +22,13 @@ from sigdir.serve.lists.paging import page_of
 from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256_column
-from sigdir.warehouse.compact import compact
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.jobs.compact import compact
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.rows import NO_HIGH_WATER, NewText
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.paths import Paths
 
 _ROWS = 1_000_000
 _FOLDS = 500

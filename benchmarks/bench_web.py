@@ -24,8 +24,8 @@ from benchmarks.servers import Server
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.table.paths import Paths
 
 _KEPT, _HASHES = 2_000, 22_000
 _SAMPLES = 50

@@ -26,11 +26,11 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Flags, ImportRun, Options, Staged, run_import
 from sigdir.pipeline.source import BLOCK_BYTES, Source
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.batch import TASK_ROWS, FileTask, Progress
-from sigdir.warehouse.files import size_of
-from sigdir.warehouse.parquet import WrittenFile
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.publish.batch import TASK_ROWS, FileTask, Progress
+from sigdir.warehouse.table.files import size_of
+from sigdir.warehouse.table.parquet import WrittenFile
+from sigdir.warehouse.table.paths import Paths
 
 Result = TypeVar("Result")
 

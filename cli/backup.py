@@ -11,11 +11,11 @@ from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import Place, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.store import StoreUrl
-from sigdir.warehouse.backup import backup as back_up
-from sigdir.warehouse.backup import push
-from sigdir.warehouse.errors import Busy
-from sigdir.warehouse.paths import Paths, existing
-from sigdir.warehouse.transfer import TransferReport
+from sigdir.warehouse.table.errors import Busy
+from sigdir.warehouse.table.paths import Paths, existing
+from sigdir.warehouse.transfer.backup import backup as back_up
+from sigdir.warehouse.transfer.backup import push
+from sigdir.warehouse.transfer.transfer import TransferReport
 
 _LINE_SECONDS = 5.0
 

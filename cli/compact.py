@@ -10,8 +10,8 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import json_option, no_wait_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse import compact as compaction
-from sigdir.warehouse.paths import existing
+from sigdir.warehouse.jobs import compact as compaction
+from sigdir.warehouse.table.paths import existing
 
 
 @click.command(cls=Command, state="no row was changed")

@@ -108,7 +108,7 @@ def _interruptions() -> Iterator[None]:
 
 
 def _failure(error: SigdirError) -> Failure:
-    from sigdir.warehouse.errors import Busy  # loads the engines, which `serve` and --help do without
+    from sigdir.warehouse.table.errors import Busy  # loads the engines, which `serve` and --help do without
 
     return BusyFailure(str(error)) if isinstance(error, Busy) else Failure(str(error))
 

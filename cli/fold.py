@@ -19,15 +19,15 @@ from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.interruption import waiting
-from sigdir.warehouse import publish
-from sigdir.warehouse.compact import compact, due
-from sigdir.warehouse.errors import Busy
-from sigdir.warehouse.fold_mark import mark_fold
 from sigdir.warehouse.index.view import tidy
-from sigdir.warehouse.paths import Paths, existing
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.jobs.compact import compact, due
+from sigdir.warehouse.jobs.vacuum import vacuum
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish import publish
 from sigdir.warehouse.staging.writer import Staging
-from sigdir.warehouse.vacuum import vacuum
+from sigdir.warehouse.table.errors import Busy
+from sigdir.warehouse.table.fold_mark import mark_fold
+from sigdir.warehouse.table.paths import Paths, existing
 
 # Vacuum reads the log of its whole window: 0.6 s after a week of folds.
 _VACUUM_SECONDS = 3600.0

@@ -12,7 +12,7 @@ from threading import Event, Thread
 from sigdir.cli.errors import Failure
 from sigdir.serve.memory_limit import limited_memory
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.errors import QueryError
+from sigdir.warehouse.table.errors import QueryError
 
 _BESIDE = 512 << 20
 """Bytes beside the engine's own: rows on their way to the output, and threads."""

@@ -13,9 +13,9 @@ import click
 
 from sigdir.cli.store import StoreUrl
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.as_of import number_or_time
-from sigdir.warehouse.errors import QueryError
-from sigdir.warehouse.stores import is_url
+from sigdir.warehouse.log.as_of import number_or_time
+from sigdir.warehouse.table.errors import QueryError
+from sigdir.warehouse.table.stores import is_url
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

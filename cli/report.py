@@ -17,8 +17,8 @@ from sigdir.cli.store import shown
 from sigdir.serve.statistics.report import page
 from sigdir.signatures.plural import counted
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.files import write_file
 from sigdir.warehouse.sql.statistics import Statistics, statistics
+from sigdir.warehouse.table.files import write_file
 
 _STDOUT = Path("-")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sigdir.warehouse.errors import QueryError
+from sigdir.warehouse.table.errors import QueryError
 
 QUIT = (".quit", ".exit", "quit", "exit")
 COMMANDS = (".tables", ".refresh", ".help", *QUIT)

@@ -130,7 +130,9 @@ def serve(
             )
         follow_store, is_default = folder.url, True
     if follow_store:
-        from sigdir.warehouse.places import working_copy  # with numpy; any other server starts in a tenth of a second
+        from sigdir.warehouse.table.places import (
+            working_copy,  # with numpy; any other server starts in a tenth of a second
+        )
 
         folder = working_copy(follow_store, None if is_default else Path(str(folder))).root
     assert isinstance(folder, Path)

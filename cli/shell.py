@@ -28,8 +28,8 @@ from sigdir.cli.table import draw
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.interruption import noting
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.sql.search import NAME as SEARCH
+from sigdir.warehouse.table.errors import WarehouseError
 
 _HISTORY_LINES = 10_000
 

@@ -21,8 +21,8 @@ from sigdir.cli.shell import run_command, run_shell, words_of
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.signatures.interruption import waiting
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.errors import QueryError
 from sigdir.warehouse.sql.views import VIEWS
+from sigdir.warehouse.table.errors import QueryError
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

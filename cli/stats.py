@@ -14,7 +14,7 @@ from sigdir.cli.output import write_json
 from sigdir.cli.store import shown
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
 
 
 @click.command(cls=Command)

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from sigdir.cli.output import write_line
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_
     With ``may_be_missing`` (a dry run) a store without a warehouse gives a copy without rows. Raises StoreError,
     UnreadableWarehouse.
     """
-    from sigdir.warehouse.errors import NoWarehouse
-    from sigdir.warehouse.places import working_copy
-    from sigdir.warehouse.working_copy import pull  # the engines, which --help does without
+    from sigdir.warehouse.table.errors import NoWarehouse
+    from sigdir.warehouse.table.places import working_copy
+    from sigdir.warehouse.transfer.working_copy import pull  # the engines, which --help does without
 
     paths = working_copy(place.url)
     try:
@@ -41,8 +41,8 @@ def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_
 
 def mend(place: StoreUrl) -> str:
     """Fetch again what is damaged in the working copy; gives what to do then, nothing if all is as it was written."""
-    from sigdir.warehouse.places import working_copy
-    from sigdir.warehouse.working_copy import pull
+    from sigdir.warehouse.table.places import working_copy
+    from sigdir.warehouse.transfer.working_copy import pull
 
     pulled = pull(working_copy(place.url), check="bytes")
     fetched = pulled.bytes or pulled.log_entries
@@ -51,7 +51,7 @@ def mend(place: StoreUrl) -> str:
 
 def shown(folder: Path) -> str:
     """How messages name a warehouse: by the store's URL where the folder is a working copy."""
-    from sigdir.warehouse.places import store_of
+    from sigdir.warehouse.table.places import store_of
 
     store = store_of(Paths(folder))
     return str(folder) if store is None else store.url

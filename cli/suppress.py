@@ -12,8 +12,8 @@ from sigdir.cli.output import write_line
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.plural import counted
 from sigdir.warehouse.index.visible import change_list
-from sigdir.warehouse.paths import existing
-from sigdir.warehouse.suppressed import Entry, declaration, entries_of, read
+from sigdir.warehouse.table.paths import existing
+from sigdir.warehouse.table.suppressed import Entry, declaration, entries_of, read
 
 
 @click.command(cls=Command, state="the list was not changed")

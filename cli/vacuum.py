@@ -10,8 +10,8 @@ import click
 from sigdir.cli.errors import Command
 from sigdir.cli.options import Duration, json_option, no_wait_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
-from sigdir.warehouse import vacuum as vacuuming
-from sigdir.warehouse.paths import existing
+from sigdir.warehouse.jobs import vacuum as vacuuming
+from sigdir.warehouse.table.paths import existing
 
 _TITLES = {
     "data": "data files of older versions or dead runs",

@@ -27,7 +27,7 @@ from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.pack_file import BadPack
 from sigdir.signatures.plural import counted
 from sigdir.warehouse import verify as checking
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 
 
 @click.command(cls=Command, state="nothing was changed")

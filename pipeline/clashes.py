@@ -22,8 +22,8 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.writer import make_warehouse
+from sigdir.warehouse.table.paths import Paths
 
 TEXTS, PARTS = "two texts", "two parts"
 

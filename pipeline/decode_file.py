@@ -34,7 +34,7 @@ from sigdir.pipeline.errors import BadTarget, PipelineError
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.pipeline.values import json_of
-from sigdir.warehouse.parallel import ordered_map
+from sigdir.warehouse.table.parallel import ordered_map
 
 _AHEAD = 3  # batches in flight for each worker
 _KNOWN = 65_536  # hashes whose texts a worker remembers

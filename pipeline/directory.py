@@ -20,7 +20,7 @@ from sigdir.signatures.returns import Returned, returns_of
 from sigdir.warehouse.index.known import known_returns, known_texts
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths, existing
+from sigdir.warehouse.table.paths import Paths, existing
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target, put_tree
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.paths import existing
-from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.stores import is_url
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.table.paths import existing
+from sigdir.warehouse.table.stores import is_url
 
 ABI = "abi"
 """The format of chosen signatures; those of FORMATS hold all."""

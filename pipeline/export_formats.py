@@ -19,9 +19,9 @@ from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATU
 from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.index.records import RECORD, csv_head, csv_line
 from sigdir.warehouse.index.scan import hashes_of
-from sigdir.warehouse.parallel import in_background
-from sigdir.warehouse.parquet import row_groups
-from sigdir.warehouse.schema import FILE_SCHEMA
+from sigdir.warehouse.table.parallel import in_background
+from sigdir.warehouse.table.parquet import row_groups
+from sigdir.warehouse.table.schema import FILE_SCHEMA
 
 SOURCIFY_SCHEMA = pa.schema(
     [

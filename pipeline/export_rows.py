@@ -24,8 +24,8 @@ from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.scan import batches, hashes_of, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import Template
-from sigdir.warehouse.parallel import in_background
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.table.parallel import in_background
 
 BATCHES_AHEAD = 2
 _ROW_MASK = np.uint64(0xFFFF_FFFF)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.export_rows import ExportRows
-from sigdir.warehouse.files import sync
+from sigdir.warehouse.table.files import sync
 
 _TREE = "signatures"
 _TAR_BLOCK = 512

@@ -15,7 +15,7 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.source import STDIN, Source
 from sigdir.pipeline.store_inputs import store_member, store_sources
 from sigdir.pipeline.unread import DANGLING_LINK, HIDDEN, LINK, REPEATED_FOLDER, SPECIAL, UnreadInputs
-from sigdir.warehouse.stores import is_url
+from sigdir.warehouse.table.stores import is_url
 
 
 def find(paths: Iterable[str], unread: UnreadInputs | None = None, follow_links: bool = False) -> list[Source]:

@@ -45,10 +45,10 @@ from sigdir.pipeline.run import Options as ImportOptions
 from sigdir.pipeline.run import make_warehouse_and_say, run_import
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.interruption import waiting
-from sigdir.warehouse import failpoints
-from sigdir.warehouse.files import FileLock, make_folder
-from sigdir.warehouse.identity import usable_identity
-from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.files import FileLock, make_folder
+from sigdir.warehouse.table.identity import usable_identity
+from sigdir.warehouse.table.paths import Paths, folder_lock, mirror_spool, mirror_state
 
 Way = Literal["changes", "pages"]
 

@@ -13,9 +13,9 @@ import orjson
 
 from sigdir.pipeline.errors import printable
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import replacing
-from sigdir.warehouse.paths import Paths, mirror_spool
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import replacing
+from sigdir.warehouse.table.paths import Paths, mirror_spool
 
 NO_ID = 1 << 63
 """Above every id."""

@@ -60,23 +60,23 @@ from sigdir.pipeline.unread import SKIP_REASONS, UnreadInputs
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.warehouse import failpoints
-from sigdir.warehouse.batch import FileWriter
-from sigdir.warehouse.dedupe import new_rows
-from sigdir.warehouse.errors import CommitConflict
-from sigdir.warehouse.evidence.batch import unchanged_sources
-from sigdir.warehouse.files import RunFolder, run_name
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.parallel import ordered_map
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import store_of
-from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.spill import SpilledRows
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.publish.batch import FileWriter
+from sigdir.warehouse.publish.dedupe import new_rows
+from sigdir.warehouse.publish.publish import Publisher
+from sigdir.warehouse.publish.sightings import unchanged_sources
+from sigdir.warehouse.publish.spill import SpilledRows
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.writer import make_warehouse, refuse_other_files
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.errors import CommitConflict
+from sigdir.warehouse.table.files import RunFolder, run_name
+from sigdir.warehouse.table.parallel import ordered_map
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import store_of
 
 COMMIT_TRIES = 20
 """Attempts to commit to a store. Each one lost is a commit of another process."""

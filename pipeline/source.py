@@ -25,7 +25,7 @@ from sigdir.pipeline.json_document import parse_document
 from sigdir.pipeline.sections import Sections
 from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, StoredBytes, reason_of, unpacked
 from sigdir.signatures.candidates import Candidates, Entry, pack
-from sigdir.warehouse.parallel import in_background
+from sigdir.warehouse.table.parallel import in_background
 
 HEAD_BYTES = 1 << 16
 """How much of an input format detection sees."""

@@ -20,11 +20,11 @@ from sigdir.signatures.arrow import numbers, strings, text
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
-from sigdir.warehouse.batch import Batch
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
-from sigdir.warehouse.rejects import RejectsWriter
-from sigdir.warehouse.schema import REJECT_SCHEMA
-from sigdir.warehouse.spill import Spill, SpilledRows
+from sigdir.warehouse.publish.batch import Batch
+from sigdir.warehouse.publish.spill import Spill, SpilledRows
+from sigdir.warehouse.table.rejects import RejectsWriter
+from sigdir.warehouse.table.schema import REJECT_SCHEMA
 
 _EXAMPLES_PER_REASON = 3
 

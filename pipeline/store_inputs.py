@@ -15,8 +15,8 @@ from sigdir.pipeline.hash_named import is_hash_named, joined_source
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.streams import READ_BYTES, PieceStream, RangeFile
 from sigdir.pipeline.unread import HIDDEN, UnreadInputs
-from sigdir.warehouse.parallel import ordered_map
-from sigdir.warehouse.stores import Object, Store, StoreError, objects_at, open_store
+from sigdir.warehouse.table.parallel import ordered_map
+from sigdir.warehouse.table.stores import Object, Store, StoreError, objects_at, open_store
 
 _REQUESTS = 16
 """Small objects that are fetched at the same time."""

@@ -13,9 +13,9 @@ from typing import BinaryIO, cast
 from urllib.parse import unquote
 
 from sigdir.pipeline.errors import BadTarget, printable
-from sigdir.warehouse.files import replacing
-from sigdir.warehouse.parallel import for_each
-from sigdir.warehouse.stores import is_url, open_store
+from sigdir.warehouse.table.files import replacing
+from sigdir.warehouse.table.parallel import for_each
+from sigdir.warehouse.table.stores import is_url, open_store
 
 STDOUT = "-"
 _REQUESTS = 16

@@ -50,8 +50,8 @@ from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES as EVENTS
 from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.index.origins import Origins
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.origins import Origins
 
 
 def create_app(

@@ -10,11 +10,11 @@ import falcon
 
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.settings import Settings
-from sigdir.warehouse.files import is_disk_full
-from sigdir.warehouse.fold_mark import last_fold, last_pull
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.times import iso
+from sigdir.warehouse.table.files import is_disk_full
+from sigdir.warehouse.table.fold_mark import last_fold, last_pull
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.times import iso
 
 _MISSED_PERIODS = 3
 _AWAY_SECONDS = 10.0

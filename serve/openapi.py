@@ -15,7 +15,7 @@ import orjson
 
 from sigdir.serve.http.conditional import token_of
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.fields import RECORD_FIELDS
+from sigdir.warehouse.table.fields import RECORD_FIELDS
 
 PATH = "/api/v1/openapi.json"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from sigdir.warehouse.files import is_read_only
+from sigdir.warehouse.table.files import is_read_only
 
 MIB = 1 << 20
 

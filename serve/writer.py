@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from queue import Empty, SimpleQueue
 
-from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.rows import NewText, PostedSighting, StagedRow
 from sigdir.warehouse.staging.transaction import STAGED_TOGETHER, Transaction
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
 
 _MAX_JOBS = 64
 """Jobs that share a commit."""

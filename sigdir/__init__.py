@@ -68,17 +68,17 @@ def open(
         sigdir.open("data", create=True).add(["function set(uint256 value)"], source="mine").totals()
     """
     from sigdir.pipeline.opened import OpenWarehouse  # pyarrow takes 0.2 s to load
-    from sigdir.warehouse.as_of import number_or_time
-    from sigdir.warehouse.errors import WarehouseError
-    from sigdir.warehouse.paths import Paths
-    from sigdir.warehouse.stores import is_url
+    from sigdir.warehouse.log.as_of import number_or_time
+    from sigdir.warehouse.table.errors import WarehouseError
+    from sigdir.warehouse.table.paths import Paths
+    from sigdir.warehouse.table.stores import is_url
 
     as_of = number_or_time(as_of)
     if create and as_of is not None:
         raise WarehouseError(f"{path}: an older version cannot be added to: as_of or create=True, not both")
     if isinstance(path, str) and is_url(path):
-        from sigdir.warehouse.places import working_copy
-        from sigdir.warehouse.working_copy import pull
+        from sigdir.warehouse.table.places import working_copy
+        from sigdir.warehouse.transfer.working_copy import pull
 
         copy = working_copy(path)
         pull(copy, as_of, make=create)

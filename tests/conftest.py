@@ -15,8 +15,8 @@ import pytest
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.writer import make_warehouse
+from sigdir.warehouse.table.paths import Paths
 from tests.examples import draw_fewer
 from tests.faulty_store import S3, s3_server
 

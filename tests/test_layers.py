@@ -22,7 +22,7 @@ OWNERS = {
     "falcon": ("sigdir/serve/",),
     "mcp": ("sigdir/serve/mcp_server.py",),
     "pydantic": ("sigdir/serve/mcp_server.py",),
-    "obstore": ("sigdir/warehouse/stores.py",),
+    "obstore": ("sigdir/warehouse/table/stores.py",),
     "granian": ("sigdir/serve/servers/",),
     "prometheus_client": ("sigdir/serve/metrics/",),
     "pysail": ("sigdir/cli/spark_session.py",),
@@ -36,6 +36,12 @@ APP_USERS = ("sigdir/serve/servers/",)
 
 HTTP = "sigdir/serve/http/"
 """What all resources share. It imports nothing else of serve."""
+
+
+PARTS = {
+    "warehouse": ("table", "staging", "log", "evidence", "index", "sql", "transfer", "publish", "jobs", "verify"),
+}
+"""The subpackages of a layer, from the bottom; one imports itself and those listed earlier, and no module beside them."""
 
 
 @cache
@@ -76,6 +82,10 @@ def violations(path: str, tree: ast.Module) -> Iterator[str]:
                 yield f"{path}: {name} is about one resource, and serve/http is for all"
         elif not path.startswith(OWNERS.get(package, "")):
             yield f"{path}: {name} has another owner"
+        if package == "sigdir" and inner[:1] == [layer] and layer in PARTS and path.count("/") > 2:
+            parts, part = PARTS[layer], path.split("/")[2]
+            if inner[1] not in parts or parts.index(inner[1]) > parts.index(part):
+                yield f"{path}: {name} is above {part}"
 
 
 def third_party_names(tree: ast.Module) -> set[str]:
@@ -141,6 +151,8 @@ def test_nothing_of_a_dependency_is_replaced() -> None:
     [
         ("sigdir/signatures/a.py", "from sigdir.warehouse import log"),
         ("sigdir/warehouse/a.py", "def f():\n    import sigdir.pipeline.run"),
+        ("sigdir/warehouse/log/a.py", "from sigdir.warehouse.index.view import View"),
+        ("sigdir/warehouse/log/a.py", "from sigdir.warehouse import Warehouse"),
         ("sigdir/pipeline/a.py", "from serve import app"),
         ("sigdir/pipeline/a.py", "import warehouse.paths"),
         ("sigdir/pipeline/a.py", "from . import run"),

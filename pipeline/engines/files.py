@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from sigdir.warehouse.files import RunFolder, own_temporary_folder
-from sigdir.warehouse.parallel import for_each
-from sigdir.warehouse.places import REQUESTS
-from sigdir.warehouse.stores import StoreError, open_store
+from sigdir.warehouse.table.files import RunFolder, own_temporary_folder
+from sigdir.warehouse.table.parallel import for_each
+from sigdir.warehouse.table.places import REQUESTS
+from sigdir.warehouse.table.stores import StoreError, open_store
 
 _CODE_BYTES = 32
 

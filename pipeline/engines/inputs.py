@@ -32,10 +32,10 @@ from sigdir.pipeline.state import ImportState
 from sigdir.pipeline.store_inputs import open_object, store_folder, store_source
 from sigdir.pipeline.unread import UnreadInputs
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.rejects import rejects_in
-from sigdir.warehouse.spill import Spill
-from sigdir.warehouse.stores import is_url
+from sigdir.warehouse.publish.spill import Spill
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.rejects import rejects_in
+from sigdir.warehouse.table.stores import is_url
 
 SPLIT_BLOCKS = 16
 """The blocks of a split: 32 MiB, about a million texts."""

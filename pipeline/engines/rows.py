@@ -13,8 +13,8 @@ import numpy.typing as npt
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import Keys
 from sigdir.warehouse.evidence.spill import BatchSightings
-from sigdir.warehouse.parquet import NewRows
-from sigdir.warehouse.spill import Spill, SpilledRows
+from sigdir.warehouse.publish.spill import Spill, SpilledRows
+from sigdir.warehouse.table.parquet import NewRows
 
 
 class SpilledBatch(NamedTuple):

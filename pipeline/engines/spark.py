@@ -46,15 +46,15 @@ from sigdir.pipeline.source import Source
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import keys_of
 from sigdir.signatures.interruption import waiting
-from sigdir.warehouse.batch import FileTask, Progress
-from sigdir.warehouse.dedupe import MAP_ROWS, hash_map
-from sigdir.warehouse.files import run_name
-from sigdir.warehouse.parallel import result_of
-from sigdir.warehouse.parquet import WrittenFile
-from sigdir.warehouse.places import store_of
-from sigdir.warehouse.snapshot import Snapshot
-from sigdir.warehouse.stores import open_store
-from sigdir.warehouse.working_copy import IN_STORE, remove_run
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.publish.batch import FileTask, Progress
+from sigdir.warehouse.publish.dedupe import MAP_ROWS, hash_map
+from sigdir.warehouse.table.files import run_name
+from sigdir.warehouse.table.parallel import result_of
+from sigdir.warehouse.table.parquet import WrittenFile
+from sigdir.warehouse.table.places import store_of
+from sigdir.warehouse.table.stores import open_store
+from sigdir.warehouse.transfer.working_copy import IN_STORE, remove_run
 
 _KEYS_A_TASK = 1 << 21
 _KEYS_A_BUCKET = 1 << 20

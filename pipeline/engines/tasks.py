@@ -25,12 +25,12 @@ from sigdir.pipeline.run import make_garbage_collection_rare
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.columns import Keys
 from sigdir.signatures.python_parser import PARSER_LOCK
-from sigdir.warehouse import failpoints
-from sigdir.warehouse.batch import FileTask
-from sigdir.warehouse.dedupe import keys_of_group, row_groups
 from sigdir.warehouse.index.derived import map_column
-from sigdir.warehouse.parquet import WrittenFile
-from sigdir.warehouse.spill import SpilledRows
+from sigdir.warehouse.publish.batch import FileTask
+from sigdir.warehouse.publish.dedupe import keys_of_group, row_groups
+from sigdir.warehouse.publish.spill import SpilledRows
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.parquet import WrittenFile
 
 Array = npt.NDArray[Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from sigdir.pipeline.source import STDIN, Source, without_packing
 from sigdir.signatures.evidence import Contract
-from sigdir.warehouse.stores import is_url
+from sigdir.warehouse.table.stores import is_url
 
 ABI_KEYS = frozenset(["abi", "ABI", "interface", "json-abi", "humanReadableAbi"])
 IDENTIFIER_KEYS = frozenset(["methodIdentifiers", "method_identifiers", "hashes", "functionHashes"])

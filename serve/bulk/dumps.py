@@ -27,8 +27,7 @@ from sigdir.serve.http.negotiate import HTML, NDJSON
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.pages.page import rendered, send
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.digests import digests_of
-from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.index.digests import digests_of
 from sigdir.warehouse.index.records import RECORD, csv_head, csv_line
 from sigdir.warehouse.index.scan import batches, pieces
 from sigdir.warehouse.index.segment import Segment
@@ -36,11 +35,12 @@ from sigdir.warehouse.index.template import Template
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.parquet import file_bytes
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.times import iso
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.parquet import file_bytes
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.schema import FILE_SCHEMA
+from sigdir.warehouse.table.times import iso
 
 CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
 

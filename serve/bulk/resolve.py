@@ -35,7 +35,7 @@ from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.template import escaped, fixed, hex_digits, put
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
 
 Array = npt.NDArray[Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import falcon
 
-from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.table.errors import WarehouseError
 
 _RETRY_SECONDS = 10
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from sigdir.serve.http.negotiate import HTML, JSON
-from sigdir.warehouse.fields import RECORD_FIELDS
+from sigdir.warehouse.table.fields import RECORD_FIELDS
 
 Fields = dict[str, dict[str, Any]]
 

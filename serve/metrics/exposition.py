@@ -16,12 +16,12 @@ from prometheus_client.registry import Collector
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.openapi import package_version
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.fold_mark import last_fold, last_pull
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.history import newest_import
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fold_mark import last_fold, last_pull
+from sigdir.warehouse.table.paths import Paths
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

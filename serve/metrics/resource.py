@@ -8,7 +8,7 @@ from sigdir.serve.http.codings import packed
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.metrics.exposition import CONTENT_TYPE, WarehouseState
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 
 
 class MetricsResource:

@@ -20,12 +20,12 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.rank import Ranked
 from sigdir.signatures.standards import sources
-from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.evidence.lookup import TextEvidence, text_evidence
+from sigdir.warehouse.index.origins import Origin, Origins
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.origins import Origin, Origins
+from sigdir.warehouse.table.errors import WarehouseError
 
 _MAX_OTHERS = 50
 _MAX_NEIGHBOURS = 12

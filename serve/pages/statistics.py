@@ -9,7 +9,7 @@ from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import build, rendered, send
 from sigdir.serve.statistics.background import BackgroundRenderer, RenderedStatistics
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 
 _RELOAD_SECONDS = 2
 

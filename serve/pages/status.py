@@ -12,11 +12,11 @@ from sigdir.serve.openapi import package_version
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import TITLES
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.identity import FORMAT
+from sigdir.warehouse.index.origins import Origin, origin_of
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.log.entry import read_summary
-from sigdir.warehouse.origins import Origin, origin_of
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.identity import FORMAT
+from sigdir.warehouse.table.paths import Paths
 
 _MAX_IMPORTS = 10
 _MAX_COMMITS = 300

@@ -23,9 +23,9 @@ from sigdir.serve.memory_limit import limited_memory, return_freed_memory
 from sigdir.serve.settings import Settings
 from sigdir.serve.warm import warm, warm_solidity
 from sigdir.serve.writer import Writer
-from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths, existing
+from sigdir.warehouse.table.errors import WarehouseError
+from sigdir.warehouse.table.paths import Paths, existing
 
 _NICENESS = 5
 """Costly requests give way to all others."""

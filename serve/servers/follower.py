@@ -12,9 +12,9 @@ import time
 
 from sigdir.serve.settings import Settings
 from sigdir.signatures.errors import SigdirError
-from sigdir.warehouse.fold_mark import mark_pull
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.working_copy import pull
+from sigdir.warehouse.table.fold_mark import mark_pull
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.transfer.working_copy import pull
 
 PULL_SECONDS = 1.0
 _CHECK_SECONDS = 3600.0  # hashing the files of 100 M rows takes seconds

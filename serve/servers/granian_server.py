@@ -46,7 +46,7 @@ def load(target: str) -> Any:
     end_with_parent()
     # Loading these takes a second, which the parent of all workers need not have.
     from sigdir.serve.servers.startup import open_app
-    from sigdir.warehouse.errors import WarehouseError
+    from sigdir.warehouse.table.errors import WarehouseError
 
     settings = Settings.from_environment()
     try:

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 
 from sigdir.serve.settings import Settings
 from sigdir.signatures.errors import SigdirError, missing_package
-from sigdir.warehouse.identity import read_identity
-from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.staging.writer import make_warehouse
+from sigdir.warehouse.table.identity import read_identity
+from sigdir.warehouse.table.paths import Paths, existing
 
 EXTRAS = {"waitress": "", "granian": "fast"}
 """The servers of `--server`, each named as its package, and the extra that installs it."""

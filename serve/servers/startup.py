@@ -15,9 +15,9 @@ from sigdir.serve.pages.page import page_cache
 from sigdir.serve.settings import Settings
 from sigdir.serve.warm import warm
 from sigdir.serve.writer import Writer
-from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths, existing
+from sigdir.warehouse.table.files import FileLock, make_folder
+from sigdir.warehouse.table.paths import Paths, existing
 
 _REPORT_SECONDS = 2.0
 

@@ -23,7 +23,7 @@ from sigdir.serve.servers.start import START_ERROR
 from sigdir.serve.servers.startup import OpenedApp, open_app
 from sigdir.serve.servers.waitress_dispatcher import ShortFirst
 from sigdir.serve.settings import Settings
-from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.table.errors import WarehouseError
 
 UNREAD_BYTES = 8 << 20
 """Of an answer, so much waits for its client; then the thread waits too. More than a page of the longest texts has, so

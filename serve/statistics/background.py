@@ -23,11 +23,11 @@ from sigdir.serve.servers.child import end_with_parent
 from sigdir.serve.statistics.figures import figures, totals
 from sigdir.serve.statistics.report import about
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.errors import Busy, WarehouseError
-from sigdir.warehouse.files import FileLock, make_folder, write_file
-from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.sql.statistics import statistics
-from sigdir.warehouse.suppressed import read
+from sigdir.warehouse.table.errors import Busy, WarehouseError
+from sigdir.warehouse.table.files import FileLock, make_folder, write_file
+from sigdir.warehouse.table.paths import Paths, existing
+from sigdir.warehouse.table.suppressed import read
 
 _MAX_AGE_SECONDS = 600.0
 _PAUSE_SECONDS = 5.0  # after a process that found another worker's process at work

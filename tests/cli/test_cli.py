@@ -188,5 +188,5 @@ def test_stats_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
         [sys.executable, "-c", look], cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, check=True
     )
     modules = done.stdout.splitlines()
-    assert "sigdir.warehouse.snapshot" in modules
+    assert "sigdir.warehouse.log.snapshot" in modules
     assert not {"duckdb", "pandas"}.intersection(modules)

@@ -18,7 +18,7 @@ from sigdir.cli.main import main
 from sigdir.pipeline.errors import BadTarget
 from sigdir.signatures import interruption
 from sigdir.signatures.errors import SigdirError
-from sigdir.warehouse.errors import Busy, QueryError
+from sigdir.warehouse.table.errors import Busy, QueryError
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
 
 NO_SPACE = os.strerror(errno.ENOSPC)

@@ -11,8 +11,8 @@ import pytest
 
 import sigdir
 from sigdir.cli.shell import Words, is_sent, words_of
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.sql.views import VIEWS
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.warehouse.support import names, publish
 

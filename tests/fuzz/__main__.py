@@ -45,7 +45,7 @@ INSTRUMENTED = {
         "tarfile",
     ],
     "parquet": ["sigdir.pipeline.formats.parquet", "sigdir.pipeline.formats.parquet_pages"],
-    "log": ["sigdir.warehouse.log", "sigdir.warehouse.snapshot", "json"],
+    "log": ["sigdir.warehouse.log", "sigdir.warehouse.log.snapshot", "json"],
     "bodies": ["sigdir.serve", "sigdir.pipeline.formats", "falcon.media", "json", "urllib.parse"],
 }
 

@@ -43,7 +43,7 @@ from sigdir.serve.app import create_app
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files
 from tests.fuzz.targets import read
 from tests.pipeline.test_formats import SAMPLES

@@ -36,13 +36,13 @@ from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.grammar import GrammarError, normalise
 from sigdir.signatures.grammar_rows import normalise_rows
-from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.log.state import TableState, advance, read_state
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
 from tests.pipeline.support import COMPRESSORS
 from tests.pipeline.test_formats import SAMPLES
 from tests.pipeline.test_samples import SAMPLES as DOCUMENTED

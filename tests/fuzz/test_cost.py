@@ -14,7 +14,7 @@ from sigdir.serve.openapi import document
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
 from tests.fuzz import cost
 from tests.fuzz.cost import BODIES, QUERIES, Shape, problem, shape, targets

@@ -31,10 +31,10 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import parameters, reading_document
 from sigdir.signatures.readings import Form, Input, Known, Readings
 from sigdir.signatures.types import Type, parameter_types
-from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.known import read_alternatives
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import Sigdir, import_files
 from tests.pipeline.support import invoke, write_files
 from tests.signatures.test_calldata import values_of, word

@@ -16,7 +16,7 @@ from sigdir.pipeline.engines import spark
 from sigdir.pipeline.run import Options
 from sigdir.serve.app import create_app
 from sigdir.serve.settings import Settings
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 from tests.pipeline.support import invoke, write_files
 from tests.serve.support import opened, selector
 from tests.warehouse.support import assert_clean

@@ -33,11 +33,11 @@ from sigdir.pipeline.run import Options
 from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import working_copy
-from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.stores import StoreError, open_store
-from sigdir.warehouse.working_copy import pull
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import working_copy
+from sigdir.warehouse.table.stores import StoreError, open_store
+from sigdir.warehouse.transfer.working_copy import pull
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
 from tests.faulty_store import BUCKET, S3, Fault
 from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files

@@ -370,10 +370,10 @@ def test_an_older_version_is_exported_as_it_was(warehouse: Path, tmp_path: Path)
 
 
 def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
-    from sigdir.warehouse.paths import Paths
-    from sigdir.warehouse.publish import fold
+    from sigdir.warehouse.publish.publish import fold
     from sigdir.warehouse.staging.rows import NO_HIGH_WATER, NewText
     from sigdir.warehouse.staging.writer import Staging
+    from sigdir.warehouse.table.paths import Paths
 
     import_files(write_files(tmp_path, {"in.txt": "a()\nb()"}), tmp_path / "warehouse")
     paths = Paths(tmp_path / "warehouse")

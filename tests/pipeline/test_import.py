@@ -34,7 +34,7 @@ import sigdir
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import ImportReport
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
+from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, empty_warehouse, environment, import_files
 from tests.examples import long_except
 from tests.pipeline import support

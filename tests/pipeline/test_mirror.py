@@ -20,10 +20,10 @@ from sigdir.pipeline.fetch import Fetcher, FetchError, RetryPolicy, TooLarge, ch
 from sigdir.pipeline.mirror import MirrorReport, Options, Way, run_mirror
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.backup import backup
-from sigdir.warehouse.errors import Busy, UnreadableWarehouse
-from sigdir.warehouse.files import FileLock
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
+from sigdir.warehouse.table.files import FileLock
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.transfer.backup import backup
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
 from tests.pipeline.directories import EAGER, EMPTY, NOT_THERE, Reply, feed_of, pages_of, reply, row, scripted
 from tests.pipeline.support import invoke, keccak256, texts, write_files

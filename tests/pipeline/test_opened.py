@@ -14,7 +14,7 @@ import pytest
 import sigdir
 from sigdir.pipeline.errors import BadInput
 from sigdir.warehouse import WarehouseError
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import assert_clean
 
 TEXTS = [

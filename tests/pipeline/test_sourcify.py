@@ -14,9 +14,9 @@ from sigdir.pipeline.formats.sourcify import SourcifyTables
 from sigdir.pipeline.inputs import find
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.evidence import Kind, Sighting, Witness
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.pipeline.support import keccak256, parquet_bytes
 

@@ -25,8 +25,8 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,

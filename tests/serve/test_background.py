@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from sigdir.serve.statistics.background import BackgroundRenderer, RenderedStatistics, code_id, main, render
-from sigdir.warehouse.files import FileLock, replacing
 from sigdir.warehouse.index.view import tidy
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.files import FileLock, replacing
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files
 from tests.examples import long_except
 from tests.serve.support import until

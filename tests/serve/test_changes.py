@@ -25,9 +25,9 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher, fold
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish.publish import Publisher, fold
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import (
     ROOT,
     command_line,

@@ -26,9 +26,9 @@ from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import tidy
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.serve.support import (
     EVENTS_PATH,

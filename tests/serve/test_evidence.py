@@ -16,8 +16,8 @@ from sigdir.pipeline.run import Options, run_import
 from sigdir.serve.app import create_app
 from sigdir.serve.bulk.resolve import MAX_FULL_HASHES
 from sigdir.serve.settings import Settings
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.paths import Paths
 from tests.serve.support import SIGNATURES_PATH, SPAM, TRANSFER, opened, selector
 from tests.signatures.assembly import dispatcher
 

@@ -30,10 +30,10 @@ from sigdir.serve.texts import canonical_text
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
+from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,

@@ -23,9 +23,9 @@ from sigdir.serve.app import create_app
 from sigdir.serve.metrics.counts import OTHER
 from sigdir.serve.servers.start import is_served
 from sigdir.serve.settings import Settings
-from sigdir.warehouse.fold_mark import mark_fold
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.fold_mark import mark_fold
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files
 from tests.serve.support import (
     HOST,

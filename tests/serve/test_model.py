@@ -34,8 +34,8 @@ from sigdir.signatures.collections import (
     Collection,
 )
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.examples import examples
 from tests.serve.support import (

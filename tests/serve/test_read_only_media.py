@@ -15,8 +15,8 @@ import pytest
 from sigdir.serve.texts import canonical_text
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.pipeline.support import invoke
 from tests.serve.support import (

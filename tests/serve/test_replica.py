@@ -10,10 +10,10 @@ from threading import Event, Thread
 
 import pytest
 
-from sigdir.warehouse.backup import push
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import working_copy
-from sigdir.warehouse.working_copy import pull
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import working_copy
+from sigdir.warehouse.transfer.backup import push
+from sigdir.warehouse.transfer.working_copy import pull
 from tests.conftest import import_files
 from tests.faulty_store import BUCKET, SECRET, s3_server
 from tests.serve.support import (

@@ -15,7 +15,7 @@ from sigdir.serve.lists.paging import page_of
 from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
 from tests.serve.conftest import MAX_IMPORT_BODY
 from tests.serve.support import (
     EVENT,

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.serve.support import HOST, JSON, children_of, get, post_text, request, until
 

@@ -13,7 +13,7 @@ from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.known import known_returns, known_texts
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
 

@@ -18,11 +18,11 @@ import pytest
 
 from sigdir.serve.servers.start import EXTRAS, StartError, require_package, why_it_ended
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.errors import WarehouseError
-from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.table.errors import WarehouseError
+from sigdir.warehouse.table.files import FileLock
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
 from tests.serve.support import (
     ABI_PATH,

@@ -18,12 +18,12 @@ from sigdir.serve.settings import Settings
 from sigdir.serve.statistics.background import render
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse import UnreadableWarehouse, Warehouse
-from sigdir.warehouse.backup import backup
 from sigdir.warehouse.index.view import Reader, tidy
 from sigdir.warehouse.index.visible import change_list
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
-from sigdir.warehouse.suppressed import entries_of, read, sealed, sealed_version, unsealed
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.suppressed import entries_of, read, sealed, sealed_version, unsealed
+from sigdir.warehouse.transfer.backup import backup
 from tests.conftest import Sigdir, import_files
 from tests.pipeline.support import invoke
 from tests.serve.support import (

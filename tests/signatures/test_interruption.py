@@ -10,7 +10,7 @@ import pytest
 
 from sigdir.signatures import interruption
 from sigdir.signatures.interruption import check, each, is_noted, noting, waiting
-from sigdir.warehouse.files import uninterrupted
+from sigdir.warehouse.table.files import uninterrupted
 from tests.conftest import SAFETY_SECONDS
 
 

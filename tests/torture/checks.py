@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 import sigdir
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence import POST
-from sigdir.warehouse.files import FileLock
-from sigdir.warehouse.paths import Paths, index_name, index_of_entry
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.manifest import POST
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.files import FileLock
+from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.verify import verify
 from tests.torture.clients import Client, client_of, look_up, rows_above
 from tests.torture.ledger import Finding, Ledger, Row, Rows, check_acknowledged, check_order

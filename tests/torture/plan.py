@@ -30,7 +30,7 @@ POINTS = {
     "vacuum": ("vacuum_removing",),
     "backup": ("copied", "logged", "replaced"),
 }
-"""The failpoints of each command: see ``sigdir.warehouse.failpoints``."""
+"""The failpoints of each command: see ``sigdir.warehouse.table.failpoints``."""
 
 Text = tuple[Collection, str]
 

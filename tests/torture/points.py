@@ -1,4 +1,4 @@
-"""The failpoints that tests choose from: see ``sigdir.warehouse.failpoints``."""
+"""The failpoints that tests choose from: see ``sigdir.warehouse.table.failpoints``."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.table.paths import Paths
 from tests.torture import checks
 from tests.torture.clients import Client, ConnectionLost, Reader, post, poster
 from tests.torture.ledger import Finding, Ledger

@@ -22,11 +22,11 @@ from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import working_copy
-from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.stores import open_store
-from sigdir.warehouse.working_copy import pull
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import working_copy
+from sigdir.warehouse.table.stores import open_store
+from sigdir.warehouse.transfer.working_copy import pull
 from tests.torture import checks
 from tests.torture.clients import Client, ConnectionLost, rows_above
 from tests.torture.ledger import Finding, Rows, check_order

@@ -15,8 +15,8 @@ import pytest
 
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256
-from sigdir.warehouse.identity import FORMAT, Identity, write_identity
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.identity import FORMAT, Identity, write_identity
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.torture.checks import by_files
 from tests.torture.ledger import Finding, Ledger, Row, Rows

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import Disk, small_disk
 
 

@@ -16,11 +16,18 @@ import pyarrow as pa
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.rank import Ranked, Summary, ranked
-from sigdir.warehouse.evidence import NO_EVIDENCE, POST, EvidenceFile, EvidenceSource, Manifest
 from sigdir.warehouse.evidence.files import sightings_table, sorted_by_id, values_batch, write_sightings
-from sigdir.warehouse.evidence.manifest import POST_SOURCE, write_manifest
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.log.manifest import (
+    NO_EVIDENCE,
+    POST,
+    POST_SOURCE,
+    EvidenceFile,
+    EvidenceSource,
+    Manifest,
+    write_manifest,
+)
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import Run, digest_of
 
 TEXTS = [f"{name}(uint{8 * bits})" for bits in range(1, 13) for name in ("transfer", "owner", "shared_12345")]

@@ -35,24 +35,24 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak import keccak256, keccak256_column
-from sigdir.warehouse.batch import Batch, Progress
-from sigdir.warehouse.dedupe import new_rows
-from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
-from sigdir.warehouse.files import RunFolder, make_folder
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.digest import FIELD
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.parquet import NewRows, rows_table
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Published, Publisher
-from sigdir.warehouse.rejects import RejectsWriter, rows_and_digest
-from sigdir.warehouse.schema import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.publish.batch import Batch, Progress
+from sigdir.warehouse.publish.dedupe import new_rows
+from sigdir.warehouse.publish.publish import Published, Publisher
+from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.staging.rows import HighWaterMark, NewText, StagedRow
 from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import WarehouseError
+from sigdir.warehouse.table.files import RunFolder, make_folder
+from sigdir.warehouse.table.parquet import NewRows, rows_table
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.rejects import RejectsWriter, rows_and_digest
+from sigdir.warehouse.table.schema import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA
 from sigdir.warehouse.verify import verify
 from tests.conftest import SAFETY_SECONDS
 

@@ -19,20 +19,20 @@ import pytest
 from deltalake import DeltaTable
 
 import sigdir
-import sigdir.warehouse.backup as backup_module
+import sigdir.warehouse.transfer.backup as backup_module
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,
     SIGNATURES,
 )
-from sigdir.warehouse.backup import backup
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import FileLock, make_folder
-from sigdir.warehouse.identity import read_identity
-from sigdir.warehouse.parquet import sha256_of
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.transfer import TransferReport
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import FileLock, make_folder
+from sigdir.warehouse.table.identity import read_identity
+from sigdir.warehouse.table.parquet import sha256_of
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.transfer.backup import backup
+from sigdir.warehouse.transfer.transfer import TransferReport
 from sigdir.warehouse.verify import verify
 from tests.conftest import empty_warehouse, import_files
 from tests.examples import long_except

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.errors import Busy, UnreadableWarehouse
-from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths, folder_lock
-from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
+from sigdir.warehouse.table.files import FileLock
+from sigdir.warehouse.table.paths import Paths, folder_lock
 from tests.examples import examples
 from tests.warehouse.support import (
     Disk,

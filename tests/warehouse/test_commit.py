@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse import failpoints
-from sigdir.warehouse.compact import compact, everything
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
 from tests.examples import long_except
 from tests.torture.points import AFTER_THE_ENTRY, BEFORE_THE_ENTRY, COMMIT_POINTS
 from tests.warehouse.support import (

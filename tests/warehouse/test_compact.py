@@ -31,9 +31,8 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.warehouse.batch import FILE_ROWS
-from sigdir.warehouse.commit import append
-from sigdir.warehouse.compact import (
+from sigdir.warehouse.index.view import Reader, tidy, unused_indexes
+from sigdir.warehouse.jobs.compact import (
     GATHER,
     SMALL_ROWS,
     Choose,
@@ -43,21 +42,22 @@ from sigdir.warehouse.compact import (
     everything,
     small,
 )
-from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
-from sigdir.warehouse.files import make_folder
-from sigdir.warehouse.index.view import Reader, tidy, unused_indexes
 from sigdir.warehouse.log import checkpoint
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.entry import read_actions
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import Folder
-from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.snapshot import (
+from sigdir.warehouse.log.snapshot import (
     LogTailer,
     Snapshot,
     read_snapshot,
 )
+from sigdir.warehouse.publish.batch import FILE_ROWS
+from sigdir.warehouse.publish.commit import append
+from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import CommitConflict, UnreadableWarehouse
+from sigdir.warehouse.table.files import make_folder
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import Folder
 from tests.conftest import SAFETY_SECONDS, empty_warehouse
 from tests.examples import long_except
 from tests.torture.points import AFTER_THE_ENTRY, COMMIT_POINTS
@@ -310,8 +310,8 @@ def test_a_collection_of_one_file_is_left_alone(paths: Paths) -> None:
 
 def test_a_large_file_is_cut_into_row_groups(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """The merged file has full row groups, whatever the sizes of the merged files and of the reads are."""
-    monkeypatch.setattr("sigdir.warehouse.parquet.ROW_GROUP_ROWS", 100)
-    monkeypatch.setattr("sigdir.warehouse.compact.ROW_GROUP_ROWS", 40)
+    monkeypatch.setattr("sigdir.warehouse.table.parquet.ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr("sigdir.warehouse.jobs.compact.ROW_GROUP_ROWS", 40)
     for number in range(4):
         publish(paths, names(f"f{number}_", 65))
     before = content_of(paths)
@@ -436,7 +436,7 @@ def test_indexes_are_built_before_the_commit(base: Base, tmp_path: Path, monkeyp
             seen.extend(paths.index(c, file.path) for c in COLLECTIONS for file in snapshot.files[c])
             assert all(folder.is_dir() for folder in seen)
 
-    monkeypatch.setattr("sigdir.warehouse.failpoints.reach", check)
+    monkeypatch.setattr("sigdir.warehouse.table.failpoints.reach", check)
     compact(paths)
     assert len(seen) == 2
 

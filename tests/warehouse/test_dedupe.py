@@ -22,14 +22,15 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak import keccak256_column
-from sigdir.warehouse import dedupe, key_table, parquet
-from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.parquet import NewRows, rows_table, write_data_file
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.publish import dedupe, key_table
+from sigdir.warehouse.publish.dedupe import new_rows
+from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.table import parquet
+from sigdir.warehouse.table.parquet import NewRows, rows_table, write_data_file
+from sigdir.warehouse.table.paths import Paths
 from tests.examples import examples
 from tests.warehouse.support import (
     Digest,

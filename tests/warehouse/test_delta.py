@@ -15,12 +15,12 @@ from deltalake import DeltaTable, write_deltalake
 
 import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.compact import compact, everything
-from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.log.entry import existing_version
+from sigdir.warehouse.log.snapshot import LogTailer, read_snapshot
 from sigdir.warehouse.log.state import read_state
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import LogTailer, read_snapshot
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import fold, log_actions, publish, stage
 
 CHECKPOINTS = 4

@@ -21,24 +21,25 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Sightings, Witness
 from sigdir.signatures.keccak import keccak256_column
-from sigdir.warehouse import failpoints, publish
-from sigdir.warehouse.batch import Batch
-from sigdir.warehouse.compact import compact, everything
-from sigdir.warehouse.dedupe import new_rows
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.evidence import POST, read_manifest
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.evidence.renewal import Withdrawn
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
-from sigdir.warehouse.files import make_folder, run_name
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse.jobs.vacuum import vacuum
+from sigdir.warehouse.log.manifest import POST, read_manifest
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish import publish
+from sigdir.warehouse.publish.batch import Batch
+from sigdir.warehouse.publish.dedupe import new_rows
+from sigdir.warehouse.publish.publish import Publisher
+from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.staging.rows import NewText, PostedSighting
 from sigdir.warehouse.staging.writer import Staging
-from sigdir.warehouse.vacuum import vacuum
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import make_folder, run_name
+from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import (
     Run,
     assert_clean,

@@ -10,9 +10,9 @@ import pytest
 from sigdir.cli.sql import sql
 from sigdir.serve import openapi
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.fields import FIELDS, PARTITION, RECORD_FIELDS, STORED
 from sigdir.warehouse.index.records import csv_head, csv_line, render_record
-from sigdir.warehouse.schema import FILE_SCHEMA
+from sigdir.warehouse.table.fields import FIELDS, PARTITION, RECORD_FIELDS, STORED
+from sigdir.warehouse.table.schema import FILE_SCHEMA
 from tests.conftest import ROOT
 
 

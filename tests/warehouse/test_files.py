@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sigdir.warehouse.files import file_identity, file_state
+from sigdir.warehouse.table.files import file_identity, file_state
 
 
 @pytest.fixture

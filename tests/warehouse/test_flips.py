@@ -12,10 +12,10 @@ import pytest
 
 import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, Collection
-from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import WarehouseError
+from sigdir.warehouse.table.paths import Paths
 from tests.examples import examples
 from tests.warehouse.support import fold, names, publish, stage
 

@@ -11,16 +11,16 @@ import pytest
 
 import sigdir
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import make_folder
-from sigdir.warehouse.identity import (
+from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import make_folder
+from sigdir.warehouse.table.identity import (
     FORMAT,
     Identity,
     read_identity,
     write_identity,
 )
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import (
     assert_fails_in_one_line,
     call_command,

@@ -26,10 +26,10 @@ from sigdir.signatures.collections import (
     Collection,
 )
 from sigdir.signatures.keccak import keccak256_column
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS, import_files
 from tests.examples import examples, long_except
 from tests.torture.points import AFTER_THE_ENTRY, IMPORT_POINTS, TASK_POINTS

@@ -10,16 +10,16 @@ import pytest
 from deltalake import DeltaTable
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
-from sigdir.warehouse.compact import compact
-from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.jobs.compact import compact
 from sigdir.warehouse.log.entry import read_entry
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
-from sigdir.warehouse.snapshot import (
+from sigdir.warehouse.log.snapshot import (
     LogTailer,
     Snapshot,
     read_snapshot,
 )
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.warehouse.support import stage
 

@@ -16,16 +16,16 @@ from deltalake import DeltaTable
 
 import sigdir
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.compact import compact, everything
-from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.log.digest import FIELD
 from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.log.state import advance, read_state
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.rows import NotedEntry
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import call_command, log_actions, publish, remove_digests
 
 

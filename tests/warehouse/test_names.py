@@ -10,14 +10,14 @@ import pytest
 
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.keccak import keccak256
-from sigdir.warehouse.compact import compact
 from sigdir.warehouse.index import trigrams
+from sigdir.warehouse.index.origins import POSTED, Origin, Origins
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.origins import POSTED, Origin, Origins
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
+from sigdir.warehouse.jobs.compact import compact
+from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.rows import NewText
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 
 IMPORTS = [

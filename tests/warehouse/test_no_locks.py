@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS, command_line, environment
 from tests.warehouse.support import publish, stage
 

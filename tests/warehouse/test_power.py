@@ -27,10 +27,10 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.warehouse.files import make_folder
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.files import make_folder
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.warehouse.power import (
     Call,
@@ -63,7 +63,7 @@ from sigdir.serve.texts import canonical_text
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 
 paths = Paths(Path(sys.argv[1]))
 reader = Reader(paths)
@@ -285,8 +285,8 @@ def test_a_checkpoint_survives_power_loss(tmp_path: Path, memory: Path) -> None:
     before = required_now(root)
     disk = Disk(root.parent)
     script = (
-        "import sys; from pathlib import Path; from sigdir.warehouse import publish; from sigdir.warehouse.log import checkpoint;"
-        " from sigdir.warehouse.paths import Paths;"
+        "import sys; from pathlib import Path; from sigdir.warehouse.publish import publish; from sigdir.warehouse.log import checkpoint;"
+        " from sigdir.warehouse.table.paths import Paths;"
         " checkpoint.CHECKPOINT_VERSIONS = 3; print(publish.fold(Paths(Path(sys.argv[1]))))"
     )
     calls = trace([sys.executable, "-c", script, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)

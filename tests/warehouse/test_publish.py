@@ -28,19 +28,20 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.warehouse import batch, failpoints
-from sigdir.warehouse.batch import Batch
-from sigdir.warehouse.commit import append
-from sigdir.warehouse.compact import compact, everything
-from sigdir.warehouse.errors import Busy, CommitConflict
-from sigdir.warehouse.files import RunFolder
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import Folder
-from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.publish import batch
+from sigdir.warehouse.publish.batch import Batch
+from sigdir.warehouse.publish.commit import append
+from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.errors import Busy, CommitConflict
+from sigdir.warehouse.table.files import RunFolder
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import Folder
+from sigdir.warehouse.table.schema import FILE_SCHEMA
 from tests.conftest import SAFETY_SECONDS
 from tests.warehouse.support import (
     Content,

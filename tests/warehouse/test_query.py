@@ -18,11 +18,11 @@ from deltalake import DeltaTable, write_deltalake
 import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse import QueryError, UnreadableWarehouse
-from sigdir.warehouse.files import remove_dead_runs
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import TABLE_FUNCTIONS, Database
+from sigdir.warehouse.table.files import remove_dead_runs
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.schema import FILE_SCHEMA
 from tests.conftest import empty_warehouse
 from tests.warehouse.support import (
     Run,

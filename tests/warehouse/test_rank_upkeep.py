@@ -12,14 +12,14 @@ import pytest
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.keccak import keccak256
-from sigdir.warehouse.compact import compact, everything
-from sigdir.warehouse.evidence.manifest import EvidenceFile
 from sigdir.warehouse.evidence.summaries import Counts
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader, View, tidy
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import fold
+from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse.log.manifest import EvidenceFile
+from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.sql.engine import Database
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.warehouse.support import stage
 

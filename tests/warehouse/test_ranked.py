@@ -23,12 +23,12 @@ from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.summaries import summaries_of
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.sql.evidence import summaries_with_reasons
 from sigdir.warehouse.sql.ranking import repeated
 from sigdir.warehouse.sql.summaries import SummaryReader
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS
 from tests.warehouse.ranking import Known, make_known
 

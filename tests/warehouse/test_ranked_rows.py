@@ -14,7 +14,7 @@ from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
 
 TRANSFER = bytes.fromhex("a9059cbb")
 

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 import sigdir
 from sigdir.warehouse import QueryError, UnreadableWarehouse, WarehouseError
-from sigdir.warehouse.compact import compact, everything
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database, Result
 from sigdir.warehouse.sql.views import VIEWS
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
 from tests.examples import examples
 from tests.warehouse.support import Run, digest_of, log_actions, publish

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import sigdir
-from sigdir.warehouse.files import RunFolder
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.table.files import RunFolder
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS
 from tests.warehouse.support import REPOSITORY, command, environment, names, publish, run_command
 

@@ -12,7 +12,7 @@ import sigdir
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse import QueryError, Warehouse
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.paths import Paths, index_name
+from sigdir.warehouse.table.paths import Paths, index_name
 from tests.warehouse.support import Run
 
 ROWS = 1 << 14  # have trigrams

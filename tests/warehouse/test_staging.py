@@ -26,14 +26,14 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.identity import FORMAT
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher
+from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.staging.rows import NO_HIGH_WATER, HighWaterMark, NewText, Range, StagedRow
 from sigdir.warehouse.staging.transaction import STAGED_TOGETHER
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.identity import FORMAT
+from sigdir.warehouse.table.paths import Paths
 from tests.examples import examples
 from tests.warehouse import support
 from tests.warehouse.support import (

@@ -23,7 +23,6 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.sql.statistics import (
     OTHER,
     SELECTORS,
@@ -33,6 +32,7 @@ from sigdir.warehouse.sql.statistics import (
     expected_shared,
     statistics,
 )
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
 from tests.warehouse.support import (
     Run,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sigdir.warehouse.stores import (
+from sigdir.warehouse.table.stores import (
     MissingObject,
     ObjectExists,
     Store,
@@ -200,7 +200,7 @@ def test_without_the_library() -> None:
     """A process without obstore is told how to install it; nothing of it is imported before."""
     code = (
         "import sys; sys.modules['obstore'] = None\n"
-        "from sigdir.warehouse.stores import open_store, StoreError\n"
+        "from sigdir.warehouse.table.stores import open_store, StoreError\n"
         "try: open_store('s3://bucket')\n"
         "except StoreError as error: print(error)"
     )

@@ -18,8 +18,8 @@ from sigdir.warehouse.index.search import fixed_pieces, rows_with_text
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.trigrams import Trigrams, build, trigrams_of
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths, index_name
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.table.paths import Paths, index_name
 from tests.conftest import import_files
 from tests.signatures.strategies import EXACT
 

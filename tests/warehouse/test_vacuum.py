@@ -25,15 +25,15 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.warehouse.compact import compact, everything, small
-from sigdir.warehouse.errors import Busy, UnreadableWarehouse
-from sigdir.warehouse.files import RunFolder, make_folder
 from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.vacuum import Vacuumed, vacuum
+from sigdir.warehouse.jobs.compact import compact, everything, small
+from sigdir.warehouse.jobs.vacuum import Vacuumed, vacuum
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish.publish import Publisher
+from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
+from sigdir.warehouse.table.files import RunFolder, make_folder
+from sigdir.warehouse.table.paths import Paths
 from tests.examples import examples
 from tests.warehouse.support import (
     Content,

@@ -27,16 +27,16 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import run_name
 from sigdir.warehouse.index.build import build_index, open_index, segment_of
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.parquet import write_data_file
-from sigdir.warehouse.paths import Paths, index_name
-from sigdir.warehouse.publish import fold
-from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import run_name
+from sigdir.warehouse.table.parquet import write_data_file
+from sigdir.warehouse.table.paths import Paths, index_name
+from sigdir.warehouse.table.schema import FILE_SCHEMA
 from tests.conftest import SAFETY_SECONDS, import_files
 from tests.warehouse.support import (
     REPOSITORY,

@@ -19,20 +19,20 @@ from sigdir.cli.spark_session import open_session
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
-from sigdir.warehouse import working_copy as copies
-from sigdir.warehouse.backup import push
-from sigdir.warehouse.compact import compact
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.evidence.manifest import sources_paths
-from sigdir.warehouse.identity import FORMAT
+from sigdir.warehouse.jobs.compact import compact
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import SWEEP_AGE, WorkingCopy, working_copy
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.manifest import sources_paths
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import make_warehouse
-from sigdir.warehouse.stores import StoreError, open_store
-from sigdir.warehouse.suppressed import sealed_version, unsealed
-from sigdir.warehouse.working_copy import pull
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.identity import FORMAT
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import SWEEP_AGE, WorkingCopy, working_copy
+from sigdir.warehouse.table.stores import StoreError, open_store
+from sigdir.warehouse.table.suppressed import sealed_version, unsealed
+from sigdir.warehouse.transfer import working_copy as copies
+from sigdir.warehouse.transfer.backup import push
+from sigdir.warehouse.transfer.working_copy import pull
 from tests.conftest import import_files
 from tests.examples import long_except
 from tests.faulty_store import BUCKET, KEY, S3, SECRET, Fault

@@ -1,7 +1,1 @@
-"""Evidence at rest: who says what about a text. ``read_manifest`` and ``Snapshot.evidence`` are the way in."""
-
-from __future__ import annotations
-
-from sigdir.warehouse.evidence.manifest import NO_EVIDENCE, POST, EvidenceFile, EvidenceSource, Manifest, read_manifest
-
-__all__ = ["NO_EVIDENCE", "POST", "EvidenceFile", "EvidenceSource", "Manifest", "read_manifest"]
+"""Sightings at rest, and what they add up to. A version names its files in the manifest (``log/manifest.py``)."""

@@ -24,12 +24,12 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.evidence.files import sorted_by_id, write_sightings
-from sigdir.warehouse.evidence.manifest import POST, EvidenceFile, Manifest, sync_folders, write_manifest
 from sigdir.warehouse.log.evidence import ManifestFile
-from sigdir.warehouse.parallel import result_of
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.schema import SIGHTING_SCHEMA
+from sigdir.warehouse.log.manifest import POST, EvidenceFile, Manifest, sync_folders, write_manifest
+from sigdir.warehouse.table.parallel import result_of
+from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.schema import SIGHTING_SCHEMA
 
 WINDOW_ROWS = 1 << 20
 """About so many sightings are in memory at a time, in each thread."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.arrow import numbers, values
-from sigdir.warehouse.evidence.manifest import POST
+from sigdir.warehouse.log.manifest import POST
 
 Array = npt.NDArray[Any]
 

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from sigdir.signatures import arrow
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns
-from sigdir.warehouse.evidence.manifest import MAX_LISTED, POST, EvidenceFile
-from sigdir.warehouse.files import make_folder, sync
-from sigdir.warehouse.parquet import ROW_GROUP_ROWS, naming, sha256_of
-from sigdir.warehouse.schema import SIGHTING_SCHEMA
+from sigdir.warehouse.log.manifest import MAX_LISTED, POST, EvidenceFile
+from sigdir.warehouse.table.files import make_folder, sync
+from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, naming, sha256_of
+from sigdir.warehouse.table.schema import SIGHTING_SCHEMA
 
 DECLARED_GROUP_ROWS = 8_192
 """Sightings of a row group with declarations. One text's evidence is read by whole groups: 30 ms with 100,000 rows, 3 so."""

@@ -22,9 +22,9 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.warehouse.evidence.declarations import tally
 from sigdir.warehouse.evidence.files import footer_of, id_ranges
-from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.schema import SIGHTING_SCHEMA
+from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
+from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.schema import SIGHTING_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)

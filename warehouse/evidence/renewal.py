@@ -26,10 +26,10 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind
 from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.evidence.files import footer_of, id_ranges, write_sightings
-from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.schema import SIGHTING_SCHEMA
+from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
+from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.schema import SIGHTING_SCHEMA
 
 Array = npt.NDArray[Any]
 

@@ -19,9 +19,9 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.warehouse.evidence.declarations import DECLARING, commonest, differs
 from sigdir.warehouse.evidence.files import footer_of, id_ranges
-from sigdir.warehouse.evidence.manifest import Manifest
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
-from sigdir.warehouse.parquet import naming
+from sigdir.warehouse.log.manifest import Manifest
+from sigdir.warehouse.table.parquet import naming
 
 Array = npt.NDArray[Any]
 

@@ -20,8 +20,6 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.derived import (
     allocate,
     building,
@@ -34,9 +32,11 @@ from sigdir.warehouse.index.hash_order import is_in_bounds, sort_hashes
 from sigdir.warehouse.index.scan import SEGMENT_COLUMNS, hashes_of
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.trigrams import Trigrams, build
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.paths import index_lock, index_name, index_of_entry, index_part
-from sigdir.warehouse.schema import FILE_SCHEMA
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import FileLock, make_folder
+from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.paths import index_lock, index_name, index_of_entry, index_part
+from sigdir.warehouse.table.schema import FILE_SCHEMA
 
 Array = npt.NDArray[Any]
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.python_parser import PARSER_LOCK
-from sigdir.warehouse.files import sync
 from sigdir.warehouse.index.checksums import checksum_of
+from sigdir.warehouse.table.files import sync
 
 CHECKSUMS = "checksums.json"
 

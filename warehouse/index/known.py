@@ -10,10 +10,10 @@ from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.reading_json import ordered
 from sigdir.signatures.readings import MAX_TEXTS, Form, Input, Known, Reading, Readings, known_of
 from sigdir.signatures.returns import MAX_DECLARATIONS, Returned, returns_of
-from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.view import View
+from sigdir.warehouse.table.errors import WarehouseError
 
 _KEPT_HASHES, _KEPT_CHARACTERS = 4096, 2048
 

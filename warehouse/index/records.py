@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from sigdir.warehouse.fields import RECORD_FIELDS, fields
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import Template
+from sigdir.warehouse.table.fields import RECORD_FIELDS, fields
 
 Array = npt.NDArray[Any]
 

@@ -13,7 +13,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import bytes_of
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.parquet import naming
+from sigdir.warehouse.table.parquet import naming
 
 _PIECE_ROWS = 1 << 14
 _ORDINARY_GROUP_BYTES = 16 << 20

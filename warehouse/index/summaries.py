@@ -20,14 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.columns import as_readonly, bytes_of
-from sigdir.warehouse.evidence import EvidenceFile, Manifest
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
 from sigdir.warehouse.evidence.sums import summed
-from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.derived import building, map_column, new_column, require_written, write_checksums
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.paths import index_lock, index_name, index_part, summaries_name
+from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
+from sigdir.warehouse.table.files import FileLock, make_folder
+from sigdir.warehouse.table.paths import index_lock, index_name, index_part, summaries_name
 
 Array = npt.NDArray[Any]
 
@@ -49,7 +49,7 @@ def summaries_of(cache: Path, file: DataFile, ids: Array, manifest: Manifest) ->
     return open_summaries(cache, file, manifest)
 
 
-def build_summaries(cache: Path, file: DataFile, manifest: Manifest) -> None:
+def build_file_summaries(cache: Path, file: DataFile, manifest: Manifest) -> None:
     """Build the summaries of a data file that has none for this evidence; raises UnreadableWarehouse, OSError."""
     if not (cache / folder_name(file, manifest)).exists():
         segment = segment_of(cache, file.collection, file.path, file.rows)

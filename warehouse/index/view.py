@@ -30,10 +30,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.evidence import Manifest
 from sigdir.warehouse.evidence.summaries import Summaries
-from sigdir.warehouse.files import (
+from sigdir.warehouse.index.build import open_index, segment_of, unused
+from sigdir.warehouse.index.segment import Segment, rows_with_hash
+from sigdir.warehouse.index.summaries import folder_name, open_summaries, summaries_of
+from sigdir.warehouse.index.visible import Visible, unused_visible
+from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.log.manifest import Manifest
+from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
+from sigdir.warehouse.staging.reader import StagingReader
+from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.stamp import OPEN
+from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import (
     FileLock,
     file_state,
     has_locks,
@@ -43,20 +53,10 @@ from sigdir.warehouse.files import (
     may_be_replacing,
     remove,
 )
-from sigdir.warehouse.identity import read_identity
-from sigdir.warehouse.index.build import open_index, segment_of, unused
-from sigdir.warehouse.index.segment import Segment, rows_with_hash
-from sigdir.warehouse.index.summaries import folder_name, open_summaries, summaries_of
-from sigdir.warehouse.index.visible import Visible, unused_visible
-from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.parallel import ordered_map
-from sigdir.warehouse.paths import Paths, digest_name, index_name, index_of_entry
-from sigdir.warehouse.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
-from sigdir.warehouse.staging.reader import StagingReader
-from sigdir.warehouse.staging.rows import StagedRow
-from sigdir.warehouse.staging.stamp import OPEN
-from sigdir.warehouse.staging.writer import Staging
-from sigdir.warehouse.suppressed import NONE, Suppressed, SuppressList
+from sigdir.warehouse.table.identity import read_identity
+from sigdir.warehouse.table.parallel import ordered_map
+from sigdir.warehouse.table.paths import Paths, digest_name, index_name, index_of_entry
+from sigdir.warehouse.table.suppressed import NONE, Suppressed, SuppressList
 
 Array = npt.NDArray[Any]
 

@@ -22,18 +22,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import FileLock, make_folder, sync
 from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.scan import batches
-from sigdir.warehouse.index.summaries import build_summaries
+from sigdir.warehouse.index.summaries import build_file_summaries
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.parquet import naming, write_data_file
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import place_of
-from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.suppressed import Entry, Suppressed, changed, parse, read, read_text
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import FileLock, make_folder, sync
+from sigdir.warehouse.table.parquet import naming, write_data_file
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import place_of
+from sigdir.warehouse.table.schema import FILE_SCHEMA
+from sigdir.warehouse.table.suppressed import Entry, Suppressed, changed, parse, read, read_text
 
 _KEPT = 4096
 """Data files whose visible file is remembered."""
@@ -146,7 +146,7 @@ def _build_missing(paths: Paths, visible: Snapshot) -> None:
         cache = paths.index_cache(file.path)
         build_index(cache, file.collection, file.path, file.rows)
         with suppress(UnreadableWarehouse):  # damaged evidence must not keep an operator from suppressing a text
-            build_summaries(cache, file, visible.evidence)
+            build_file_summaries(cache, file, visible.evidence)
 
 
 def change_list(

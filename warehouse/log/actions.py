@@ -12,9 +12,9 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.fields import PARTITION, STORED
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import PARTITION, STORED
+from sigdir.warehouse.table.paths import Paths
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

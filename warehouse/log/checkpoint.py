@@ -21,12 +21,12 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import write_file
 from sigdir.warehouse.log.damage import DAMAGED, damaged_checkpoint
 from sigdir.warehouse.log.digest import FIELD, is_whole, new_mark, with_digest
 from sigdir.warehouse.log.entry import read_actions
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import write_file
+from sigdir.warehouse.table.paths import Paths
 
 CHECKPOINT_VERSIONS = 100
 """A checkpoint is written every so many versions."""

@@ -1,4 +1,4 @@
-"""The bytes of log entries; ``warehouse/commit.py`` gives them their names."""
+"""The bytes of log entries; ``warehouse/publish/commit.py`` gives them their names."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from sigdir.warehouse.log.actions import (
 )
 from sigdir.warehouse.log.digest import FIELD, new_mark, with_digest
 from sigdir.warehouse.log.entry import ENGINE, SUMMARY
-from sigdir.warehouse.parquet import WrittenFile
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.parquet import WrittenFile
+from sigdir.warehouse.table.paths import Paths
 
 _PARTITION = ["collection"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
 
 DAMAGED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What parsing raises where JSON is not of the expected shape."""

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.identity import usable_identity
 from sigdir.warehouse.log.actions import EPOCH, DataFile, changes_of
 from sigdir.warehouse.log.damage import RESTORE, damaged_entry, naming_damaged
 from sigdir.warehouse.log.digest import FIELD, is_whole
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.identity import usable_identity
+from sigdir.warehouse.table.paths import Paths
 
 SUMMARY = "sigdir"
 """The field of ``commitInfo`` that holds our summary."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from sigdir.warehouse.log.damage import DAMAGED, damaged_entry, reason_of
 from sigdir.warehouse.log.entry import LogEntry, read_summary
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 
 _MANIFEST_NAME = re.compile(r"[\w-]+\.json")
 

@@ -6,11 +6,11 @@ from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.log.actions import EPOCH
 from sigdir.warehouse.log.entry import existing_version, read_summary
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.times import iso
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.times import iso
 
 
 def history(paths: Paths, version: int | None = None, newest: int | None = None) -> list[dict[str, Any]]:

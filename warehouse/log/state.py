@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.log.actions import DataFile, changes_of
 from sigdir.warehouse.log.checkpoint import Checkpoint, newest_complete, read_checkpoint, require_readable_pointer
 from sigdir.warehouse.log.damage import DAMAGED, damaged_checkpoint
 from sigdir.warehouse.log.entry import existing_version, read_entry
 from sigdir.warehouse.log.evidence import ManifestFile, manifest_at, manifest_of_entry
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
     from sigdir.signatures.readings import Input, Known

@@ -22,13 +22,13 @@ import duckdb
 import pyarrow as pa
 
 from sigdir.signatures.interruption import each, waiting
-from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
-from sigdir.warehouse.files import RunFolder, own_temporary_folder
-from sigdir.warehouse.parquet import sha256_of
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.search import NAME, create_search
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, quoted
+from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
+from sigdir.warehouse.table.files import RunFolder, own_temporary_folder
+from sigdir.warehouse.table.parquet import sha256_of
+from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,13 +23,13 @@ from sigdir.signatures.arrow import numbers, string_lists, values
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
-from sigdir.warehouse.evidence import Manifest
-from sigdir.warehouse.fields import sql_of
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.manifest import Manifest
+from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.ranking import Ranking, Rivals
 from sigdir.warehouse.sql.summaries import SummaryReader
 from sigdir.warehouse.sql.views import read_parquet
+from sigdir.warehouse.table.fields import sql_of
+from sigdir.warehouse.table.paths import Paths
 
 Array = npt.NDArray[Any]
 

@@ -27,10 +27,10 @@ from sigdir.signatures.rank import Ranked, Summary, made_up_part, ranked
 from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.evidence.summaries import KINDS, Counts
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.summaries import SummaryReader
+from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.paths import Paths
 
 Array = npt.NDArray[Any]
 

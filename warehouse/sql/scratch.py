@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from sigdir.signatures.interruption import waiting
-from sigdir.warehouse.errors import QueryError
+from sigdir.warehouse.table.errors import QueryError
 
 
 class ScratchTables(AbstractContextManager["ScratchTables"]):

@@ -26,11 +26,11 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.fields import fields, sql_of
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.paths import Paths, index_name
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.views import quoted, read_parquet
+from sigdir.warehouse.table.fields import fields, sql_of
+from sigdir.warehouse.table.paths import Paths, index_name
 
 if TYPE_CHECKING:  # the index loads numba, 0.5 s, and most queries search nothing
     from sigdir.warehouse.index.segment import Segment

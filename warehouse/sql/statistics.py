@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse import Warehouse
+from sigdir.warehouse.sql.warehouse import Warehouse
 
 SELECTORS = 2**32
 """How many selectors there are."""

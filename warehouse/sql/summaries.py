@@ -23,8 +23,8 @@ from sigdir.warehouse.evidence.sums import summed
 from sigdir.warehouse.index.derived import map_column, require_written
 from sigdir.warehouse.index.summaries import open_summaries
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.paths import Paths, index_name
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.table.paths import Paths, index_name
 
 Array = npt.NDArray[Any]
 

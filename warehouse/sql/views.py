@@ -16,13 +16,13 @@ from duckdb.func import PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.types import BadTypeList, split_types
-from sigdir.warehouse.errors import WarehouseError
-from sigdir.warehouse.fields import FIELDS, STORED, fields, sql_of
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.schema import REJECT_SCHEMA
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.table.errors import WarehouseError
+from sigdir.warehouse.table.fields import FIELDS, STORED, fields, sql_of
+from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.schema import REJECT_SCHEMA
 
 _SOURCE_TYPE = pa.struct(
     [

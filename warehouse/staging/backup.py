@@ -8,12 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import sync
 from sigdir.warehouse.staging.reader import open_read_only
 from sigdir.warehouse.staging.rows import HighWaterMark
 from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import copy_database
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import sync
 
 
 def drop_published_rows(path: Path, high_water: Mapping[Collection, HighWaterMark]) -> int:

@@ -10,14 +10,14 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import has_locks, is_disk_full
-from sigdir.warehouse.identity import usable_identity
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.rows import Loss
 from sigdir.warehouse.staging.schema import create
 from sigdir.warehouse.staging.stamp import given_out, readable_stamp
 from sigdir.warehouse.staging.transaction import ACCEPT, RESTORE, Transaction
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import has_locks, is_disk_full
+from sigdir.warehouse.table.identity import usable_identity
+from sigdir.warehouse.table.paths import Paths
 
 WAIT_SECONDS = 60.0
 """SQLite's limit for another's transaction. Writers wait before that in a queue without a limit.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.fields import FIELDS, PARTITION
-from sigdir.warehouse.identity import FORMAT
+from sigdir.warehouse.table.fields import FIELDS, PARTITION
+from sigdir.warehouse.table.identity import FORMAT
 
 _STAGED = {field.name: field.type.sqlite for field in (PARTITION, *FIELDS) if field.is_staged} | {"digest": "BLOB"}
 

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
 
 _BYTES = 32
 _GIVEN = struct.Struct(f"<{len(COLLECTIONS)}qI")

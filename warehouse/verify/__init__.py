@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.paths import Paths, existing
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.table.paths import Paths, existing
 from sigdir.warehouse.verify.data_files import check_data_files
 from sigdir.warehouse.verify.evidence import check_evidence
 from sigdir.warehouse.verify.files import Verification

@@ -19,15 +19,15 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.columns import bytes_of
-from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.build import open_index
 from sigdir.warehouse.index.hash_order import is_sorted_by_hash
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.parallel import ordered_map
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.staging.rows import HighWaterMark, StagedRow
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.parallel import ordered_map
+from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.schema import FILE_SCHEMA
 from sigdir.warehouse.verify.files import StoredFile, Verification
 from sigdir.warehouse.verify.report import SHOWN, Finding, quoted
 from sigdir.warehouse.verify.rows import CheckedRows

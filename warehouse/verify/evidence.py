@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.interruption import each
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.evidence.manifest import POST, EvidenceFile, Manifest
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.schema import FILE_SCHEMA, SIGHTING_SCHEMA
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.manifest import POST, EvidenceFile, Manifest
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.reader import open_read_only
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.schema import FILE_SCHEMA, SIGHTING_SCHEMA
 from sigdir.warehouse.verify.files import StoredFile, Verification
 from sigdir.warehouse.verify.report import reason_of
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.log.entry import LogEntry, read_entries
-from sigdir.warehouse.rejects import rows_and_digest
-from sigdir.warehouse.schema import REJECT_SCHEMA
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.rejects import rows_and_digest
+from sigdir.warehouse.table.schema import REJECT_SCHEMA
 from sigdir.warehouse.verify.files import StoredFile, Verification
 
 _COUNTS = ("read", "imported", "duplicate", "rejected")

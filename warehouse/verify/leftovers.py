@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
-from sigdir.warehouse.files import dead_runs
 from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.evidence import manifest_of_entry
-from sigdir.warehouse.paths import index_name, index_of_entry
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.log.manifest import manifest_of, sources_paths
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.reader import open_read_only
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import dead_runs
+from sigdir.warehouse.table.paths import index_name, index_of_entry
 from sigdir.warehouse.verify.files import Verification
 
 

@@ -7,13 +7,13 @@ from contextlib import suppress
 import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.identity import FORMAT, usable_identity
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.reader import open_read_only
 from sigdir.warehouse.staging.rows import HighWaterMark, StagedRow
 from sigdir.warehouse.staging.stamp import given_out
 from sigdir.warehouse.staging.transaction import ACCEPT, Transaction
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.identity import FORMAT, usable_identity
+from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.verify.files import StagedState, Verification
 from sigdir.warehouse.verify.report import VerifyReport, reason_of
 from sigdir.warehouse.verify.rows import CheckedRows

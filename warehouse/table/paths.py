@@ -27,7 +27,7 @@
     last-pull                       empty; its modification time is when a server last found the copy up to date
 
 In a store a warehouse has ``warehouse.json``, ``table/``, ``rejects/``, ``evidence/`` and ``suppressed.txt``, by the same
-names; see ``warehouse/places.py``.
+names; see ``warehouse/table/places.py``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.table.errors import UnreadableWarehouse
 
 _OWN_NAMES = (
     "warehouse.json", "table", "rejects", "evidence", "publish.lock", "last-fold", "cache", "suppressed.txt", "visible",

@@ -9,11 +9,11 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from sigdir.warehouse.files import write_file
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.parquet import sha256_of
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.table.files import write_file
+from sigdir.warehouse.table.parquet import sha256_of
+from sigdir.warehouse.table.paths import Paths
 
 COMPUTED_BYTES = 1 << 30
 """At most so many bytes are read to compute digests in one call, about a second; the next call goes on."""

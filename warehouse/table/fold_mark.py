@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.paths import Paths
 
 
 def mark_fold(paths: Paths) -> None:

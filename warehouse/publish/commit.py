@@ -40,24 +40,24 @@ from contextlib import suppress
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse import failpoints
-from sigdir.warehouse.batch import Staged
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import make_folder, sync, uninterrupted
 from sigdir.warehouse.index.prebuild import build_indexes, build_summaries
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.checkpoint import write_checkpoint
 from sigdir.warehouse.log.commit import data_file, first_entry, version_entry
 from sigdir.warehouse.log.evidence import ManifestFile, evidence_entry
-from sigdir.warehouse.parquet import WrittenFile
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import Folder
-from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.publish.batch import Staged
 from sigdir.warehouse.staging.rows import NotedEntry
 from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
-from sigdir.warehouse.stores import StoreError
-from sigdir.warehouse.survey import sweep
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import make_folder, sync, uninterrupted
+from sigdir.warehouse.table.parquet import WrittenFile
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import Folder
+from sigdir.warehouse.table.stores import StoreError
+from sigdir.warehouse.transfer.survey import sweep
 
 _LATE_ROUNDS = 3
 """Rounds that remove late rows' texts while POST goes on. POST waits for the round after them."""

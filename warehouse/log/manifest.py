@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import make_folder, sync, write_file
 from sigdir.warehouse.log.evidence import ManifestFile, manifest_at
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import make_folder, sync, write_file
+from sigdir.warehouse.table.paths import Paths
 
 POST = 0
 """The number of the source that all POSTs are; its sightings have the import 0."""

@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse import failpoints
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.evidence.manifest import manifest_of
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.entry import LogEntry
 from sigdir.warehouse.log.evidence import ManifestFile
-from sigdir.warehouse.parallel import ordered_map
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import REQUESTS, DamagedFile, Folder, NamedFile
-from sigdir.warehouse.stores import MissingObject, Store
+from sigdir.warehouse.log.manifest import manifest_of
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.parallel import ordered_map
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import REQUESTS, DamagedFile, Folder, NamedFile
+from sigdir.warehouse.table.stores import MissingObject, Store
 
 Place = Folder | Store
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from sigdir.warehouse.fields import STORED
+from sigdir.warehouse.table.fields import STORED
 
 _TYPES = {str(type): type for type in (pa.int64(), pa.timestamp("us", tz="UTC"), pa.string(), pa.binary())}
 

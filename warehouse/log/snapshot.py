@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.evidence.manifest import Manifest, manifest_of
-from sigdir.warehouse.identity import Identity, usable_identity
 from sigdir.warehouse.log.actions import WRITER_VERSION, DataFile
 from sigdir.warehouse.log.damage import damaged_entry
 from sigdir.warehouse.log.entry import sha256_of_entry
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.history import version_at
+from sigdir.warehouse.log.manifest import Manifest, manifest_of
 from sigdir.warehouse.log.state import TableState, advance, read_state
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.reader import StagingReader, open_read_only
 from sigdir.warehouse.staging.rows import NO_HIGH_WATER, HighWaterMark, NotedEntry
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.identity import Identity, usable_identity
+from sigdir.warehouse.table.paths import Paths
 
 
 @dataclass(frozen=True, slots=True)

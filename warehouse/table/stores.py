@@ -40,7 +40,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from sigdir.signatures.errors import missing_package
 from sigdir.signatures.interruption import check
-from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.table.errors import WarehouseError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -24,10 +24,16 @@ from pathlib import Path
 from typing import Literal
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.errors import Busy, NoWarehouse, UnreadableWarehouse
-from sigdir.warehouse.evidence.manifest import sources_of
-from sigdir.warehouse.files import FileLock, RunFolder, dead_runs, make_folder, remove, write_file
-from sigdir.warehouse.identity import (
+from sigdir.warehouse.log.entry import existing_version, read_entry
+from sigdir.warehouse.log.evidence import ManifestFile, manifest_of_entry
+from sigdir.warehouse.log.history import version_at
+from sigdir.warehouse.log.manifest import sources_of
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.log.state import BEFORE_ENTRY_0, TableState, advance, read_state
+from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import Busy, NoWarehouse, UnreadableWarehouse
+from sigdir.warehouse.table.files import FileLock, RunFolder, dead_runs, make_folder, remove, write_file
+from sigdir.warehouse.table.identity import (
     FORMAT,
     Identity,
     read_identity,
@@ -35,19 +41,13 @@ from sigdir.warehouse.identity import (
     usable_identity,
     write_identity,
 )
-from sigdir.warehouse.log.entry import existing_version, read_entry
-from sigdir.warehouse.log.evidence import ManifestFile, manifest_of_entry
-from sigdir.warehouse.log.history import version_at
-from sigdir.warehouse.log.state import BEFORE_ENTRY_0, TableState, advance, read_state
-from sigdir.warehouse.parallel import for_each
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import REQUESTS, Folder, NamedFile, store_of
-from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging.writer import Staging
-from sigdir.warehouse.stores import MissingObject, ObjectExists, Store, StoreError
-from sigdir.warehouse.suppressed import sealed_version
-from sigdir.warehouse.survey import survey_of, waste
-from sigdir.warehouse.transfer import NAMES, TransferReport, data_of, evidence_of, rejects_of, transfer
+from sigdir.warehouse.table.parallel import for_each
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import REQUESTS, Folder, NamedFile, store_of
+from sigdir.warehouse.table.stores import MissingObject, ObjectExists, Store, StoreError
+from sigdir.warehouse.table.suppressed import sealed_version
+from sigdir.warehouse.transfer.survey import survey_of, waste
+from sigdir.warehouse.transfer.transfer import NAMES, TransferReport, data_of, evidence_of, rejects_of, transfer
 
 _KEPT = timedelta(hours=1)
 _CACHE_GIB = 100

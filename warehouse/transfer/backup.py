@@ -29,20 +29,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse import failpoints
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
-from sigdir.warehouse.identity import Identity, read_identity, require_format, usable_identity, write_identity
 from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.evidence import manifest_of_entry
-from sigdir.warehouse.paths import Paths, existing, mirror_spool
-from sigdir.warehouse.places import Folder, put_suppressed, store_of
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging.backup import drop_published_rows, is_as_backed_up, replace_by
 from sigdir.warehouse.staging.reader import open_read_only
 from sigdir.warehouse.staging.writer import Staging
-from sigdir.warehouse.stores import ObjectExists, Store, open_store
-from sigdir.warehouse.transfer import (
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
+from sigdir.warehouse.table.identity import Identity, read_identity, require_format, usable_identity, write_identity
+from sigdir.warehouse.table.paths import Paths, existing, mirror_spool
+from sigdir.warehouse.table.places import Folder, put_suppressed, store_of
+from sigdir.warehouse.table.stores import ObjectExists, Store, open_store
+from sigdir.warehouse.transfer.transfer import (
     NAMES,
     Place,
     Progress,

@@ -16,12 +16,12 @@ import pyarrow as pa
 from sigdir.signatures.arrow import numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.spill import Statement
-from sigdir.warehouse.files import sync
-from sigdir.warehouse.parallel import result_of
-from sigdir.warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.spill import SpilledRows
+from sigdir.warehouse.publish.spill import SpilledRows
 from sigdir.warehouse.staging.rows import Range, StagedRow
+from sigdir.warehouse.table.files import sync
+from sigdir.warehouse.table.parallel import result_of
+from sigdir.warehouse.table.parquet import NewRows, WrittenFile, rows_table, write_data_file
+from sigdir.warehouse.table.paths import Paths
 
 FILE_ROWS = 20_000_000
 """Rows of a data file, about 300 MB.

@@ -5,10 +5,10 @@ Each fold and each small import adds a file per collection, and every lookup sea
 Invariants
     Rows stay in the order of their ids; ids, times, texts, hashes and import numbers stay as they are.
     No row moves between staging and the table: the commit carries the watermarks of the version it replaces.
-    Files are replaced, never changed. Those of older versions stay until ``warehouse/vacuum.py``.
+    Files are replaced, never changed. Those of older versions stay until ``warehouse/jobs/vacuum.py``.
     Files of evidence are merged in the same version, sorted, without what no longer counts.
 
-The steps are those of ``warehouse/commit.py``.
+The steps are those of ``warehouse/publish/commit.py``.
 
 The tiers. With a fold a minute 1,440 files come a day. If all of them were merged into one every time, each row would
 be written again all day long. So a file is merged with files of its own size only: ten of one tier make one of the
@@ -30,20 +30,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.batch import FILE_ROWS
-from sigdir.warehouse.commit import VersionContent
-from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.compact import Merges, merge, with_replaced_sightings
-from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
-from sigdir.warehouse.files import run_name, sync
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.evidence import ManifestFile
-from sigdir.warehouse.parallel import result_of
-from sigdir.warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.publish.batch import FILE_ROWS
+from sigdir.warehouse.publish.commit import VersionContent
+from sigdir.warehouse.publish.publish import Publisher
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import run_name, sync
+from sigdir.warehouse.table.parallel import result_of
+from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.schema import FILE_SCHEMA
 
 GATHER = 10
 """So many files of a tier are merged into one. With more, readers search more files between two merges."""

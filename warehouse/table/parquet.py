@@ -16,9 +16,9 @@ import pyarrow as pa
 from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.interruption import check
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import sync
-from sigdir.warehouse.schema import FILE_SCHEMA
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import sync
+from sigdir.warehouse.table.schema import FILE_SCHEMA
 
 ROW_GROUP_ROWS = 100_000
 """DuckDB skips and parallelises by row group. With groups of 8 k rows, reading a page costs twice as much."""

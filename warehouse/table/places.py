@@ -28,13 +28,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sigdir.signatures.interruption import check
-from sigdir.warehouse import failpoints
-from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
-from sigdir.warehouse.files import make_folder, sync, write_file
-from sigdir.warehouse.parallel import for_each, ordered_map
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.stores import MissingObject, Object, ObjectExists, Store, StoreError, open_store
-from sigdir.warehouse.suppressed import sealed, sealed_version, unsealed
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.errors import CommitConflict, UnreadableWarehouse
+from sigdir.warehouse.table.files import make_folder, sync, write_file
+from sigdir.warehouse.table.parallel import for_each, ordered_map
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.stores import MissingObject, Object, ObjectExists, Store, StoreError, open_store
+from sigdir.warehouse.table.suppressed import sealed, sealed_version, unsealed
 
 REQUESTS = 8
 """Files that are copied at the same time."""

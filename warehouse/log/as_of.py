@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from sigdir.warehouse.errors import QueryError
+from sigdir.warehouse.table.errors import QueryError
 
 
 def number_or_time(given: object) -> int | datetime | None:

@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from sigdir.signatures.interruption import check, waiting
-from sigdir.warehouse.errors import Busy
-from sigdir.warehouse.paths import folder_lock
+from sigdir.warehouse.table.errors import Busy
+from sigdir.warehouse.table.paths import folder_lock
 
 # PyDLL holds the GIL during a call of 1 us. Python's own functions release it, and reacquiring it on a busy server
 # costs 100 us: four such calls were a third of each commit of staged rows.

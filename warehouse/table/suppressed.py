@@ -22,9 +22,9 @@ from functools import cached_property
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import file_state
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import file_state
+from sigdir.warehouse.table.paths import Paths
 
 Entry = tuple[Collection, str]
 """A collection and a canonical text."""

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse import failpoints
-from sigdir.warehouse.files import FileLock, remove, size_of
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.places import store_of
-from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.stores import Store
-from sigdir.warehouse.survey import Kind, orphans, survey_of, waste
-from sigdir.warehouse.working_copy import pull
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.table import failpoints
+from sigdir.warehouse.table.files import FileLock, remove, size_of
+from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.places import store_of
+from sigdir.warehouse.table.stores import Store
+from sigdir.warehouse.transfer.survey import Kind, orphans, survey_of, waste
+from sigdir.warehouse.transfer.working_copy import pull
 
 WINDOW = timedelta(days=7)
 """Folds every minute and their compactions leave 20 MB a day, 140 MB a week."""

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.interruption import each
-from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.history import Summaries
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import WarehouseError
+from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.paths import Paths
 
 _SOURCES = 5
 _STEPS = 64  # commits of others at most between a row's time and its import's commit

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import text
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.schema import REJECT_SCHEMA
+from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.schema import REJECT_SCHEMA
 
 
 class RejectsWriter:

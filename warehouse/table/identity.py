@@ -16,9 +16,9 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import write_file
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.files import write_file
+from sigdir.warehouse.table.paths import Paths
 
 FORMAT = 4
 """The layout of the folder that this version reads and writes. Another one is refused."""

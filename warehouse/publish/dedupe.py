@@ -25,12 +25,12 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Keys, keys_of
 from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.evidence.spill import Ids, TextIds
-from sigdir.warehouse.key_table import Found, KeyTable, parts_of
-from sigdir.warehouse.parallel import ordered_map
-from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.snapshot import Snapshot
-from sigdir.warehouse.spill import Spill, SpilledRows
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.publish.key_table import Found, KeyTable, parts_of
+from sigdir.warehouse.publish.spill import Spill, SpilledRows
 from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.table.parallel import ordered_map
+from sigdir.warehouse.table.parquet import naming
 
 Flags = npt.NDArray[np.bool_]
 

@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Literal
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.errors import Busy, UnreadableWarehouse
-from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
-from sigdir.warehouse.files import FileLock, dead_runs
 from sigdir.warehouse.log.entry import LogEntry, read_entry
 from sigdir.warehouse.log.evidence import ManifestFile, manifest_of_entry
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state
-from sigdir.warehouse.places import SWEEP_AGE, Folder
-from sigdir.warehouse.snapshot import Snapshot
-from sigdir.warehouse.stores import Object, Store
+from sigdir.warehouse.log.manifest import manifest_of, sources_paths
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
+from sigdir.warehouse.table.files import FileLock, dead_runs
+from sigdir.warehouse.table.paths import Paths, folder_lock, mirror_spool, mirror_state
+from sigdir.warehouse.table.places import SWEEP_AGE, Folder
+from sigdir.warehouse.table.stores import Object, Store
 
 # At this age a file that no version names is taken for a dead run's. We hold the lock, so no run is alive;
 # the age protects files where someone has deleted the lock's file.

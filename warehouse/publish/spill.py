@@ -24,7 +24,7 @@ from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import KEY_BYTES, Keys, Rows, keys_of
 from sigdir.warehouse.evidence.spill import BatchSightings, SightingSpill
-from sigdir.warehouse.parquet import NewRows
+from sigdir.warehouse.table.parquet import NewRows
 
 _KEYS_A_CHUNK = 1 << 19
 

@@ -29,7 +29,6 @@ import pyarrow as pa
 from sigdir.signatures import arrow
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.evidence import LISTED, Kind, Sighting
-from sigdir.warehouse.batch import Batch, Staged
 from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.evidence.files import (
     FILE_ROWS,
@@ -39,7 +38,10 @@ from sigdir.warehouse.evidence.files import (
     values_batch,
     write_sightings,
 )
-from sigdir.warehouse.evidence.manifest import (
+from sigdir.warehouse.evidence.renewal import Renewal, Withdrawn
+from sigdir.warehouse.evidence.spill import BatchSightings, Ids, SightingCount, Statement, summed
+from sigdir.warehouse.log.evidence import ManifestFile
+from sigdir.warehouse.log.manifest import (
     POST,
     POST_SOURCE,
     EvidenceFile,
@@ -49,12 +51,10 @@ from sigdir.warehouse.evidence.manifest import (
     without_replaced,
     write_manifest,
 )
-from sigdir.warehouse.evidence.renewal import Renewal, Withdrawn
-from sigdir.warehouse.evidence.spill import BatchSightings, Ids, SightingCount, Statement, summed
-from sigdir.warehouse.log.evidence import ManifestFile
-from sigdir.warehouse.parallel import result_of
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish.batch import Batch, Staged
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
+from sigdir.warehouse.table.parallel import result_of
+from sigdir.warehouse.table.paths import Paths
 
 CHUNK_ROWS = 1 << 19
 """So many sightings are sorted by id and written at a time."""

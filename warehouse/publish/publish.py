@@ -8,7 +8,7 @@ Invariants
     A text that is POSTed while its import is published stays the POST's, and the batch's sightings of it get its id.
 
 Every import folds too: ids are reserved above all staged rows, and these rows come into the version in a file of their
-own. The steps are those of ``warehouse/commit.py``.
+own. The steps are those of ``warehouse/publish/commit.py``.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from types import TracebackType
 from typing import Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.batch import Batch, BatchFiles, FileWriter, Progress, Staged
-from sigdir.warehouse.commit import Commit, VersionContent
-from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
-from sigdir.warehouse.evidence.batch import EvidenceFiles
 from sigdir.warehouse.evidence.renewal import NOTHING_WITHDRAWN, Withdrawn
-from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync
 from sigdir.warehouse.log.actions import WRITER_VERSION
 from sigdir.warehouse.log.entry import sha256_of_entry
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.history import history, last_import
-from sigdir.warehouse.parquet import WrittenFile
-from sigdir.warehouse.paths import Paths, existing
-from sigdir.warehouse.places import place_of, store_of
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot, require_newest
+from sigdir.warehouse.publish.batch import Batch, BatchFiles, FileWriter, Progress, Staged
+from sigdir.warehouse.publish.commit import Commit, VersionContent
+from sigdir.warehouse.publish.sightings import EvidenceFiles
 from sigdir.warehouse.staging.rows import NotedEntry, PostedSighting, Range, StagedRow
 from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
-from sigdir.warehouse.working_copy import pull
+from sigdir.warehouse.table.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.table.files import FileLock, make_folder, remove_dead_runs, run_name, sync
+from sigdir.warehouse.table.parquet import WrittenFile
+from sigdir.warehouse.table.paths import Paths, existing
+from sigdir.warehouse.table.places import place_of, store_of
+from sigdir.warehouse.transfer.working_copy import pull
 
 Summary = Callable[[], Mapping[str, Any]]
 """Called for a commit's summary once its rows are final."""

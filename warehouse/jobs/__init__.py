@@ -1,0 +1,1 @@
+"""Work on what is published: compaction and vacuum."""
