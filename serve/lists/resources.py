@@ -68,6 +68,7 @@ class ListResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, query = self._reader.current(), parse(req.query_string, is_ranked=self._settings.rank_lists)
+        _require_short(query)
         try:
             if query.filter is not None and query.filter.is_lookup(self._collection.hash_bytes):
                 self._look_up(req, resp, view, query)

@@ -25,6 +25,7 @@ WITH_KERNELS = [
     "sigdir.signatures.code_scan",
     "sigdir.signatures.grammar_rows",
     "sigdir.signatures.keccak",
+    "sigdir.signatures.pack_kernels",
 ]
 INSTRUMENTED = {
     "grammar": ["sigdir.signatures.grammar"],

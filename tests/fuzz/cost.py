@@ -104,14 +104,14 @@ BODIES: dict[str, Sequence[str]] = {
     "/api/v1/event-signatures/": ["text_signature"],
     "/api/v1/import-abi/": ["contract_abi"],
     "/api/v1/import-solidity/": ["source_code", "source_file"],
-    "/api/v1/decode/": ["data", "code", "topics", "as", "texts", "inputs"],
+    "/api/v1/decode/": ["data", "code", "topics", "as", "texts", "inputs", "abi", "selector"],
     "/api/v1/contract/": ["code"],
     "/api/v1/resolve/": [],
     "/signature-database/v1/import": ["function", "event", "error"],
     "/api/v1/import": ["type", "data"],
     "/submit/": ["text", "as", "kind", "file"],
     "/submit/store/": ["texts"],
-    "/decode/": ["data", "download"],
+    "/decode/": ["data", "call", "contract", "download"],
 }
 """The fields of each route that takes a body."""
 

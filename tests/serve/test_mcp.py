@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,13 @@ def asked(arguments: list[str], ask: Callable[[Client], Awaitable[Any]]) -> Any:
         async with Client(command, read_timeout_seconds=SAFETY_SECONDS) as client:
             return await ask(client)
 
-    return asyncio.run(talk())
+    return _run(talk)
+
+
+def _run(talk: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run in a thread: a browser of other tests leaves the loop of this one running."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(talk())).result()
 
 
 @pytest.mark.parametrize("source", ["warehouse", "pack"])
@@ -116,7 +123,7 @@ def call(stored: Path) -> Any:
                 async with Client(server) as client:
                     return await client.call_tool(name, arguments)
 
-            found = asyncio.run(talk())
+            found = _run(talk)
             return bool(found.is_error), found.content[0].text
 
         yield call

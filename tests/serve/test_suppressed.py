@@ -75,6 +75,8 @@ ASKED: dict[str, list[str]] = {
     "/signature-database/v1/stats": [""],
     "/signature-database/v1/export": [""],
     "/api/v1/signatures": [f"?function={selector(RUDE)}&all"],
+    "/signatures/": [f"?bytes4_signature={selector(RUDE)}", "?query=ude"],
+    "/event-signatures/": [f"?bytes_signature={topic(RUDE_EVENT)}"],
     "/signatures/{hash}": [selector(RUDE)[2:]],
     "/topic0/{hash}": [topic(RUDE_EVENT)[2:]],
     "/healthz": [""], "/readyz": [""], "/api/v1/openapi.json": [""], "/": [""], "/favicon.ico": [""], "/llms.txt": [""],

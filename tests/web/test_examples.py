@@ -41,7 +41,8 @@ def test_the_examples_are_explained_in_the_box(page_of: Open) -> None:
 def test_an_example_is_explained_by_the_command(server: Server, name: str) -> None:
     """With the same reasons as in the box; every function of the token is known."""
     ran = invoke(server.folder, "decode", "auto", f"@{FOLDER / name}")
-    assert (ran.status, ran.stderr) == (0, "")
+    assert ran.status == 0
+    assert ran.stderr == ("" if name == "token.hex" else "Read without a contract.\n")
     heading, reason = EXAMPLES[name]
     assert (heading if name != "token.hex" else "transfer(address,uint256)") in ran.stdout.decode()
     assert reason in ran.stdout.decode()
