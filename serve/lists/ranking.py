@@ -20,9 +20,9 @@ def ranked_page(view: View, collection: Collection, query: Query, url: str) -> P
     errors are those of ``page_of``.
     """
     hashes = query.filter.looked_up(collection.hash_bytes) if query.filter is not None else []
-    if len(hashes) == 1 and hashes[0] not in canonical():
+    if len(hashes) == 1:
         selections = selections_of(view, collection, query.filter)
-        if sum(selection.count for selection in selections) < 2:  # all but one in ten thousand have no other text
+        if _is_one_text(selections) and not (query.is_filtering and _is_another(hashes[0], selections[0])):
             return page_of_selections(selections, collection, query, url)
     rows = [row for hash in hashes for row in ranked_rows(view, collection, hash)]
     if query.is_filtering:
@@ -32,6 +32,19 @@ def ranked_page(view: View, collection: Collection, query: Query, url: str) -> P
     else:
         query = query._replace(oldest_first=True)  # in the order in which the selections stand
     return page_of_selections(list(map(_selection, rows)), collection, query, url)
+
+
+def _is_one_text(selections: list[Selection]) -> bool:
+    """Whether a hash has one text, as all but one in ten thousand have."""
+    return len(selections) == 1 and selections[0].count == 1
+
+
+def _is_another(hash: bytes, selection: Selection) -> bool:
+    """Whether a hash's only text is not the standard's."""
+    standard = canonical().get(hash)
+    if standard is None or selection.rows is None:
+        return False
+    return selection.segment.text_at(int(selection.rows[0])) != standard
 
 
 def _selection(row: RankedRow) -> Selection:
