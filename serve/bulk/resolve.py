@@ -221,7 +221,7 @@ def _found(segment: Segment, keys: Any) -> Iterator[tuple[int, str]]:
     rows = (rows & np.uint64(0xFFFF_FFFF)).astype(np.int64)
     same = (segment.hash[rows] == keys[numbers]).all(axis=1)
     rows = rows[same]
-    text = memoryview(segment.text)
+    text = segment.text.data
     starts, ends = segment.offsets[rows].tolist(), segment.offsets[rows + 1].tolist()
     for number, start, end in zip(numbers[same].tolist(), starts, ends, strict=True):
         yield number, str(text[start:end], "utf-8")
