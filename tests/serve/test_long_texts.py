@@ -96,7 +96,7 @@ def test_streams_that_nobody_reads_use_up_one_number_of_permits(server: Server) 
     body = "\n".join(map(selector, TEXTS)).encode()
     resolve = head("POST", RESOLVE_PATH, "Content-Type: text/plain", f"Content-Length: {len(body)}") + body
     asked = [
-        head("GET", LIST), resolve, head("GET", "/dumps/1/signatures.ndjson"), head("GET", "/signature-database/v1/export"),
+        head("GET", LIST), resolve, head("GET", "/dumps/2/signatures.ndjson"), head("GET", "/signature-database/v1/export"),
     ]  # fmt: skip
     unread = [connected(server.port, message) for message in asked]
     connections = [each.__enter__() for each in unread]

@@ -172,7 +172,9 @@ def test_answers_are_as_described(server: Server, described: dict[str, Any], lab
     )  # fmt: skip
     @given(case=operation.as_strategy(generation_mode=mode))
     def hold(case: Any) -> None:
-        case.call_and_validate(checks=CHECKS, allow_redirects=False)
+        answer = case.call(allow_redirects=False)
+        if answer.status_code != 431:  # an address beyond 64 KiB is waitress's to refuse
+            case.validate_response(answer, checks=CHECKS)
 
     hold()
 
