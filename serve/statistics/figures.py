@@ -1,13 +1,15 @@
-"""The figures of a version: each has a chart, a sentence that states what the chart shows, and a table."""
+"""The figures of a version: each has a chart, a sentence that states what the chart shows, and a table.
+
+The macros of ``charts.html`` draw a chart from lengths between 0 and 1. Colours are names of the page's stylesheet.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sigdir.serve.statistics import charts
-from sigdir.serve.statistics.charts import BarChart, StepChart
 from sigdir.warehouse.sql.statistics import OTHER, Chance, CountsBy, Import, Source, Statistics
 
 _SHOWN_TYPES = 9
@@ -15,18 +17,30 @@ _SHOWN_PARAMETERS = 9
 _SHOWN_CHANCES = 8
 _MAX_TABLE_ROWS = 60
 _LEAST_COUNT, _LEAST_EXPECTED = 0.5, 1e-5  # where logarithmic scales begin
+_LABEL_LENGTH = 28  # fits into a chart on a phone in any script
+
+_FUNCTIONS, _EVENTS = ("first", "functions and errors"), ("second", "events")
+"""A colour and what it stands for."""
+
+Bars = tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
+"""A label, and for each colour of the legend a bar: its length, from 0 to 1, and the text after it."""
+Points = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure for a page; ``rows`` are the table's cells."""
+    """A figure for a page; ``rows`` are the table's cells. It has ``bars``, or ``lines`` with the ends of their axes."""
 
     name: str
     title: str
     finding: str
-    chart: BarChart | StepChart
+    legend: tuple[tuple[str, str], ...]
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    bars: Bars = ()
+    lines: tuple[Points, ...] = ()
+    ends: tuple[str, str, str] = ("", "", "")
+    """The highest count, the first and the last time."""
 
 
 def totals(statistics: Statistics) -> list[tuple[str, str]]:
@@ -67,10 +81,6 @@ def _growth(statistics: Statistics) -> Figure:
         finding += f"; the largest of {statistics.import_count:,} imports, {_import_name(largest)}, added {share}"
     elif largest:
         finding += f", by {_import_name(largest)}"
-    lines = [
-        ("functions and errors", charts.FIRST, [held.signatures for held in growth]),
-        ("events", charts.SECOND, [held.events for held in growth]),
-    ]
     rows = [
         (
             _import_name(each), _time(each.committed_at),
@@ -84,9 +94,19 @@ def _growth(statistics: Statistics) -> Figure:
     elif posted:
         rows.append(("smaller imports, and submitted one by one", "", "", _number(posted), "", ""))
     columns = ("import", "at (UTC)", "read", "new", "known", "rejected")
-    marks = [(each.committed_at, str(each.import_id)) for each in statistics.imports]
-    chart = charts.steps([held.at for held in growth], lines, [(at, f"import {number}") for at, number in marks])
-    return Figure("growth", "Growth", finding + ".", chart, columns, tuple(rows))
+    first, span = growth[0].at, (growth[-1].at - growth[0].at).total_seconds() or 1
+    times = [(held.at - first).total_seconds() / span for held in growth]
+    most = max(1, growth[-1].signatures, growth[-1].events)
+    return Figure(
+        "growth", "Growth", finding + ".", (_FUNCTIONS, _EVENTS), columns, tuple(rows),
+        lines=(_line(times, [held.signatures / most for held in growth]), _line(times, [held.events / most for held in growth])),
+        ends=(f"{most:,} rows", f"{first:%Y-%m-%d %H:%M}", f"{growth[-1].at:%Y-%m-%d %H:%M}"),
+    )  # fmt: skip
+
+
+def _line(times: Sequence[float], values: Sequence[float]) -> Points:
+    points = [(round(time, 4), round(value, 4)) for time, value in zip(times, values, strict=True)]
+    return (*points, (1.0, points[-1][1]))
 
 
 def _between(first: datetime, last: datetime) -> str:
@@ -112,14 +132,11 @@ def _sources(statistics: Statistics) -> Figure:
     finding += f"{_share(rejected, read)} rejected"
     if len(sources) > 1 and new:
         finding += f"; {_source_name(best)} added {_share(best.imported, new)} of the new ones"
-    parts = [
-        ("new", charts.FIRST, [_percent(source.imported, source.read) for source in sources]),
-        ("known", charts.THIRD, [_percent(source.duplicate, source.read) for source in sources]),
-        ("rejected", charts.BAD, [_percent(source.rejected, source.read) for source in sources]),
+    shares = [
+        [_percent(getattr(source, part), source.read) for source in sources]
+        for part in ("imported", "duplicate", "rejected")
     ]
-    chart = charts.stacked_bars(
-        [_source_name(source) for source in sources], [f"{source.read:,}" for source in sources], parts
-    )
+    bars = _bars([_source_name(source) for source in sources], shares, _bar_percent)
     rows = tuple(
         (
             _source_name(source), _number(source.files), _number(source.read), _number(source.imported),
@@ -128,7 +145,8 @@ def _sources(statistics: Statistics) -> Figure:
         for source in sources
     )  # fmt: skip
     columns = ("source", "files", "read", "new", "known", "rejected")
-    return Figure("sources", "Where rows come from", finding + ".", chart, columns, rows)
+    legend = (("first", "new"), ("third", "known"), ("bad", "rejected"))
+    return Figure("sources", "Where rows come from", finding + ".", legend, columns, rows, bars)
 
 
 def _source_name(source: Source) -> str:
@@ -200,7 +218,7 @@ def _shared(statistics: Statistics) -> Figure:
     finding = (
         f"{_counted(found, 'selector has', 'selectors have')} more than one text; {_number(texts)} random selectors "
     )
-    finding += f"of 32 bits would give {charts.short(expected)}"
+    finding += f"of 32 bits would give {_short(expected)}"
     if statistics.most_shared:
         finding += f"; {statistics.most_shared} has the most, {statistics.shared[-1].of:,}"
     labels = [f"{chance.of:,} texts" for chance in _shown(statistics.shared)]
@@ -218,9 +236,7 @@ def _shared(statistics: Statistics) -> Figure:
 def _zeros(statistics: Statistics) -> Figure:
     sixth = statistics.zeros[5]
     finding = f"{_counted(sixth.found, 'text has a selector', 'texts have selectors')} that begin"
-    finding += (
-        f"{'s' if sixth.found < 2 else ''} with six zeros or more; chance would give {charts.short(sixth.expected)}"
-    )
+    finding += f"{'s' if sixth.found < 2 else ''} with six zeros or more; chance would give {_short(sixth.expected)}"
     finding += (
         ". Developers search for such names, because zeros cost less gas"
         if sixth.found > 3 * sixth.expected + 1
@@ -242,11 +258,12 @@ def _reasons(statistics: Statistics) -> Figure:
         finding += f", {_share(others[0][1], rejected)} as {others[0][0]}"
     shares = [_share(rows, rejected) for _, rows in reasons]
     counts = [rows for _, rows in reasons]
-    chart = charts.log_bars([reason for reason, _ in reasons], [("candidates", charts.BAD, counts)], _LEAST_COUNT)
+    bars = _bars([reason for reason, _ in reasons], [counts], _short, _LEAST_COUNT)
     rows = tuple((reason, _number(rows), share) for (reason, rows), share in zip(reasons, shares, strict=True))
     return Figure(
-        "reasons", "Why candidates are rejected", finding + ".", chart, ("reason", "candidates", "share"), rows
-    )
+        "reasons", "Why candidates are rejected", finding + ".", (("bad", "candidates"),),
+        ("reason", "candidates", "share"), rows, bars,
+    )  # fmt: skip
 
 
 def _split_figure(
@@ -259,11 +276,12 @@ def _split_figure(
     listed: Sequence[CountsBy],
 ) -> Figure:
     """Bars in percent of each collection, and a table that also has the counts."""
-    groups = [
-        ("functions and errors", charts.FIRST, [_percent(split.signatures, whole.signatures) for split in shown]),
-        ("events", charts.SECOND, [_percent(split.events, whole.events) for split in shown]),
-    ]
-    chart = charts.grouped_bars([split.what for split in shown], [group for group in groups if any(group[2])])
+    shares = {
+        _FUNCTIONS: [_percent(split.signatures, whole.signatures) for split in shown],
+        _EVENTS: [_percent(split.events, whole.events) for split in shown],
+    }
+    shares = {what: values for what, values in shares.items() if any(values)}
+    bars = _bars([split.what for split in shown], list(shares.values()), _bar_percent)
     rows = tuple(
         (
             split.what, _number(split.signatures), _share(split.signatures, whole.signatures),
@@ -272,22 +290,56 @@ def _split_figure(
         for split in listed
     )  # fmt: skip
     columns = (what, "functions and errors", "share", "events", "share")
-    return Figure(name, title, finding, chart, columns, rows)
+    return Figure(name, title, finding, tuple(shares), columns, rows, bars)
 
 
 def _chance_figure(
     name: str, title: str, finding: str, labels: Sequence[str], chances: Sequence[Chance], what: str, of: str
 ) -> Figure:
     shown = _shown(chances)
-    groups: list[tuple[str, str, list[float]]] = [
-        ("found", charts.FIRST, [each.found for each in shown]),
-        ("expected by chance", charts.SECOND, [each.expected for each in shown]),
-    ]
-    chart = charts.log_bars(labels, groups, _LEAST_EXPECTED)
-    rows = tuple(
-        (f"{each.of:,}", _number(each.found), charts.short(each.expected)) for each in chances[:_MAX_TABLE_ROWS]
+    bars = _bars(labels, [[each.found for each in shown], [each.expected for each in shown]], _short, _LEAST_EXPECTED)
+    rows = tuple((f"{each.of:,}", _number(each.found), _short(each.expected)) for each in chances[:_MAX_TABLE_ROWS])
+    legend = (("first", "found"), ("second", "expected by chance"))
+    return Figure(name, title, finding, legend, (what, f"{of} found", "expected by chance"), rows, bars)
+
+
+def _bars(
+    labels: Sequence[str], groups: Sequence[Sequence[float]], text: Callable[[float], str], least: float = 0.0
+) -> Bars:
+    """A bar for each label and group, on a logarithmic scale where that begins at ``least``."""
+    most = max(map(max, groups)) or 1
+
+    def length(value: float) -> float:
+        if not least:
+            return value / most
+        return max(0.0, math.log10(max(value, least) / least)) / math.log10(max(10.0, most / least))
+
+    return tuple(
+        (_label(label), tuple((round(length(value), 4), text(value)) for value in values))
+        for label, values in zip(labels, zip(*groups, strict=True), strict=True)
     )
-    return Figure(name, title, finding, chart, (what, f"{of} found", "expected by chance"), rows)
+
+
+def _label(text: str) -> str:
+    """A label that fits, without control characters: file names may contain any."""
+    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    half = _LABEL_LENGTH // 2
+    return shown if len(shown) <= _LABEL_LENGTH else f"{shown[:half]}…{shown[1 - half :]}"
+
+
+def _bar_percent(value: float) -> str:
+    if value == 0:
+        return "0"
+    return "< 0.1 %" if value < 0.05 else f"{value:.1f} %"
+
+
+def _short(value: float) -> str:
+    """A number with few digits: 1,234, 136.6, 0.011, 0.00025."""
+    if 0 < value < 1e-4 * (1 - 1e-9):
+        return "under 0.0001"
+    if value >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2g}"
 
 
 def _shown(chances: Sequence[Chance]) -> Sequence[Chance]:
