@@ -19,7 +19,6 @@ from sigdir.cli.options import json_option, key_option, pack_option, quiet_optio
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.directory import Source, opened, readings_of
-from sigdir.serve.code_reader import CodeReader, given_contract
 from sigdir.signatures.calldata import MAX_BYTES, as_json
 from sigdir.signatures.decode_input import (
     hex_bytes,
@@ -29,7 +28,7 @@ from sigdir.signatures.decode_input import (
     texts_to_try,
     whole,
 )
-from sigdir.signatures.given_contract import AbiContract, CodeContract
+from sigdir.signatures.given_contract import AbiContract, CodeContract, given_contract
 from sigdir.signatures.interruption import waiting
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.reading_json import document
@@ -37,7 +36,6 @@ from sigdir.signatures.readings import Candidate, Form, Input, Reading
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits per byte, and as many spaces and line breaks
 
-_SECONDS, _STUCK_SECONDS = 60.0, 3600.0
 _MAX_CONTRACT_BYTES = 16 << 20
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 
@@ -274,11 +272,7 @@ def _decode_file(source: str, output: str, directory: Source, workers: int, quie
 def _given(code: Path | None, abi: Path | None) -> AbiContract | CodeContract | None:
     """The contract whose code or ABI a file has."""
     code_text, abi_text = (_contract_text(file) if file is not None else None for file in (code, abi))
-    reader = CodeReader(_STUCK_SECONDS)
-    try:
-        return given_contract(reader, code_text, abi_text, _SECONDS)
-    finally:
-        reader.close()
+    return given_contract(code_text, abi_text)
 
 
 def _contract_text(file: Path) -> str:

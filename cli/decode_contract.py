@@ -15,15 +15,13 @@ from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import json_option, key_option, pack_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, known_of_all, opened
-from sigdir.serve.code_reader import CodeReader, SlowCode
 from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode, bytes_of_hex
-from sigdir.signatures.contract import ContractInterface, Member, interface_of
+from sigdir.signatures.contract import ContractInterface, Member, interface_of, read_code
 from sigdir.signatures.contract_json import document
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.interruption import waiting
 from sigdir.signatures.solidity_interface import abi_of, solidity_of
 
-_SECONDS, _STUCK_SECONDS = 60.0, 3600.0
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and line breaks
 
 
@@ -60,13 +58,10 @@ def contract(
 
 def explain_code(code: bytes, libraries: int, form: str | None, source: Source, as_json: bool) -> NoReturn:
     """Write the interface of code, as the command does, and exit."""
-    reader = CodeReader(_STUCK_SECONDS)
     try:
-        read = reader.read(code, libraries, _SECONDS)
-    except SlowCode as error:
+        read = read_code(code, libraries)
+    except BadBytecode as error:
         raise Failure(str(error)) from None
-    finally:
-        reader.close()
     with opened(source) as directory:
         found = interface_of(read, known_of_all(directory, read.hashes))
     if as_json:

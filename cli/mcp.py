@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -11,7 +10,6 @@ from sigdir.cli.directories import chosen
 from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import key_option, pack_option, warehouse_option
 from sigdir.pipeline.directory import opened
-from sigdir.serve.code_reader import CodeReader
 from sigdir.signatures.errors import missing_package
 from sigdir.signatures.interruption import waiting
 
@@ -39,5 +37,5 @@ def mcp(folder: Path, pack: Path | None, key: str | None) -> None:
         if error.name != "mcp":
             raise
         raise Failure(missing_package("sigdir mcp", "mcp", "mcp")) from None
-    with opened(chosen(folder, pack, key)) as directory, closing(CodeReader()) as codes, waiting():
-        mcp_server(directory, codes).run("stdio")
+    with opened(chosen(folder, pack, key)) as directory, waiting():
+        mcp_server(directory).run("stdio")

@@ -13,7 +13,6 @@ import falcon
 from sigdir.serve.answers import add_error_handlers
 from sigdir.serve.budget import BudgetProcess, CostlyRequests
 from sigdir.serve.bulk import changes, dumps, resolve
-from sigdir.serve.code_reader import CodeReader
 from sigdir.serve.contract import ContractResource
 from sigdir.serve.decode import DecodeResource
 from sigdir.serve.dialects import openchain
@@ -87,7 +86,6 @@ def routes(
     streams = StreamLimit(settings.threads)
     versions = dumps.Versions(paths, reader)
     cache, origins = pages or page_cache(counts.count_cached), Origins(paths)
-    codes = CodeReader()
     # fmt: off
     return [
         # 4byte.directory's API.
@@ -100,8 +98,8 @@ def routes(
         Route("/api/v1/import-abi/", AbiImportResource(settings, writer), "POST, OPTIONS"),
         Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer), "POST, OPTIONS"),
         # Decoding and bulk.
-        Route("/api/v1/decode/", DecodeResource(reader, codes), "GET, HEAD, POST"),
-        Route("/api/v1/contract/", ContractResource(reader, codes), "POST"),
+        Route("/api/v1/decode/", DecodeResource(reader), "GET, HEAD, POST"),
+        Route("/api/v1/contract/", ContractResource(reader), "POST"),
         Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams), "GET, HEAD, POST"),
         Route("/api/v1/changes/", changes.ChangesResource(reader, streams), "GET, HEAD"),
         Route("/dumps/", dumps.VersionsResource(versions), "GET, HEAD, OPTIONS"),
@@ -139,7 +137,7 @@ def routes(
         Route("/submit/", SubmitPage(settings, reader), "GET, HEAD, POST"),
         Route("/submit/store/", StorePage(settings, reader, writer), "POST"),
         Route(STORED_PATH, StoredPage(reader, cache), "GET, HEAD"),
-        Route("/decode/", DecodePage(reader, cache, codes), "GET, HEAD, POST"),
+        Route("/decode/", DecodePage(reader, cache), "GET, HEAD, POST"),
         Route("/docs/", DocsPage(settings), "GET, HEAD"),
         Route("/statistics/", StatisticsPage(reader, paths), "GET, HEAD"),
         Route("/status/", StatusPage(reader, cache, paths), "GET, HEAD"),

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import falcon
 
-from sigdir.serve.code_reader import CodeReader, explained
-from sigdir.serve.decode import BODY_BYTES
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
+from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.contract import ContractInterface, interface_of
 from sigdir.signatures.contract_json import document
 from sigdir.signatures.decode_input import BadInput, code_input
-from sigdir.warehouse.index.view import Reader
+from sigdir.signatures.given_contract import code_of_input
+from sigdir.signatures.readings import Input
+from sigdir.warehouse.index.known import texts_of_hashes
+from sigdir.warehouse.index.view import Reader, View
+
+BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the field's name
+
+
+def explained(view: View, input: Input) -> ContractInterface:
+    """The interface of an input that is code, by the texts of a view; raises BadInput."""
+    code = code_of_input(input)
+    return interface_of(code, texts_of_hashes(view, code.hashes))
 
 
 class ContractResource:
@@ -19,13 +30,13 @@ class ContractResource:
 
     is_costly = True
 
-    def __init__(self, reader: Reader, codes: CodeReader) -> None:
-        self._reader, self._codes = reader, codes
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         text = bodies.text_field(bodies.fields_of(req, BODY_BYTES), "code")
         try:
-            found = explained(self._reader.current(), self._codes, code_input(text))
+            found = explained(self._reader.current(), code_input(text))
         except BadInput as error:
             raise field_error(error.field, error.problem) from None
         resp.set_header("Cache-Control", "no-cache")

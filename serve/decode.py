@@ -10,14 +10,14 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.code_reader import SECONDS, CodeReader, explained, given_contract
+from sigdir.serve.contract import BODY_BYTES, explained
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.signatures.abi_decoder import SPARE
-from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.contract_json import document as contract_document
 from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text, whole
+from sigdir.signatures.given_contract import given_contract
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import read_alternatives
@@ -26,11 +26,8 @@ from sigdir.warehouse.index.view import Reader, View
 MAX_INPUTS = 1000
 """In one list."""
 
-BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the field's name
-
-
 MAX_CODES = 8
-"""In one list. They share the time that one code may take."""
+"""In one list."""
 _BYTES = (
     "data",
     "input",
@@ -49,8 +46,8 @@ class DecodeResource:
 
     is_costly = True
 
-    def __init__(self, reader: Reader, codes: CodeReader) -> None:
-        self._reader, self._codes = reader, codes
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields: dict[str, Any] = {"data": req.get_param("data", default="")}
@@ -75,23 +72,21 @@ class DecodeResource:
 
     def _one(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return self._document(self._reader.current(), self._with_contract(fields, inputs_of(fields), SECONDS))
+            return self._document(self._reader.current(), self._with_contract(fields, inputs_of(fields)))
         except BadInput as error:
             raise _refused(error) from None
 
-    def _document(
-        self, view: View, alternatives: list[Input], spare: int = SPARE, code_seconds: float = SECONDS
-    ) -> dict[str, Any]:
+    def _document(self, view: View, alternatives: list[Input], spare: int = SPARE) -> dict[str, Any]:
         """The answer for one input; raises BadInput for code whose functions cannot be read."""
         if alternatives[0].form is Form.CODE:
-            return contract_document(explained(view, self._codes, alternatives[0], code_seconds))
+            return contract_document(explained(view, alternatives[0]))
         return document(read_alternatives(view, alternatives, spare), alternatives[0].contract)
 
-    def _with_contract(self, given: Any, alternatives: list[Input], code_seconds: float) -> list[Input]:
+    def _with_contract(self, given: Any, alternatives: list[Input]) -> list[Input]:
         """The alternatives with the contract that stands beside them, by `code` or `abi`; raises BadInput."""
         if not isinstance(given, Mapping) or alternatives[0].form is Form.CODE:
             return alternatives
-        contract = given_contract(self._codes, given.get("code"), given.get("abi"), code_seconds)
+        contract = given_contract(given.get("code"), given.get("abi"))
         return [one._replace(contract=contract) for one in alternatives] if contract is not None else alternatives
 
     def _list(self, given: list[Any]) -> list[dict[str, Any]]:
@@ -110,8 +105,8 @@ class DecodeResource:
                 if codes > MAX_CODES:
                     answers.append(_error("code", f"more than {MAX_CODES} codes in one list"))
                 else:
-                    alternatives = self._with_contract(one, alternatives, SECONDS / MAX_CODES)
-                    answers.append(self._document(view, alternatives, spare, SECONDS / MAX_CODES))
+                    alternatives = self._with_contract(one, alternatives)
+                    answers.append(self._document(view, alternatives, spare))
             except BadInput as error:
                 answers.append(_error(error.field, error.problem))
         return answers

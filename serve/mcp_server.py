@@ -17,13 +17,13 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from sigdir.pipeline.directory import Directory, known_of_all, readings_of
-from sigdir.serve.code_reader import CodeReader, SlowCode
 from sigdir.signatures import contract_json, reading_json
 from sigdir.signatures.bytecode import MAX_BYTES as MAX_CODE
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.contract import ContractInterface, interface_of
 from sigdir.signatures.decode_input import BadInput, code_input, hex_bytes, inputs_of_text, return_inputs, whole
+from sigdir.signatures.given_contract import code_of_input
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.plural import counted
 from sigdir.signatures.readings import Form, Reading
@@ -98,8 +98,8 @@ class Interface(BaseModel):
 class _Tools:
     """What the tools do. A problem of the arguments is a ToolError, which the agent reads."""
 
-    def __init__(self, directory: Directory, codes: CodeReader) -> None:
-        self._directory, self._codes = directory, codes
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
 
     def resolve(
         self, hashes: Annotated[list[Annotated[str, Field(max_length=66)]], Field(min_length=1, max_length=MAX_HASHES)]
@@ -177,9 +177,8 @@ class _Tools:
         arguments are what its code shows.
         """
         try:
-            given = code_input(code)
-            read = self._codes.read(given.data, given.libraries)
-        except (BadInput, SlowCode) as error:
+            read = code_of_input(code_input(code))
+        except BadInput as error:
             raise ToolError(str(error)) from None
         found = interface_of(read, known_of_all(self._directory, read.hashes))
         document = contract_json.document(found)
@@ -228,7 +227,7 @@ def _described(found: ContractInterface) -> str:
     return f"{counts}{unknown}." + (f" It has all of {standards}." if standards else "")
 
 
-def mcp_server(directory: Directory, codes: CodeReader) -> MCPServer:
+def mcp_server(directory: Directory) -> MCPServer:
     """The server of a directory's tools; ``run("stdio")`` serves them until standard input ends."""
     server = MCPServer(
         "signature-directory", instructions=_INSTRUCTIONS, version=version("signature-directory"), log_level="ERROR"
@@ -236,7 +235,7 @@ def mcp_server(directory: Directory, codes: CodeReader) -> MCPServer:
     reads_only = ToolAnnotations(
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
-    tools = _Tools(directory, codes)
+    tools = _Tools(directory)
     for tool in _methods(tools):
         server.add_tool(
             tool, annotations=reads_only, description=" ".join((tool.__doc__ or "").split()), structured_output=True

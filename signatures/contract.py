@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from sigdir.signatures.abi_decoder import SPARE, Budget
 from sigdir.signatures.argument_shapes import Fit, fit_of
-from sigdir.signatures.bytecode import RuntimeCode, analyse, bytes_of_hex
+from sigdir.signatures.bytecode import BadBytecode, CodeProblem, RuntimeCode, analyse, bytes_of_hex
 from sigdir.signatures.code_scan import scan_code
-from sigdir.signatures.dispatcher import CodeFunction, functions_of, is_tron
+from sigdir.signatures.dispatcher import CodeFunction, functions_of, is_tron, selectors_of
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.interfaces import Implemented, Interface, implemented, interface_ids, standard_declarations
 from sigdir.signatures.keccak import keccak256
@@ -39,6 +39,9 @@ from sigdir.signatures.types import BadDeclaration, Declaration, canonical_decla
 
 _SPARE = SPARE // 2  # a page has each text in its table, its ABI and its source: eight times as much
 _SUPPORTS_INTERFACE = bytes.fromhex("01ffc9a7")
+
+MAX_FUNCTIONS = 1000
+"""Of a code that is read: hostile code takes evmole 2 ms for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +152,18 @@ def contract_code(
 
 
 def read_contract(text: str) -> ContractCode:
-    """Hex digits of runtime or creation code, in this process. Raises BadBytecode.
+    """Hex digits of runtime or creation code. Raises BadBytecode."""
+    return read_code(*bytes_of_hex(text))
+
+
+def read_code(given: bytes, libraries: int = 0) -> ContractCode:
+    """Runtime or creation code, in which so many libraries are not linked. Raises BadBytecode.
 
     Code with functions of its own is runtime code. Hostile code takes seconds, and nothing can interrupt them.
     """
-    given, libraries = bytes_of_hex(text)
     for code in codes_of(given):
+        if len(selectors_of(code)) > MAX_FUNCTIONS:
+            raise BadBytecode(CodeProblem.TOO_LONG, f"code of more than {MAX_FUNCTIONS:,} functions")
         functions = functions_of(code)
         if functions:
             break

@@ -17,16 +17,17 @@ from typing import Any
 from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES
 from sigdir.signatures.argument_shapes import Fit, fit_of
+from sigdir.signatures.bytecode import BadBytecode
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.canonicalise import canonicalise_one
-from sigdir.signatures.contract import ContractCode
-from sigdir.signatures.decode_input import BadInput
+from sigdir.signatures.contract import ContractCode, read_code
+from sigdir.signatures.decode_input import BadInput, code_input
 from sigdir.signatures.dispatcher import CodeFunction
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import OK, GrammarError
 from sigdir.signatures.plural import counted
 from sigdir.signatures.proxies import proxy_patterns
-from sigdir.signatures.readings import Known, Membership, likely_kind
+from sigdir.signatures.readings import Input, Known, Membership, likely_kind
 
 _OPEN = ("fallback", "receive")
 _NOUNS = {Kind.FUNCTION: "function", Kind.EVENT: "event", Kind.ERROR: "error"}
@@ -167,3 +168,24 @@ def _known_of(entry: Entry) -> tuple[bytes, Known] | None:
     known = Known(found.text, kind, Witness.DECLARED, declaration)
     is_anonymous = declaration.endswith(" anonymous")
     return b"" if is_anonymous else hash, known.of_contract(Membership.HAS, "the contract's ABI has it")
+
+
+def given_contract(code: Any, abi: Any) -> AbiContract | CodeContract | None:
+    """The contract that is given with an input, as hex digits of its code or as its ABI; None for neither. Raises BadInput."""
+    if code is not None and abi is not None:
+        raise BadInput("give a contract's code or its ABI, not both", "abi")
+    if abi is not None:
+        return contract_of_abi(abi)
+    if code is None:
+        return None
+    if not isinstance(code, str):
+        raise BadInput("a text of hex digits", "code")
+    return CodeContract(code_of_input(code_input(code)))
+
+
+def code_of_input(input: Input) -> ContractCode:
+    """The code of an input; raises BadInput."""
+    try:
+        return read_code(input.data, input.libraries)
+    except BadBytecode as error:
+        raise BadInput(str(error), "code") from None

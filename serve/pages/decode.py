@@ -8,8 +8,7 @@ from urllib.parse import quote, urlencode
 
 import falcon
 
-from sigdir.serve.code_reader import CodeReader, explained, given_contract
-from sigdir.serve.decode import BODY_BYTES
+from sigdir.serve.contract import BODY_BYTES, explained
 from sigdir.serve.http import bodies
 from sigdir.serve.http.codings import packed
 from sigdir.serve.http.errors import HttpError
@@ -20,6 +19,7 @@ from sigdir.serve.pages.shown_contract import ShownContract, shown_contract
 from sigdir.serve.pages.shown_reading import shown_reading
 from sigdir.signatures.abi_decoder import WORD_BYTES
 from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, texts_to_try, whole
+from sigdir.signatures.given_contract import given_contract
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import read_alternatives
 from sigdir.warehouse.index.view import Reader, View
@@ -54,9 +54,8 @@ class DecodePage(ViewPage):
     kind = HTML
     is_costly = True
 
-    def __init__(self, reader: Reader, cache: PageCache, codes: CodeReader) -> None:
+    def __init__(self, reader: Reader, cache: PageCache) -> None:
         super().__init__(reader, cache)
-        self._codes = codes
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
         entered = Entered.of_query(req)
@@ -97,11 +96,11 @@ class DecodePage(ViewPage):
     def _with_contract(self, entered: str, alternatives: list[Input]) -> list[Input]:
         """The alternatives with the contract whose ABI or code was entered; raises BadInput."""
         is_abi = entered[:1] in ("[", "{")
-        contract = given_contract(self._codes, None if is_abi else entered, entered if is_abi else None)
+        contract = given_contract(None if is_abi else entered, entered if is_abi else None)
         return [one._replace(contract=contract) for one in alternatives]
 
     def _contract(self, view: View, input: Input) -> ShownContract:
-        return shown_contract(explained(view, self._codes, input))
+        return shown_contract(explained(view, input))
 
     def _decoded(self, view: View, entered: Entered, alternatives: list[Input]) -> bytes:
         address = entered.address(alternatives)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sigdir.serve.code_reader import CodeReader, SlowCode
 from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.contract import read_contract
 from tests.conftest import Sigdir
 from tests.pipeline.support import invoke
 from tests.serve.support import FORM, SPAM, TRANSFER, Server, multipart, post, request, selector
@@ -100,37 +100,22 @@ def test_code_whose_libraries_are_not_linked(server: Server) -> None:
     assert (answer.status, list(answer.json())) == (400, ["data"])
 
 
-def slow_code(functions: int = 20_000) -> bytes:
-    """Code whose functions take evmole over a minute: each of its selectors is compared, and leads to the same place."""
+def slow_code(functions: int) -> str:
+    """Code whose functions take evmole 2 ms each: each of its selectors is compared, and leads to the same place."""
     head = bytes.fromhex("5f3560e01c5b")
-    return head + b"".join(b"\x80\x63" + n.to_bytes(4) + b"\x14\x61\x00\x05\x57" for n in range(1, functions))
+    return (head + b"".join(b"\x80\x63" + n.to_bytes(4) + b"\x14\x61\x00\x05\x57" for n in range(functions))).hex()
 
 
-def test_slow_code_is_refused() -> None:
-    """The kernel ends the child process that reads it; the next code is read by a new one."""
-    reader, code = CodeReader(), bytes.fromhex(CODE)
-    try:
-        with pytest.raises(SlowCode, match=r"within 0\.5 s of processor time"):
-            reader.read(slow_code(), seconds=0.5)
-        assert len(reader.read(code).functions) == 2
-        reader._process.kill()  # type: ignore[union-attr]
-        with pytest.raises(SlowCode):
-            reader.read(code)
-        assert len(reader.read(code).functions) == 2
-    finally:
-        reader.close()
-
-
-def test_a_child_that_starts_late_is_ended() -> None:
-    """Its late line is not read as an answer; the next code is read by a new one."""
-    reader, code = CodeReader(stuck_seconds=0.0), bytes.fromhex(CODE)
-    try:
-        with pytest.raises(SlowCode, match="has not started within 0 s"):
-            reader.read(code)
-        reader._stuck_seconds = 60.0
-        assert len(reader.read(code).functions) == 2
-    finally:
-        reader.close()
+def test_code_of_too_many_functions_is_refused(server: Server) -> None:
+    """Reading it would take a minute: over HTTP, beside other bytes, and in a command."""
+    refused = ["code of more than 1,000 functions"]
+    code = slow_code(1002)
+    assert post(server.port, PATH, {"code": code}).json() == {"code": refused}
+    beside = {"data": selector(TRANSFER), "code": code}
+    assert post(server.port, "/api/v1/decode/", beside).json() == {"code": refused}
+    done = invoke(server.folder, "decode", "contract", code)
+    assert (done.status, done.stderr.strip()) == (2, f"Error: {refused[0]}")
+    assert len(read_contract(slow_code(12)).functions) == 11
 
 
 def test_the_command(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:

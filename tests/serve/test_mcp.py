@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 
 from sigdir.pipeline.directory import opened
-from sigdir.serve.code_reader import CodeReader
 from sigdir.serve.mcp_server import MAX_ANSWER, mcp_server
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.examples import examples
@@ -115,8 +114,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 def call(stored: Path) -> Any:
     """Calls a tool of a server in this process; gives whether it is an error, and its text."""
     with opened(stored) as directory:
-        codes = CodeReader()
-        server = mcp_server(directory, codes)
+        server = mcp_server(directory)
 
         def call(name: str, arguments: dict[str, Any]) -> tuple[bool, str]:
             async def talk() -> Any:
@@ -127,7 +125,6 @@ def call(stored: Path) -> Any:
             return bool(found.is_error), found.content[0].text
 
         yield call
-        codes.close()
 
 
 @pytest.mark.parametrize(("name", "arguments", "told"), BAD)
