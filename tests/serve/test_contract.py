@@ -115,7 +115,7 @@ def test_code_of_too_many_functions_is_refused(server: Server) -> None:
     assert post(server.port, "/api/v1/decode/", beside).json() == {"code": refused}
     done = invoke(server.folder, "decode", "contract", code)
     assert (done.status, done.stderr.strip()) == (2, f"Error: {refused[0]}")
-    assert len(read_contract(slow_code(12)).functions) == 11
+    assert len(read_contract(slow_code(12)).functions) == 12
 
 
 def test_the_command(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
