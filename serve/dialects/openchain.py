@@ -35,10 +35,11 @@ from sigdir.signatures.grammar import OK, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.records import LINE_FRAME, render_lines
-from sigdir.warehouse.index.search import MAX_CHARACTERS, has_wildcards
+from sigdir.warehouse.index.search import has_wildcards
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.rows import NewText
+from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 _LOOKUP, _OLDER_LOOKUP = "/signature-database/v1/lookup", "/api/v1/signatures"
 LOOKUP_PATHS = (_LOOKUP, _OLDER_LOOKUP)
@@ -189,8 +190,8 @@ class SearchResource(_Resource):
         pattern = values.get("query", [""])[-1]
         if not _PATTERN.fullmatch(pattern):
             raise detail(400, f"Invalid query '{pattern[:80]}'. It may have letters, digits, $_()[], and * and ?.")
-        if len(pattern) > MAX_CHARACTERS and has_wildcards(pattern):
-            raise detail(400, f"A query with wildcards has at most {MAX_CHARACTERS} characters.")
+        if len(pattern) > MAX_SEARCHED and has_wildcards(pattern):
+            raise detail(400, f"A query with wildcards has at most {MAX_SEARCHED} characters.")
         filter = _wants_filter(values)
         result = {kind: _matching(view, collection, pattern, filter) for kind, collection in KINDS.items()}
         return json_bytes({"ok": True, "result": result})

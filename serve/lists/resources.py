@@ -34,9 +34,9 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.index.ranked import rival_of
 from sigdir.warehouse.index.records import render_record, render_rows
-from sigdir.warehouse.index.search import MAX_CHARACTERS
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.rows import NewText, StagedRow
+from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 _CACHE_BYTES = 4 << 20
 _MIN_CHARACTERS = 3
@@ -186,10 +186,8 @@ class ListResource:
 def _require_short(query: Query) -> None:
     """Raise HttpError for a fragment that is too long to be searched."""
     size = len(query.filter.text or "") if query.filter else 0
-    if size > MAX_CHARACTERS:
-        raise field_error(
-            "text_signature", f"Ensure this value has at most {MAX_CHARACTERS} characters (it has {size})."
-        )
+    if size > MAX_SEARCHED:
+        raise field_error("text_signature", f"Ensure this value has at most {MAX_SEARCHED} characters (it has {size}).")
 
 
 class RowResource:

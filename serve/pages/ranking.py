@@ -17,9 +17,9 @@ from sigdir.serve.pages.rows import Row, found_row
 from sigdir.serve.pages.search_query import Kind, SearchQuery
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.standards import canonical
-from sigdir.warehouse.index.search import MAX_CHARACTERS
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
+from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 Array = npt.NDArray[Any]
 
@@ -44,7 +44,7 @@ class Matches:
 
 def find(view: View, collection: Collection, query: SearchQuery, start: int, size: int) -> Matches:
     """The matches of a query, with rows ``start`` to ``start + size``."""
-    if len(query.fragment) > MAX_CHARACTERS:
+    if len(query.fragment) > MAX_SEARCHED:
         return _of_text(view, collection, query)
     if query.fragment:
         return _with_fragment(view, collection, query.fragment, start, size)

@@ -18,9 +18,9 @@ from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, 
 from sigdir.serve.pages.search_query import SearchQuery, parse_search
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.ranked import ranked_rows
-from sigdir.warehouse.index.search import MAX_CHARACTERS
 from sigdir.warehouse.index.similar import similar_texts
 from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 FIRST_ROWS = 20
 PAGE_ROWS = 50
@@ -163,6 +163,6 @@ def _noun(collection: Collection, count: int) -> str:
 
 def _json_query(query: SearchQuery) -> str:
     """The query string of the same search in the API's lists."""
-    if 0 < len(query.fragment) <= MAX_CHARACTERS:
+    if 0 < len(query.fragment) <= MAX_SEARCHED:
         return urlencode({"text_signature": query.fragment, "format": "json"})
     return f"hex_signature=0x{query.digits}&format=json" if query.digits else ""

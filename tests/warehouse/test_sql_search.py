@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sigdir
-from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
+from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import QueryError, Warehouse
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.table.paths import Paths, index_name
+from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import Run
 
 ROWS = 1 << 14  # have trigrams
@@ -50,20 +48,9 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> tuple[Paths, View]:
     return paths, reader.held()
 
 
-@pytest.fixture(scope="module", params=["mapped", "scanned", "both"])
-def warehouse(
-    request: pytest.FixtureRequest, view: tuple[Paths, View], tmp_path_factory: pytest.TempPathFactory
-) -> Warehouse:
-    """The warehouse with all indexes, none, or those of some files."""
-    folder = tmp_path_factory.mktemp("copy") / "warehouse"
-    shutil.copytree(view[0].root, folder)
-    opened = sigdir.open(folder)
-    if request.param == "scanned":
-        shutil.rmtree(opened.paths.cache)
-    elif request.param == "both":
-        file = opened.snapshot.files[SIGNATURES][0]
-        (opened.paths.cache / index_name(SIGNATURES, file.path) / "text").write_bytes(b"damaged")
-    return opened
+@pytest.fixture(scope="module")
+def warehouse(view: tuple[Paths, View]) -> Warehouse:
+    return sigdir.open(view[0].root)
 
 
 def served(view: View, fragment: str) -> list[tuple[str, int, str, str]]:
@@ -83,7 +70,6 @@ def served(view: View, fragment: str) -> list[tuple[str, int, str, str]]:
 
 @pytest.mark.parametrize("fragment", [*FRAGMENTS, *PATTERNS])
 def test_sql_finds_what_servers_find(warehouse: Warehouse, view: tuple[Paths, View], fragment: str) -> None:
-    """Whether the index of a file is there, missing or damaged."""
     columns = "collection, id, text_signature, hex_signature"
     found = warehouse.sql(f"SELECT {columns} FROM search(?) ORDER BY collection, id", [fragment]).rows()
     assert found == served(view[1], fragment)
@@ -93,9 +79,8 @@ def test_sql_finds_what_servers_find(warehouse: Warehouse, view: tuple[Paths, Vi
 
 @settings(max_examples=40)
 @given(st.text(alphabet="aeBn0(1,$_*?[]u", max_size=6))
-def test_any_fragment_or_pattern(view: tuple[Paths, View], fragment: str) -> None:
-    opened = sigdir.open(view[0].root)
-    found = opened.sql("SELECT collection, id, text_signature, hex_signature FROM search(?)", [fragment]).rows()
+def test_any_fragment_or_pattern(warehouse: Warehouse, view: tuple[Paths, View], fragment: str) -> None:
+    found = warehouse.sql("SELECT collection, id, text_signature, hex_signature FROM search(?)", [fragment]).rows()
     assert sorted(found) == served(view[1], fragment)
 
 
@@ -127,23 +112,8 @@ def test_an_older_version_is_searched(view: tuple[Paths, View]) -> None:
     assert counts == [[(3,)], [(4,)]]
 
 
-def test_search_writes_nothing(warehouse: Warehouse) -> None:
-    """Also where indexes are missing, which a server would build."""
-    before = sorted(warehouse.paths.root.rglob("*"))
-    assert warehouse.sql("SELECT text_signature FROM search('NAME3fff')").rows() == [("name3fff(uint256)",)]
-    assert sorted(warehouse.paths.root.rglob("*")) == before
-
-
 @pytest.mark.parametrize("wanted", ["a", "a*"])
 def test_a_fragment_or_pattern_has_256_characters(warehouse: Warehouse, wanted: str) -> None:
     assert warehouse.sql("FROM search(?)", [wanted.rjust(256, "a")]).rows() == []
     with pytest.raises(QueryError, match="at most 256 characters, and these are 257"):
         warehouse.sql("FROM search(?)", [wanted.rjust(257, "a")]).rows()
-
-
-def test_a_row_that_is_not_there_is_an_error(warehouse: Warehouse) -> None:
-    """The functions below search may be called by anyone."""
-    warehouse.sql("FROM search('x')").rows()
-    for number in (-1, 1 << 40):
-        with pytest.raises(QueryError):
-            warehouse.sql(f"SELECT _search_text_signature({number})").rows()

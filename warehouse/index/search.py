@@ -5,7 +5,7 @@ LLVM turns into vector compares; only where both stand at their distance is the 
 (``benchmarks/bench_search.py``). The rows' texts are one run of bytes, so a block may span rows, and a hit is
 given to its row afterwards. A pattern is compared only with the rows that have its longest fixed piece.
 
-A fragment or pattern of a request has at most ``MAX_CHARACTERS``, and neither comparison takes more steps than that for
+A fragment or pattern of a request has at most ``MAX_SEARCHED`` characters, and neither comparison takes more steps than that for
 a byte of the texts, whatever these are.
 
 A ``text`` is uint8, the bytes of all rows; row ``i`` of ``rows`` is ``text[offsets[i]:offsets[i + 1]]``.
@@ -24,9 +24,6 @@ import numpy.typing as npt
 from sigdir.signatures.kernels import kernel
 
 Array = npt.NDArray[Any]
-
-MAX_CHARACTERS = 256
-"""Of a fragment or pattern that a user gives."""
 
 _PIECE_ROWS = 1 << 16
 _ANY_RUN, _ANY_ONE = ord("*"), ord("?")  # no text has them

@@ -198,9 +198,6 @@ class Database:
     ) -> None:  # fmt: skip
         self._unsafe = unsafe
         self._log = LazyLog(paths, snapshot.version)
-        self._searched: Snapshot | None = snapshot
-        """What ``search`` reads; None once it is there."""
-        self._paths = paths
         self._connection = connect(paths, memory_limit, threads or os.cpu_count() or 1)
         # The engine prints a complaint at exit about functions that are still registered.
         weakref.finalize(self, self._connection.close)
@@ -212,6 +209,7 @@ class Database:
             raise UnreadableWarehouse(f"{paths.root}: {reason}") from error
         self._not_created: list[Callable[[], None]] = [
             partial(_create_functions, self._connection, paths, snapshot),
+            partial(create_search, self._connection),
             partial(create_derived_views, self._connection),
             partial(_create_evidence_views, self._connection, paths, snapshot),
         ]
@@ -260,9 +258,6 @@ class Database:
             if _LISTS_VIEWS.search(query):
                 while self._create_next():
                     pass
-            if self._searched is not None and _SEARCHES.search(query):
-                create_search(self._connection, self._paths, self._searched)
-                self._searched = None
             while True:
                 try:
                     with waiting(self.interrupt):
@@ -344,8 +339,6 @@ _LISTS_VIEWS = re.compile(
     r"\b(?:show|describe|summarize|pragma|information_schema|duckdb_\w+|sqlite_master|pg_\w+)\b", re.IGNORECASE
 )
 """Statements that list views and functions instead of naming them."""
-_SEARCHES = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
-"""Statements that may call ``search``. Its index loads numba and is compared with its checksums: 0.6 s."""
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _JSON = (".json", ".jsonl", ".ndjson")

@@ -23,6 +23,9 @@ class FieldType:
     schema: Mapping[str, Any]
 
 
+MAX_SEARCHED: Final = 256
+"""Characters of a fragment or pattern that a user searches texts for, at most."""
+
 INTEGER: Final = FieldType("int64", "long", "INTEGER", "BIGINT", "integer", {"type": "integer"})
 TIME: Final = FieldType(
     "timestamp[us, tz=UTC]",
