@@ -94,7 +94,7 @@ def _one_core(pid: int) -> Iterator[None]:
 def _segments(warehouse: Path) -> list[Segment]:
     paths = Paths(warehouse)
     files = read_snapshot(paths).files[SIGNATURES]
-    return [segment_of(paths.cache, SIGNATURES, file.path, file.rows) for file in files]
+    return [segment_of(paths, file) for file in files]
 
 
 def _known(segments: list[Segment], random: np.random.Generator) -> np.ndarray:

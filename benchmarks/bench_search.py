@@ -23,7 +23,7 @@ from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.records import render_rows
 from sigdir.warehouse.index.search import rows_with_text
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.trigrams import build
+from sigdir.warehouse.index.trigrams import build_trigrams
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.batch import FILE_ROWS
 from sigdir.warehouse.table.paths import Paths
@@ -65,7 +65,7 @@ def _real(corpora: Path) -> tuple[Path, list[Segment]]:
         sigdir("import", str(corpora), "--warehouse", str(warehouse), "--quiet")
     paths = Paths(warehouse)
     files = read_snapshot(paths).files[SIGNATURES]
-    return warehouse, [segment_of(paths.cache, SIGNATURES, file.path, file.rows) for file in files]
+    return warehouse, [segment_of(paths, file) for file in files]
 
 
 def _scan(segments: list[Segment]) -> Figure:
@@ -129,7 +129,7 @@ class _Names(NamedTuple):
 
 
 def _indexed(segments: list[Segment]) -> list[Segment]:
-    return [replace(each, trigrams=build(each.text, each.offsets, each.rows)) for each in segments]
+    return [replace(each, trigrams=build_trigrams(each.text, each.offsets, each.rows)) for each in segments]
 
 
 def _has_list(segment: Segment, name: str) -> bool:
@@ -159,7 +159,7 @@ def _timed_names(indexed: list[Segment]) -> _Names:
 def _names(segments: list[Segment]) -> list[Figure]:
     """Names beside the scan, one or two letters, and what the trigrams take."""
     rows = sum(segment.rows for segment in segments)
-    build(segments[0].text, segments[0].offsets, 1)
+    build_trigrams(segments[0].text, segments[0].offsets, 1)
     began = time.perf_counter()
     indexed = _indexed(segments)
     building = time.perf_counter() - began

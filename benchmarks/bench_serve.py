@@ -320,7 +320,7 @@ def _check(server: Server, warehouse: Path) -> list[str]:
     """Compare lookups with rows of the files; gives hashes of existing rows."""
     paths = Paths(warehouse)
     (file, *_) = read_snapshot(paths).files[SIGNATURES]
-    segment = segment_of(paths.cache, SIGNATURES, file.path, file.rows)
+    segment = segment_of(paths, file)
     known = []
     for row in np.random.default_rng(3).integers(0, segment.rows, 2000).tolist():
         text = segment.text_at(row)

@@ -91,7 +91,7 @@ def _check(server: Server, warehouse: Path) -> list[str]:
     """Hashes of existing rows; the pages of some are checked for their text."""
     paths = Paths(warehouse)
     (file, *_) = read_snapshot(paths).files[SIGNATURES]
-    segment: Segment = segment_of(paths.cache, SIGNATURES, file.path, file.rows)
+    segment: Segment = segment_of(paths, file)
     picked = np.random.default_rng(5).integers(0, segment.rows, _HASHES).tolist()
     known = [segment.hash[row].tobytes().hex() for row in picked]
     for row, hash in zip(picked[:_SAMPLES], known, strict=False):

@@ -40,6 +40,13 @@ def strings(texts: Sequence[str | None]) -> pa.StringArray:
     )  # fmt: skip
 
 
+def blobs(parts: Sequence[bytes]) -> pa.BinaryArray:
+    """Values of bytes, together at most 2 GiB."""
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(parts), [None, pa.py_buffer(_offsets(map(len, parts))), pa.py_buffer(b"".join(parts))]
+    )
+
+
 def text(value: str) -> pa.StringScalar:
     """A text where a compute function wants a scalar: a plain ``str`` would load pandas."""
     return strings([value])[0]

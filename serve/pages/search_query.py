@@ -9,7 +9,7 @@ from typing import Literal
 from sigdir.serve.pages.reject_messages import message_for_text
 from sigdir.signatures.grammar import GrammarError, is_signature, normalise
 from sigdir.signatures.keccak import keccak256
-from sigdir.warehouse.index.search import MAX_CHARACTERS as MAX_FRAGMENT
+from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 Kind = Literal["nothing", "selector", "topic", "calldata", "address", "hex", "text", "fragment"]
 
@@ -88,7 +88,7 @@ def _text_query(entered: str) -> SearchQuery:
 
 
 def _fragment_query(entered: str, fragment: str, problem: str, closed: str) -> SearchQuery:
-    if len(fragment) > MAX_FRAGMENT:
-        too_long = f"a part of one is searched up to {MAX_FRAGMENT} characters, and this has {len(fragment)}"
+    if len(fragment) > MAX_SEARCHED:
+        too_long = f"a part of one is searched up to {MAX_SEARCHED} characters, and this has {len(fragment)}"
         return SearchQuery(entered, "nothing", problem=problem or too_long)
     return SearchQuery(entered, "fragment", "", fragment, problem=problem, may_be_submitted=is_signature(closed))

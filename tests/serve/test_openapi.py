@@ -38,7 +38,7 @@ from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_input import FORMS
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
-from sigdir.warehouse.index.search import MAX_CHARACTERS
+from sigdir.warehouse.table.fields import MAX_SEARCHED
 from tests.conftest import ROOT, import_files
 from tests.examples import examples
 from tests.serve.support import (
@@ -267,7 +267,7 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     assert limit["schema"]["default"] == changes.DEFAULT_LIMIT
     assert str(changes.MAX_LIMIT) in limit["description"]
     assert str(changes.MAX_EVIDENCE_LIMIT) in evidence["description"]
-    assert pattern["schema"]["maxLength"] == MAX_CHARACTERS
+    assert pattern["schema"]["maxLength"] == MAX_SEARCHED
     page_size = parameters["PageSize"]["schema"]
     assert page_size["default"] == DEFAULT_PAGE_SIZE
     assert page_size["maximum"] == MAX_PAGE_SIZE

@@ -113,17 +113,17 @@ def index_with_little_room(disk: Disk, paths: Paths) -> None:
     """Build an index with 20 KiB more room each time, until it fits."""
     (file,) = read_snapshot(paths).files[SIGNATURES][-1:]
     for kibibytes in range(0, 1000, 20):
-        cache = disk.path / str(kibibytes)
-        cache.mkdir()
+        derived = Paths(paths.root, disk.path / str(kibibytes))
+        derived.cache.mkdir(parents=True)
         disk.resize(max(disk.used(), 4) + kibibytes)
         try:
-            segment_of(cache, SIGNATURES, file.path, file.rows)
+            segment_of(derived, file)
             break
         except OSError:
             continue
         finally:
             disk.resize(64 * 1024)
-    segment = segment_of(disk.path / "0", SIGNATURES, file.path, file.rows)
+    segment = segment_of(Paths(paths.root, disk.path / "0"), file)
     assert [segment.text_at(row) for row in range(segment.rows)] == names("c", 5000)
     assert kibibytes > 0
 

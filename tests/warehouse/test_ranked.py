@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sigdir.signatures import rank
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.signatures.rank import Ranked
+from sigdir.signatures.rank import Ranked, Summary, noted_reasons, plain_reasons
 from sigdir.signatures.standards import NO_TEXT, canonical, sources
 from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.evidence.summaries import KINDS, Counts, Summaries
@@ -25,8 +24,7 @@ from sigdir.warehouse.index.summaries import summaries_of
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.engine import Database
-from sigdir.warehouse.sql.evidence import summaries_with_reasons
-from sigdir.warehouse.sql.ranking import repeated
+from sigdir.warehouse.sql.evidence import reasons_of
 from sigdir.warehouse.sql.summaries import SummaryReader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS
@@ -79,33 +77,34 @@ def test_ranked(database: Database, expected: Expected) -> None:
     assert any(looks_mined for *_, looks_mined in found)
 
 
-def test_reasons_of_scattered_texts(tmp_path: Path) -> None:
-    """Texts of several windows and days get their own summaries and reasons, in the order in which they are asked for."""
+def test_summaries_of_scattered_texts(tmp_path: Path) -> None:
+    """Texts of several blocks get their own summaries, in the order in which they are asked for."""
     known = make_known(tmp_path)
     reader = SummaryReader(known.paths, known.snapshot, SIGNATURES)
-    ids = np.array([70, 1 << 18, 3, 4, 5, 3])  # the second is nobody's: one list names it
-    times = np.array([0, 86_400_000_000, 0, 86_400_000_000, 5, 7])
-    mined = pa.chunked_array([pa.array([None, "odd", None, None, None, None], pa.string())])
-    standards = pa.chunked_array([pa.nulls(6, pa.string())])
-    given_ids, given_times = (pa.chunked_array([pa.array(column)]) for column in (ids, times))
-    found = summaries_with_reasons(reader, given_ids, given_times, standards, mined).to_pylist()
-    for row, id, time, why in zip(found, ids.tolist(), times.tolist(), mined.to_pylist(), strict=True):
-        day = datetime.fromtimestamp(time / 1e6, UTC)
-        text = known.summary(SIGNATURES, id, "", day)
-        assert row["reasons"] == [*rank.noted_reasons("", why or ""), *rank.plain_reasons(text)]
-        assert (row["sources"], row["contracts"], row["declaration"]) == (
-            text.sources, text.contracts, text.declaration or None,
-        )  # fmt: skip
+    scattered = np.array([70, 1 << 18, 3, 4, 5, 3])  # the second is nobody's: one list names it
+    for ids in (scattered, np.concatenate([np.tile(np.arange(1, 200), 2), scattered])):
+        counts, declarations = reader.of(ids)
+        for row, id in enumerate(ids.tolist()):
+            text = known.summary(SIGNATURES, id, "", datetime.now(UTC))
+            found = counts["sources"][row], counts["contracts"][row], declarations[row].as_py()
+            assert found == (text.sources, text.contracts, text.declaration or None)
 
 
-@pytest.mark.parametrize("pass_bits", [26, 3])
-def test_repeated_selectors(known: Known, database: Database, pass_bits: int) -> None:
-    """The selectors of several texts are those that GROUP BY finds, also where the files are read several times."""
-    query = "SELECT hash FROM signatures GROUP BY hash HAVING count(*) > 1 ORDER BY hash"
-    wanted = [hash for (hash,) in database.sql(query).rows()]
-    assert wanted
-    assert repeated(known.snapshot.files[SIGNATURES], pass_bits).to_pylist() == wanted
-    assert len(repeated(())) == 0
+def test_reasons() -> None:
+    """Each row has those of its counts and its day; a standard and why it looks mined come first."""
+    counts = [(1, 0, 0, False), (2, 3, 1, True), (1, 0, 0, False), (1, 0, 0, False)]
+    times = [0, 86_400_000_000, 86_400_000_001, 0]
+    standards, mined = ["ERC-20", None, None, None], [None, None, "odd", None]
+    plain = [pa.array(column, kind) for column, kind in zip(zip(*counts, strict=True), _COUNT_TYPES, strict=True)]
+    columns = [*plain, pa.array(times), pa.array(standards, pa.string()), pa.array(mined, pa.string())]
+    found = reasons_of(*(pa.chunked_array([column]) for column in columns)).to_pylist()
+    for row, ((named, contracts, compiled, verified), time) in enumerate(zip(counts, times, strict=True)):
+        seen = datetime.fromtimestamp(time / 1e6, UTC)
+        text = Summary(0, "", sources=named, contracts=contracts, compiled=compiled, verified=verified, first_seen=seen)
+        assert found[row] == [*noted_reasons(standards[row] or "", mined[row] or ""), *plain_reasons(text)]
+
+
+_COUNT_TYPES = (pa.uint32(), pa.uint32(), pa.uint32(), pa.bool_())
 
 
 def test_ranked_loads_no_pandas(known: Known) -> None:
@@ -176,8 +175,8 @@ def test_sums(known: Known, expected: Expected) -> None:
             assert said_of(every, row) == said_of(summed(known.manifest, collection, np.array([id])), 0) == wanted
             if row % 5 == 0:
                 assert said_of(few, row // 5) == wanted
-        rows = np.arange(len(ids))
-        assert every.declarations(slice(0, len(ids))).to_pylist() == every.declarations(rows).to_pylist()
+        declared = [expected[collection, id].summary.declaration or None for id in ids.tolist()]
+        assert every.declarations(np.arange(len(ids))).to_pylist() == declared
 
 
 def test_parameter_names(tmp_path: Path) -> None:
@@ -212,12 +211,11 @@ def test_sightings(known: Known, database: Database, expected: Expected) -> None
 
 def view_of(known: Known) -> View:
     """The view of a server whose columns are built."""
-    cache = known.paths.cache
     segments = {}
     for collection, files in known.snapshot.files.items():
-        mapped = [segment_of(cache, collection, file.path, file.rows) for file in files]
+        mapped = [segment_of(known.paths, file) for file in files]
         segments[collection] = tuple(
-            replace(segment, summaries=summaries_of(cache, file, segment.ids, known.manifest))
+            replace(segment, summaries=summaries_of(known.paths, file, segment.ids, known.manifest))
             for file, segment in zip(files, mapped, strict=True)
         )
     return View(known.snapshot, segments, "", b"")
@@ -259,18 +257,18 @@ def test_sql_reads_the_columns(known: Known, database: Database) -> None:
 def test_columns_are_kept(known: Known) -> None:
     """A column is built once for its data file and evidence; a broken one is built again."""
     [file, *_] = known.snapshot.files[SIGNATURES]
-    segment = segment_of(known.paths.cache, SIGNATURES, file.path, file.rows)
-    first = summaries_of(known.paths.cache, file, segment.ids, known.manifest)
+    segment = segment_of(known.paths, file)
+    first = summaries_of(known.paths, file, segment.ids, known.manifest)
     [folder] = known.paths.cache.glob(f"{SIGNATURES}-{file.path.stem}.*.summaries")
     made = folder.stat().st_ino
-    assert (summaries_of(known.paths.cache, file, segment.ids, known.manifest).counts == first.counts).all()
+    assert (summaries_of(known.paths, file, segment.ids, known.manifest).counts == first.counts).all()
     assert folder.stat().st_ino == made
     column = folder / "counts.npy"
     raw = bytearray(column.read_bytes())
     raw[-1] ^= 1
     column.unlink()
     column.write_bytes(raw)
-    assert (summaries_of(known.paths.cache, file, segment.ids, known.manifest).counts == first.counts).all()
+    assert (summaries_of(known.paths, file, segment.ids, known.manifest).counts == first.counts).all()
     assert folder.stat().st_ino != made
 
 

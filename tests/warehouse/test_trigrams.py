@@ -16,7 +16,7 @@ from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index import trigrams
 from sigdir.warehouse.index.search import fixed_pieces, rows_with_text
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.trigrams import Trigrams, build, trigrams_of
+from sigdir.warehouse.index.trigrams import Trigrams, build_trigrams, trigrams_of
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.paths import Paths, index_name
@@ -42,7 +42,7 @@ def scanned(segment: Segment, fragment: str) -> list[int]:
 
 
 def trigrams_of_all(segment: Segment) -> Trigrams:
-    return build(segment.text, segment.offsets, segment.rows)
+    return build_trigrams(segment.text, segment.offsets, segment.rows)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -232,7 +232,7 @@ def test_indexes_of_the_newest_version_stay(paths: Paths) -> None:
     """The indexes of replaced files are removed, though the files stay within the window."""
     make_folder(paths.cache)
     old = read_snapshot(paths, 5).files[SIGNATURES][-1]
-    build_index(paths.cache, SIGNATURES, old.path, old.rows)
+    build_index(paths, old)
     Reader(paths).close()
     used = files_below(paths.cache) - {file for file in files_below(paths.cache) if old.path.stem in str(file)}
     done = vacuum(paths, DAY)

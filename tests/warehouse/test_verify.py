@@ -93,7 +93,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     snapshot = read_snapshot(paths)
     for collection in COLLECTIONS:
         for file in snapshot.files[collection]:
-            build_index(paths.cache, collection, file.path, file.rows)
+            build_index(paths, file)
     return paths.root
 
 
@@ -242,12 +242,12 @@ def test_a_server_never_maps_wrong_rows_from_a_damaged_file(paths: Paths) -> Non
     """Wherever a byte is flipped, the columns are the same or the error names the file."""
     file = data_file(paths)
     good = file.path.read_bytes()
-    cache = paths.root / "cache of its own"
-    index = cache / index_name(SIGNATURES, file.path)
+    shutil.rmtree(paths.cache)
+    index = paths.index(SIGNATURES, file.path)
 
     def columns() -> list[bytes]:
-        shutil.rmtree(cache, ignore_errors=True)
-        segment = segment_of(cache, SIGNATURES, file.path, file.rows)
+        shutil.rmtree(paths.cache, ignore_errors=True)
+        segment = segment_of(paths, file)
         return [c.tobytes() for c in (segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash)]
 
     whole = columns()
@@ -270,8 +270,9 @@ def test_a_file_with_fewer_rows_than_the_log_says_is_not_mapped(paths: Paths) ->
     """A file with fewer rows than the log says is refused: its columns would end in rows of zeros."""
     file, other = data_file(paths), data_file(paths, 1)
     shutil.copy(other.path, file.path)
+    shutil.rmtree(paths.cache)
     with pytest.raises(UnreadableWarehouse, match=f"{file.path} has {other.rows} rows, and the log says {file.rows}"):
-        segment_of(paths.root / "own", SIGNATURES, file.path, file.rows)
+        build_index(paths, file)
 
 
 @pytest.mark.parametrize("length", [0, 3, 0.5, -1], ids=["empty", "3 bytes", "half", "a byte short"])

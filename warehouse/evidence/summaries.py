@@ -66,14 +66,8 @@ class Summaries:
         found: str = self.texts[place].as_py() if place < len(self.declared) and self.declared[place] == row else ""
         return found
 
-    def declarations(self, rows: slice | Array) -> pa.Array:
+    def declarations(self, rows: Array) -> pa.Array:
         """The commonest declarations of some rows, null for none."""
-        if isinstance(rows, slice):  # as in a scan of the table: a search for each row would take twice as long
-            first, last = self.declared.searchsorted([rows.start, rows.stop]).tolist()
-            places, is_declared = np.zeros(rows.stop - rows.start, np.int64), np.zeros(rows.stop - rows.start, np.bool_)
-            here = self.declared[first:last] - rows.start
-            places[here], is_declared[here] = np.arange(first, last), True
-            return self.texts.take(numbers(places, is_declared))
         if not len(self.declared):
             return pa.nulls(len(rows), self.texts.type)
         places = np.minimum(self.declared.searchsorted(rows), len(self.declared) - 1)

@@ -7,7 +7,7 @@ time and is built again. A data file's name is never reused, so neither is the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,25 +17,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
-from sigdir.warehouse.index.derived import (
-    allocate,
-    building,
-    map_column,
-    new_column,
-    require_written,
-    write_checksums,
-)
+from sigdir.warehouse.index.derived import allocate, build, map_column, new_column, opened, require_written
 from sigdir.warehouse.index.hash_order import is_in_bounds, sort_hashes
 from sigdir.warehouse.index.scan import SEGMENT_COLUMNS, hashes_of
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.trigrams import Trigrams, build
+from sigdir.warehouse.index.trigrams import Trigrams, build_trigrams
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.table.errors import UnreadableWarehouse
-from sigdir.warehouse.table.files import FileLock, make_folder
 from sigdir.warehouse.table.parquet import naming
-from sigdir.warehouse.table.paths import index_lock, index_name, index_of_entry, index_part
+from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.table.schema import FILE_SCHEMA
 
 Array = npt.NDArray[Any]
@@ -45,39 +37,36 @@ _COLUMNS = ("ids", "created_at", "offsets", "hash", "hashes", "trigrams")
 _FILES = (*(f"{name}.npy" for name in _COLUMNS), "text", "lists")
 
 
-def segment_of(
-    cache: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None] = lambda _: None,
-    preload: bool = False,
-) -> Segment:  # fmt: skip
+Tick = Callable[[int], None]
+"""Called with the number of rows of each piece that was built."""
+
+
+def segment_of(paths: Paths, file: DataFile, tick: Tick = lambda _: None, preload: bool = False) -> Segment:
     """Map a data file's columns; a missing or broken index is built first.
 
-    ``tick`` is called with the number of rows of each piece built. ``preload`` reads all pages and enters them
-    at once, for columns that fit into memory; those of the hashes are entered always. Raises UnreadableWarehouse,
-    naming the data file, where that is damaged.
+    ``preload`` reads all pages and enters them at once, for columns that fit into memory; those of the hashes are
+    entered always. Raises UnreadableWarehouse, naming the data file, where that is damaged.
     """
-    folder = cache / index_name(collection, file)
-    try:
-        return open_index(folder, rows, preload)
-    except (OSError, ValueError, EOFError):
-        build_index(cache, collection, file, rows, tick)
-    return open_index(folder, rows, preload)
+
+    def open_it(folder: Path) -> Segment:
+        return open_index(folder, file.rows, preload)
+
+    name = index_name(file.collection, file.path)
+    found = opened([cache / name for cache in paths.index_caches(file.path)], open_it)
+    if found is None:
+        build_index(paths, file, tick)
+    return found or open_it(paths.index_cache(file.path) / name)
 
 
-def build_index(
-    cache: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None] = lambda _: None
-) -> None:
+def build_index(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> None:
     """Make the folder of a data file's columns unless another process was faster; raises UnreadableWarehouse."""
-    folder = cache / index_name(collection, file)
-    part = index_part(folder)
-    make_folder(cache)
-    with FileLock(index_lock(folder), is_needed=False):
-        with suppress(OSError, ValueError, EOFError):
-            open_index(folder, rows)
-            return
-        with building(folder, part):
-            offsets = _write_columns(part, collection, file, rows, tick)
-            _write_trigrams(part, offsets, rows)
-            write_checksums(part, _FILES)
+
+    def write(part: Path) -> Iterable[str]:
+        _write_trigrams(part, _write_columns(part, file, tick), file.rows)
+        return _FILES
+
+    folder = paths.index_cache(file.path) / index_name(file.collection, file.path)
+    build(folder, folder, lambda folder: open_index(folder, file.rows), write)
 
 
 def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
@@ -124,9 +113,9 @@ def _populate(array: Array) -> None:
         mapping.madvise(_POPULATE_READ)
 
 
-def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None]) -> Array:
+def _write_columns(folder: Path, file: DataFile, tick: Tick) -> Array:
     """Write all but the trigrams; the offsets of the texts."""
-    width = collection.hash_bytes
+    width, rows = file.collection.hash_bytes, file.rows
     ids = new_column(folder, "ids", np.int64, rows)
     created_at = new_column(folder, "created_at", np.int64, rows)
     offsets = new_column(folder, "offsets", np.int64, rows + 1)
@@ -134,7 +123,7 @@ def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, 
     at = written = 0
     offsets[0] = 0
     with (folder / "text").open("wb") as text:
-        for batch in _batches(file, rows):
+        for batch in _batches(file.path, rows):
             here = slice(at, at + batch.num_rows)
             ids[here] = batch["id"].to_numpy()
             created_at[here] = batch["created_at"].view(pa.int64()).to_numpy()
@@ -143,7 +132,7 @@ def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, 
             piece = data[bounds[0] : bounds[-1]]
             text.write(piece.data)
             written += len(piece)
-            with naming(file):
+            with naming(file.path):
                 hash[here] = hashes_of(batch["hash"], width)
             at += batch.num_rows
             tick(batch.num_rows)
@@ -158,7 +147,7 @@ def _write_trigrams(folder: Path, offsets: Array, rows: int) -> None:
         return np.asarray(np.memmap(path, np.uint8, "r+", shape=(size,)))
 
     text = np.memmap(folder / "text", np.uint8, "r")
-    trigrams = build(as_readonly(np.asarray(text)), as_readonly(np.asarray(offsets)), rows, room)
+    trigrams = build_trigrams(as_readonly(np.asarray(text)), as_readonly(np.asarray(offsets)), rows, room)
     np.save(folder / "trigrams", trigrams.starts)
 
 

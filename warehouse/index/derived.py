@@ -11,35 +11,58 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.python_parser import PARSER_LOCK
 from sigdir.warehouse.index.checksums import checksum_of
-from sigdir.warehouse.table.files import sync
+from sigdir.warehouse.table.files import FileLock, make_folder, sync
+from sigdir.warehouse.table.paths import index_lock, index_part
 
 CHECKSUMS = "checksums.json"
 
 
-@contextmanager
-def building(folder: Path, part: Path) -> Iterator[Path]:
-    """The empty folder ``part`` to fill, which becomes ``folder`` at the end of the block. The caller holds its lock."""
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
-    part.mkdir()
-    try:
-        yield part
-        # Without this a power loss could leave files of the right size without their bytes, unnoticed.
-        for file in (*part.iterdir(), part):
-            sync(file)
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+BROKEN = (OSError, ValueError, EOFError)
+"""What opening a folder raises that is missing, or not as it was written."""
+
+Opened = TypeVar("Opened")
+
+
+def opened(folders: Iterable[Path], open: Callable[[Path], Opened]) -> Opened | None:
+    """What ``open`` gives of the first of these folders that is there and whole; None for none."""
+    for folder in folders:
+        with suppress(*BROKEN):
+            return open(folder)
+    return None
+
+
+def build(folder: Path, index: Path, open: Callable[[Path], object], write: Callable[[Path], Iterable[str]]) -> None:
+    """Make a folder that ``open`` can open, unless another process was faster.
+
+    ``write`` fills a folder and gives the names of its files. Folders of one ``index`` are built one after the other.
+    """
+    make_folder(folder.parent)
+    with FileLock(index_lock(index), is_needed=False):
+        if opened([folder], open) is not None:
+            return
+        part = index_part(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
+        part.mkdir()
+        try:
+            checksums = {name: checksum_of(part / name) for name in write(part)}
+            (part / CHECKSUMS).write_text(json.dumps(checksums))
+            # Without this a power loss could leave files of the right size without their bytes, unnoticed.
+            for file in (*part.iterdir(), part):
+                sync(file)
+            part.rename(folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def allocate(path: Path, size: int) -> None:
@@ -61,12 +84,6 @@ def map_column(path: Path) -> npt.NDArray[Any]:
     with PARSER_LOCK:
         column: npt.NDArray[Any] = np.load(path, mmap_mode="r")
     return column
-
-
-def write_checksums(folder: Path, names: Iterable[str]) -> None:
-    """Note the checksums of these files of a folder."""
-    checksums = {name: checksum_of(folder / name) for name in names}
-    (folder / CHECKSUMS).write_text(json.dumps(checksums))
 
 
 def require_written(folder: Path, names: Iterable[str]) -> None:

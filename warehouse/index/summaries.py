@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,10 @@ import pyarrow as pa
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
 from sigdir.warehouse.evidence.sums import summed
-from sigdir.warehouse.index.build import segment_of
-from sigdir.warehouse.index.derived import building, map_column, new_column, require_written, write_checksums
+from sigdir.warehouse.index.derived import build, map_column, new_column, opened, require_written
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
-from sigdir.warehouse.table.files import FileLock, make_folder
-from sigdir.warehouse.table.paths import index_lock, index_name, index_part, summaries_name
+from sigdir.warehouse.table.paths import Paths, index_name, summaries_name
 
 Array = npt.NDArray[Any]
 
@@ -38,22 +36,28 @@ _BLOCK_ROWS = 1 << 21
 """So many texts are summed at once: 60 bytes each."""
 
 
-def summaries_of(cache: Path, file: DataFile, ids: Array, manifest: Manifest) -> Summaries:
+def summaries_of(paths: Paths, file: DataFile, ids: Array, manifest: Manifest) -> Summaries:
     """Map the summaries of a data file, whose ids are given; missing or broken ones are built first.
 
     Raises UnreadableWarehouse where an evidence file is damaged or gone.
     """
-    with suppress(OSError, ValueError, EOFError):
-        return open_summaries(cache, file, manifest)
-    _build(cache, file, ids, manifest)
-    return open_summaries(cache, file, manifest)
+    found = summaries_at_rest(paths, file, manifest)
+    if found is not None:
+        return found
+    cache, index = paths.index_cache(file.path), index_name(file.collection, file.path)
+    folder = cache / folder_name(file, manifest)
+    build(folder, cache / index, lambda folder: _open(folder, file), lambda part: _write(part, file, ids, manifest))
+    # Those of other evidence are deleted, which is safe: a process that has them mapped keeps its pages, and one that
+    # needs them again builds them.
+    for other in {*cache.glob(summaries_name(index, "*")), *cache.glob(f".{summaries_name(index, '*')}")} - {folder}:
+        shutil.rmtree(other, ignore_errors=True)
+    return _open(folder, file)
 
 
-def build_file_summaries(cache: Path, file: DataFile, manifest: Manifest) -> None:
-    """Build the summaries of a data file that has none for this evidence; raises UnreadableWarehouse, OSError."""
-    if not (cache / folder_name(file, manifest)).exists():
-        segment = segment_of(cache, file.collection, file.path, file.rows)
-        summaries_of(cache, file, segment.ids[: segment.rows], manifest)
+def summaries_at_rest(paths: Paths, file: DataFile, manifest: Manifest) -> Summaries | None:
+    """Map the summaries of a data file; None where they are missing or broken."""
+    name = folder_name(file, manifest)
+    return opened([cache / name for cache in paths.index_caches(file.path)], lambda folder: _open(folder, file))
 
 
 def folder_name(file: DataFile, manifest: Manifest) -> str:
@@ -77,9 +81,7 @@ def _overlapping(file: DataFile, manifest: Manifest) -> list[EvidenceFile]:
     return [each for each in evidence if each.first_id <= file.last_id and each.last_id >= file.first_id]
 
 
-def open_summaries(cache: Path, file: DataFile, manifest: Manifest) -> Summaries:
-    """Map the summaries of a data file; raises OSError, ValueError or EOFError."""
-    folder = cache / folder_name(file, manifest)
+def _open(folder: Path, file: DataFile) -> Summaries:
     require_written(folder, _FILES)
     counts, declared, offsets = (np.asarray(map_column(folder / f"{name}.npy")) for name in _COLUMNS)
     if counts.dtype != COUNTS or counts.shape != (file.rows,):
@@ -89,27 +91,7 @@ def open_summaries(cache: Path, file: DataFile, manifest: Manifest) -> Summaries
     return Summaries(as_readonly(counts), as_readonly(declared), texts)
 
 
-def _build(cache: Path, file: DataFile, ids: Array, manifest: Manifest) -> None:
-    """Write the summaries of a data file unless another process was faster; raises UnreadableWarehouse.
-
-    Those of other evidence are deleted then, which is safe: a process that has them mapped keeps its pages, and one
-    that needs them again builds them.
-    """
-    folder, index = cache / folder_name(file, manifest), cache / index_name(file.collection, file.path)
-    part = index_part(cache / summaries_name(index.name, "new"))
-    make_folder(cache)
-    with FileLock(index_lock(index), is_needed=False):
-        with suppress(OSError, ValueError, EOFError):
-            open_summaries(cache, file, manifest)
-            return
-        with building(folder, part):
-            _write(part, file, ids, manifest)
-            write_checksums(part, _FILES)
-            for old in cache.glob(summaries_name(index.name, "*")):
-                shutil.rmtree(old, ignore_errors=True)
-
-
-def _write(folder: Path, file: DataFile, ids: Array, manifest: Manifest) -> None:
+def _write(folder: Path, file: DataFile, ids: Array, manifest: Manifest) -> Iterable[str]:
     counts = new_column(folder, "counts", COUNTS, len(ids))
     declared, ends, size = [np.empty(0, np.int64)], [np.zeros(1, np.int64)], 0
     with (folder / _FILES[-1]).open("wb") as texts:
@@ -125,3 +107,4 @@ def _write(folder: Path, file: DataFile, ids: Array, manifest: Manifest) -> None
         texts.write(b"\n")  # a mapping is never empty
     np.save(folder / "declared.npy", np.concatenate(declared))
     np.save(folder / "offsets.npy", np.concatenate(ends))
+    return _FILES

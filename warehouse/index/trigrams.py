@@ -106,7 +106,7 @@ def _may_be_in_types(fragment: str) -> bool:
 # Building.
 
 
-def build(
+def build_trigrams(
     text: Array, offsets: Array, rows: int, room: Callable[[int], Array] = lambda size: np.empty(size, np.uint8)
 ) -> Trigrams:
     """Count the bytes of each list, then write them: two passes over the names. A few rows have no lists.
@@ -200,4 +200,4 @@ def warm() -> None:
     """Compile or load the kernels."""
     rows = _FEW_ROWS
     text = as_readonly(np.frombuffer(b"warm()" * rows, np.uint8))
-    list(build(text, as_readonly(np.arange(0, len(text) + 1, 6)), rows).candidates("arm") or ())
+    list(build_trigrams(text, as_readonly(np.arange(0, len(text) + 1, 6)), rows).candidates("arm") or ())

@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,12 +30,11 @@ import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.summaries import Summaries
-from sigdir.warehouse.index.build import open_index, segment_of, unused
+from sigdir.warehouse.index.build import segment_of, unused
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
-from sigdir.warehouse.index.summaries import folder_name, open_summaries, summaries_of
+from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.index.visible import Visible, unused_visible
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging.reader import StagingReader
 from sigdir.warehouse.staging.rows import StagedRow
@@ -206,7 +204,7 @@ class Reader:
         self._suppress_list = SuppressList(paths)
         self._visible = Visible(paths, self._suppress_list.newest())
         self._mapped: dict[Path, Segment] = {}
-        self._summarised: dict[Path, str] = {}  # the name of each mapped segment's summaries
+        self._summaries: dict[str, Summaries] = {}
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
         self._tails: dict[Collection, _Tail] = {}
         self._data_version = -1
@@ -301,49 +299,25 @@ class Reader:
         """Map the snapshot's files and start its staged rows anew."""
         files, evidence = self._snapshot.files, self._snapshot.evidence
         preload = _ROW_BYTES * sum(map(self._snapshot.count, COLLECTIONS)) < _PRELOADED_BYTES
-        all_files = [file for collection in COLLECTIONS for file in files[collection]]
+        all_files = self._snapshot.all_files()
 
-        def mapped(file: DataFile) -> Segment:
-            # A file never changes, so its mapping is kept: mapping one takes 0.6 ms, and each fold adds one.
-            return self._with_summaries(file, self._mapped.get(file.path) or self._opened(file, preload), evidence)
+        def mapped(file: DataFile) -> tuple[Segment, Summaries]:
+            # Neither ever changes, so mappings are kept: mapping a file takes 0.6 ms, and each fold adds one.
+            segment = self._mapped.get(file.path) or segment_of(self._paths, file, self._tick, preload)
+            summaries = self._summaries.get(folder_name(file, evidence))
+            return segment, summaries or summaries_of(self._paths, file, segment.ids, evidence)
 
         # Every byte of a file is read when it is opened: those of 100 M rows take 3.2 s on one core.
         threads = os.cpu_count() or 1
         with ThreadPoolExecutor(threads) as pool:
-            segments = ordered_map(pool, mapped, all_files, ahead=2 * threads)
-            self._mapped = {file.path: segment for file, segment in zip(all_files, segments, strict=True)}
-        self._segments = {c: tuple(self._mapped[file.path] for file in files[c]) for c in COLLECTIONS}
+            found = dict(zip(all_files, ordered_map(pool, mapped, all_files, ahead=2 * threads), strict=True))
+        self._mapped = {file.path: segment for file, (segment, _) in found.items()}
+        self._summaries = {folder_name(file, evidence): summaries for file, (_, summaries) in found.items()}
+        self._segments = {
+            c: tuple(replace(segment, summaries=summaries) for segment, summaries in map(found.__getitem__, files[c]))
+            for c in COLLECTIONS
+        }
         self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
-
-    def _with_summaries(self, file: DataFile, segment: Segment, evidence: Manifest) -> Segment:
-        """A segment with what this evidence says of its rows."""
-        name = folder_name(file, evidence)
-        if segment.summaries is not None and self._summarised.get(file.path) == name:
-            return segment
-        found = self._kept_summaries(file, evidence)
-        if found is None:
-            cache, ids = self._paths.index_cache(file.path), segment.ids[: segment.rows]
-            found = summaries_of(cache, file, ids, evidence)
-        self._summarised[file.path] = name
-        return replace(segment, summaries=found)
-
-    def _kept_summaries(self, file: DataFile, evidence: Manifest) -> Summaries | None:
-        """The summaries inside a read-only warehouse, if they are there and whole."""
-        if self.is_read_only:
-            with suppress(OSError, ValueError, EOFError):
-                return open_summaries(self._paths.kept_cache, file, evidence)
-        return None
-
-    def _opened(self, file: DataFile, preload: bool) -> Segment:
-        kept, cache = self._kept(file, preload), self._paths.index_cache(file.path)
-        return kept or segment_of(cache, file.collection, file.path, file.rows, self._tick, preload)
-
-    def _kept(self, file: DataFile, preload: bool) -> Segment | None:
-        """The index inside a read-only warehouse, if it is there and whole."""
-        if self.is_read_only:
-            with suppress(OSError, ValueError, EOFError):
-                return open_index(self._paths.kept_cache / index_name(file.collection, file.path), file.rows, preload)
-        return None
 
     def _read(self) -> View:
         while True:

@@ -12,8 +12,7 @@ these files before a server needs them; a server that finds one missing writes i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,18 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.scan import batches
-from sigdir.warehouse.index.summaries import build_file_summaries
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock, make_folder, sync
 from sigdir.warehouse.table.parquet import naming, write_data_file
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.table.places import place_of
 from sigdir.warehouse.table.schema import FILE_SCHEMA
-from sigdir.warehouse.table.suppressed import Entry, Suppressed, changed, parse, read, read_text
+from sigdir.warehouse.table.suppressed import Suppressed, read
 
 _KEPT = 4096
 """Data files whose visible file is remembered."""
@@ -138,35 +134,3 @@ def unused_visible(paths: Paths) -> list[Path]:
         else:
             found += [entry for entry in folder.glob("*/*") if not any(stem in entry.name for stem in data_files)]
     return found
-
-
-def _build_missing(paths: Paths, visible: Snapshot) -> None:
-    """Build what a server maps of visible files, where it is missing; raises UnreadableWarehouse, OSError."""
-    for file in visible.all_files():
-        cache = paths.index_cache(file.path)
-        build_index(cache, file.collection, file.path, file.rows)
-        with suppress(UnreadableWarehouse):  # damaged evidence must not keep an operator from suppressing a text
-            build_file_summaries(cache, file, visible.evidence)
-
-
-def change_list(
-    paths: Paths, *, add: Iterable[Entry] = (), remove: Iterable[Entry] = (), wait: bool = True,
-    on_wait: Callable[[str], None] = lambda _: None,
-) -> Suppressed:  # fmt: skip
-    """Change the suppress list of a warehouse, and give the new one; raises Busy, UnreadableWarehouse, OSError.
-
-    The visible files of the new list come first, the list last, under the publish lock: a server that sees the new
-    list writes nothing.
-    """
-    lock = FileLock(paths.lock)
-    lock.acquire(wait, on_wait)
-    try:
-        text = changed(read_text(paths), add, remove)
-        suppressed = parse(text, str(paths.suppressed))
-        snapshot = Visible(paths, suppressed).snapshot(read_snapshot(paths))
-        if paths.cache.is_dir():
-            _build_missing(paths, snapshot)
-        place_of(paths).write_suppressed(text.encode())
-    finally:
-        lock.release()
-    return suppressed

@@ -1,1 +1,1 @@
-"""Work on what is published: compaction and vacuum."""
+"""Work on what is published: compaction, vacuum, the suppress list."""

@@ -40,7 +40,7 @@ from contextlib import suppress
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.prebuild import build_indexes, build_summaries
+from sigdir.warehouse.index.prebuild import prebuild
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.checkpoint import write_checkpoint
 from sigdir.warehouse.log.commit import data_file, first_entry, version_entry
@@ -154,9 +154,8 @@ class Commit:
     def _index(self) -> None:
         content, paths = self._content, self._place.paths
         added = [data_file(file) for file in content.added()]
-        build_indexes(paths, added, content.threads)
         kept = content.base.files_without(content.replaced())
-        build_summaries(paths, [*kept, *added], self._manifest, content.threads)
+        prebuild(paths, [*kept, *added], self._manifest, content.threads)
 
     def _commit(self) -> NotedEntry:
         rounds = 0

@@ -20,7 +20,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures import standards
 from sigdir.signatures.arrow import numbers, string_lists, values
-from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
 from sigdir.warehouse.log.manifest import Manifest
@@ -46,7 +46,7 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, s
     """
     manifest = snapshot.evidence
     readers = {collection: SummaryReader(paths, snapshot, collection) for collection in COLLECTIONS}
-    rivals = Rivals(Ranking(weakref.ref(connection), readers), snapshot.files[SIGNATURES])
+    rivals = Rivals(Ranking(weakref.ref(connection), readers))
     # As a volatile function it is not called while a query is planned.
     connection.create_function(
         "rivals", rivals.lists, ["INTEGER"], Rivals.SQL_TYPE, type=PythonUDFType.ARROW, side_effects=True
@@ -58,11 +58,10 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, s
         connection.create_function(
             _summary(collection), partial(_summaries, reader), ["BIGINT"], SQL_TYPE, type=PythonUDFType.ARROW
         )
-        connection.create_function(
-            f"{_summary(collection)}_with_reasons", partial(summaries_with_reasons, reader),
-            ["BIGINT", "BIGINT", "VARCHAR", "VARCHAR"], RANKED_SQL_TYPE, type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )  # fmt: skip
+    connection.create_function(
+        "reasons_of", reasons_of, [*_REASONED.values(), "BIGINT", "VARCHAR", "VARCHAR"], "VARCHAR[]",
+        type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
+    )  # fmt: skip
     connection.execute("CREATE SCHEMA parts")
     _create_table(connection, "sources", _sources(manifest))
     _create_table(connection, "standards", _standards())
@@ -116,8 +115,6 @@ SQL_TYPE = (
     " declaration VARCHAR)"
 )
 """The type of a summary."""
-RANKED_SQL_TYPE = "STRUCT(witness UTINYINT, sources UINTEGER, contracts UINTEGER, verified BOOLEAN, declaration VARCHAR, reasons VARCHAR[])"
-"""The type of a summary with reasons."""
 
 
 def _summaries(reader: SummaryReader, ids: pa.ChunkedArray) -> pa.StructArray:
@@ -128,34 +125,26 @@ def _summaries(reader: SummaryReader, ids: pa.ChunkedArray) -> pa.StructArray:
     )
 
 
-def summaries_with_reasons(
-    reader: SummaryReader, ids: pa.ChunkedArray, times: pa.ChunkedArray, standards: pa.ChunkedArray, mined: pa.ChunkedArray
-) -> pa.StructArray:  # fmt: skip
-    """The summaries of these texts with the reasons for their places, as a struct of RANKED_SQL_TYPE."""
-    counts, declarations = reader.of(values(ids))
-    names = ["witness", "sources", "contracts", "verified"]
-    columns = [numbers(counts[name]) for name in names]
-    reasons = _reasons(counts, values(times) // _DAY, standards, mined)
-    return pa.StructArray.from_arrays([*columns, declarations, reasons], [*names, "declaration", "reasons"])
-
-
 # Reasons. 2,048 texts have some ten different lists, so these are a dictionary.
 
 _DAY = 86_400_000_000
 _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC)
-_REASONED = ("sources", "contracts", "compiled", "verified")
+_REASONED = {"sources": "UINTEGER", "contracts": "UINTEGER", "compiled": "UINTEGER", "verified": "BOOLEAN"}
+"""What the reasons that any text has are made of, beside its time."""
 
 
-def _reasons(counts: Array, days: Array, standards: pa.ChunkedArray, mined: pa.ChunkedArray) -> pa.DictionaryArray:
-    """The reasons of texts with these counts, first seen on these days since 1970, as ``rank.Ranked`` gives them."""
-    columns = [*(counts[name] for name in _REASONED), days]
-    of_row, firsts = _distinct(columns)
-    lists = [list(_plain_reasons(*one)) for one in zip(*(column[firsts].tolist() for column in columns), strict=True)]
-    if standards.null_count < len(days) or mined.null_count < len(days):
-        for row in np.flatnonzero(values(standards.is_valid()) | values(mined.is_valid())).tolist():
-            noted = noted_reasons(standards[row].as_py() or "", mined[row].as_py() or "")
-            lists.append([*noted, *lists[of_row[row]]])
-            of_row[row] = len(lists) - 1
+def reasons_of(
+    sources: pa.ChunkedArray, contracts: pa.ChunkedArray, compiled: pa.ChunkedArray, verified: pa.ChunkedArray,
+    times: pa.ChunkedArray, standards: pa.ChunkedArray, mined: pa.ChunkedArray,
+) -> pa.DictionaryArray:  # fmt: skip
+    """The reasons for the places of texts, as ``rank.Ranked`` gives them; ``times`` in microseconds since 1970."""
+    plain = [*map(values, (sources, contracts, compiled, verified)), values(times) // _DAY]
+    of_row, firsts = _distinct(plain)
+    lists = [_plain_reasons(*one) for one in zip(*(column[firsts].tolist() for column in plain), strict=True)]
+    for row in np.flatnonzero(values(standards.is_valid()) | values(mined.is_valid())).tolist():
+        noted = noted_reasons(standards[row].as_py() or "", mined[row].as_py() or "")
+        lists.append((*noted, *lists[of_row[row]]))
+        of_row[row] = len(lists) - 1
     return pa.DictionaryArray.from_arrays(numbers(of_row.astype(np.int32)), string_lists(lists))
 
 
@@ -290,9 +279,10 @@ FROM parts.rivals GROUP BY hash;
 def _ranked(collection: Collection) -> str:
     view = collection.view_name
     return f"""
-SELECT '{collection}' AS collection, id, hex_signature, text_signature, coalesce(position, 1) AS position, said.reasons,
+SELECT '{collection}' AS collection, id, hex_signature, text_signature, coalesce(position, 1) AS position,
+       reasons_of({", ".join(f"said.{name}" for name in _REASONED)}, epoch_us(created_at), standard, mined) AS reasons,
        mined IS NOT NULL AS looks_mined, parts.witness_name(said.witness) AS witness, said.sources, said.contracts, said.verified,
        created_at AS first_seen, said.declaration, hash
-FROM (SELECT t.*, n.position, n.mined, {_summary(collection)}_with_reasons(t.id, epoch_us(t.created_at), n.standard, n.mined) AS said
+FROM (SELECT t.*, n.position, n.mined, n.standard, {_summary(collection)}(t.id) AS said
       FROM {view} AS t LEFT JOIN parts.{view}_noted AS n ON n.hash = t.hash AND n.text_signature = t.text_signature)
 """

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
 from sigdir.warehouse.evidence.sums import summed
-from sigdir.warehouse.index.derived import map_column, require_written
-from sigdir.warehouse.index.summaries import open_summaries
+from sigdir.warehouse.index.derived import map_column, opened, require_written
+from sigdir.warehouse.index.summaries import summaries_at_rest
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.paths import Paths, index_name
@@ -31,6 +31,8 @@ Array = npt.NDArray[Any]
 _NO_IDS = np.empty(0, np.int64)
 _BLOCK_BITS = 17
 _IN_BLOCK = (1 << _BLOCK_BITS) - 1
+_FEW = 128
+"""So many texts of a block are summed without the block."""
 _KEPT_BLOCKS = 32
 """Of 2 MB and their declarations. The engine asks for 2,048 texts at a time, and to sum a block takes 30 ms."""
 
@@ -45,42 +47,16 @@ class SummaryReader:
         self._block = lru_cache(maxsize=_KEPT_BLOCKS)(self._summed)
         self._lock = threading.Lock()  # two threads would sum the same block
 
-    def of(self, ids: Array, are_scattered: bool = False) -> tuple[Array, pa.Array]:
-        """Counts of type COUNTS and declarations, null for none, of each of these texts; raises UnreadableWarehouse.
-
-        ``are_scattered`` says that nobody will ask for their neighbours.
-        """
-        found = self._adjacent(ids) if len(ids) and not are_scattered else None
-        if found is not None:
-            summaries, run = found
-            return summaries.counts[run], summaries.declarations(run).cast(pa.large_string())
-        parts = list(self._parts(ids, are_scattered)) if len(ids) else []
+    def of(self, ids: Array) -> tuple[Array, pa.Array]:
+        """Counts of type COUNTS and declarations, null for none, of each of these texts; raises UnreadableWarehouse."""
         counts, places, declarations = np.empty(len(ids), COUNTS), [_NO_IDS], [pa.nulls(0, pa.large_string())]
-        for here, summaries, rows in parts:
+        for here, summaries, rows in self._parts(ids) if len(ids) else ():
             counts[here] = summaries.counts[rows]
             places.append(here)
             declarations.append(summaries.declarations(rows).cast(pa.large_string()))
         return counts, pa.concat_arrays(declarations).take(numbers(np.argsort(np.concatenate(places))))
 
-    def _adjacent(self, ids: Array) -> tuple[Summaries, slice] | None:
-        """The summaries and the rows of ids without gaps, as a scan of the table has them; None for others."""
-        first, last = int(ids[0]), int(ids[-1])
-        if last - first != len(ids) - 1 or (ids[1:] - ids[:-1] != 1).any():
-            return None
-        for file in self._files:
-            found = self._at_rest(file) if file.first_id <= first and last <= file.last_id else None
-            if found is not None:
-                file_ids, summaries = found
-                row = int(file_ids.searchsorted(first))
-                is_whole = (
-                    row + len(ids) <= file.rows and file_ids[row] == first and file_ids[row + len(ids) - 1] == last
-                )
-                return (summaries, slice(row, row + len(ids))) if is_whole else None
-        if first >> _BLOCK_BITS != last >> _BLOCK_BITS:
-            return None
-        return self._block_of(first >> _BLOCK_BITS), slice(first & _IN_BLOCK, (last & _IN_BLOCK) + 1)
-
-    def _parts(self, ids: Array, are_scattered: bool) -> Iterator[tuple[Array, Summaries, Array]]:
+    def _parts(self, ids: Array) -> Iterator[tuple[Array, Summaries, Array]]:
         """Places among the ids, and the summaries and their rows that these texts have."""
         left, first, last = np.arange(len(ids)), int(ids.min()), int(ids.max())
         for file in self._files:
@@ -89,15 +65,15 @@ class SummaryReader:
                 file_ids, summaries = found
                 rows = np.minimum(file_ids.searchsorted(ids[left]), file.rows - 1)
                 mine = file_ids[rows] == ids[left]
-                if mine.any():
-                    yield left[mine], summaries, rows[mine]
-                    left = left[~mine]
-        if are_scattered:
+                yield left[mine], summaries, rows[mine]
+                left = left[~mine]
+        blocks = ids[left] >> _BLOCK_BITS
+        numbered = np.unique(blocks).tolist()
+        if len(numbered) * _FEW > len(left):  # scattered texts, of which nobody asks for the neighbours
             wanted, rows = np.unique(ids[left], return_inverse=True)
             yield left, summed(self._evidence, self._collection, wanted), rows
             return
-        blocks = ids[left] >> _BLOCK_BITS
-        for number in np.unique(blocks).tolist():
+        for number in numbered:
             here = left[blocks == number]
             yield here, self._block_of(number), ids[here] & _IN_BLOCK
 
@@ -107,13 +83,16 @@ class SummaryReader:
 
     def _opened(self, file: DataFile) -> tuple[Array, Summaries] | None:
         """The ids and the summaries of a data file as servers map them; None where they are missing or damaged."""
-        for cache in (self._paths.index_cache(file.path), self._paths.kept_cache):
-            with suppress(OSError, ValueError, EOFError):
-                index = cache / index_name(file.collection, file.path)
-                require_written(index, ["ids.npy"])
-                return map_column(index / "ids.npy"), open_summaries(cache, file, self._evidence)
-        return None
+        summaries = summaries_at_rest(self._paths, file, self._evidence)
+        name = index_name(file.collection, file.path)
+        ids = opened([cache / name for cache in self._paths.index_caches(file.path)], _ids)
+        return None if summaries is None or ids is None else (ids, summaries)
 
     def _summed(self, number: int) -> Summaries:
         """The summaries of a block, a row for each id."""
         return summed(self._evidence, self._collection, np.arange(number << _BLOCK_BITS, (number + 1) << _BLOCK_BITS))
+
+
+def _ids(index: Path) -> Array:
+    require_written(index, ["ids.npy"])
+    return map_column(index / "ids.npy")

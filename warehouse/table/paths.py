@@ -182,6 +182,10 @@ class Paths:
         """The folder of the index of a data file or of a visible file."""
         return file.parent if file.is_relative_to(self.visible) else self.cache
 
+    def index_caches(self, file: Path) -> tuple[Path, Path]:
+        """Where the index of a file may be: where it is built, and inside a warehouse that cannot be written."""
+        return self.index_cache(file), self.kept_cache
+
     @property
     def tmp(self) -> Path:
         return self.root / "tmp"

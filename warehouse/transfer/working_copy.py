@@ -288,11 +288,9 @@ class _Pull:
             yield
             return
         if self.paths.cache.is_dir():
-            from sigdir.warehouse.index.prebuild import build_indexes, build_summaries  # numba, which only servers need
+            from sigdir.warehouse.index.prebuild import prebuild  # numba, which only servers need
 
-            new = [file for path, file in newest.files.items() if path not in before.files]
-            build_indexes(self.paths, new, self.threads)
-            build_summaries(self.paths, newest.files.values(), newest.manifest, self.threads)
+            prebuild(self.paths, newest.files.values(), newest.manifest, self.threads)
         if not self.paths.staging.exists():
             yield
             return

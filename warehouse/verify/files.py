@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,20 +15,22 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.interruption import waiting
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.entry import LogEntry
+from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.sql.views import quoted
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.parquet import naming, sha256_of
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.verify.report import VerifyReport, reason_of
 
+ROWS, EVIDENCE, STAGING, LOG = "rows", "evidence", "staging", "log"
+"""What can be read as a whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A Parquet file that a version names, and what was recorded when it was written.
-
-    ``what`` a finding of the file is called, ``other_bytes`` one of bytes that differ. ``record`` has the numbers.
-    """
+    """A Parquet file that a version names, what its findings are called, and what was recorded when it was written."""
 
     what: str
     path: Path
@@ -36,44 +38,34 @@ class StoredFile:
     rows: int
     size: int | None = None
     sha256: str | None = None
-    other_bytes: str = "sha256"
-    record: str = "the log"
 
-
-@dataclass
-class StagedState:
-    """All staged rows, the folded ones too, and the newest version that staging knows of (-1 for none)."""
-
-    rows: dict[Collection, list[StagedRow]] = field(default_factory=lambda: {c: [] for c in COLLECTIONS})
-    version: int = -1
+    @property
+    def record(self) -> str:
+        """What has the numbers."""
+        return "the manifest" if self.what == "evidence" else "the log"
 
 
 @dataclass
 class Verification:
     """What checks share: what is checked, and what earlier checks have read for later ones.
 
-    ``begin_stage`` is called with a name and a number of rows, ``progress`` with rows checked. ``entries`` are those of
-    the log, none where one cannot be read. ``readable`` are the data files whose rows could all be read.
+    ``begin_stage`` is called with a name and a number of rows, ``progress`` with rows checked. ``readable`` are the
+    files whose rows could all be read, ``complete`` says what could be read as a whole.
     """
 
     paths: Paths
     report: VerifyReport
     snapshot: Snapshot
-    staged: StagedState
     engine: duckdb.DuckDBPyConnection
     threads: int
     begin_stage: Callable[[str, int], None]
     progress: Callable[[int], None]
     entries: list[LogEntry] = field(default_factory=list)
-    readable: dict[Collection, list[DataFile]] = field(default_factory=lambda: {c: [] for c in COLLECTIONS})
-
-    def waiting(self, collection: Collection) -> list[StagedRow]:
-        """The staged rows that are not folded."""
-        return [row for row in self.staged.rows[collection] if row.id > self.snapshot.high_water[collection].id]
-
-    def is_complete(self, collection: Collection) -> bool:
-        """Whether all rows could be read, and can be read again: the files of an older version may be deleted."""
-        return self.readable[collection] == [file for file in self.snapshot.files[collection] if file.path.exists()]
+    manifest: Manifest = field(default_factory=Manifest)
+    staged: dict[Collection, list[StagedRow]] = field(default_factory=lambda: {c: [] for c in COLLECTIONS})
+    """The folded ones too."""
+    readable: set[Path] = field(default_factory=set)
+    complete: set[str] = field(default_factory=set)
 
     def metadata_of(self, file: StoredFile) -> pq.FileMetaData | None:
         """A file's footer, once the file is compared with what was recorded; None if it cannot be read as ours."""
@@ -89,7 +81,9 @@ class Verification:
         if file.size not in (None, size):
             self.report.add(file.what, file.path, f"{size} bytes, and {file.record} says {file.size}")
         if sha256 != file.sha256:
-            self.report.add(file.other_bytes, file.path, "not the bytes that were written")
+            self.report.add(
+                "sha256" if file.what == "file" else file.what, file.path, "not the bytes that were written"
+            )
         if not metadata.num_rows == rows == file.rows:
             self.report.add(file.what, file.path, f"{metadata.num_rows} rows, and {file.record} says {file.rows}")
         if not schema.equals(file.schema):
@@ -111,22 +105,30 @@ class Verification:
         named = {file.path for file in (*newest.all_files(), *evidence)}
         return path in named or path.is_relative_to(self.paths.rejects)
 
-    def create_view(self, name: str, files: Iterable[Path], schema: pa.Schema) -> None:
-        """A view of the rows of Parquet files, for ``select``, with ``filename`` and ``file_row_number``."""
-        names = [str(path) for path in files if path.exists()]
-        fields = [*schema, pa.field("filename", pa.string()), pa.field("file_row_number", pa.int64())]
-        rows = (
-            self.engine.read_parquet(names, filename=True, file_row_number=True, hive_partitioning=False)
-            if names
-            else self.engine.from_arrow(pa.schema(fields).empty_table())
-        )
-        rows.create_view(name, replace=True)
+    def create_table(self, columns: Mapping[str, pa.DataType], name: str, rows: Iterable[Sequence[Any]]) -> None:
+        """A table of values, for ``select``."""
+        listed = [dict(zip(columns, row, strict=True)) for row in rows]
+        self.engine.register(name, pa.Table.from_pylist(listed, pa.schema(list(columns.items()))))
 
-    def select(self, query: str, **parameters: Any) -> list[dict[str, Any]]:
+    def create_view(self, name: str, files: Iterable[DataFile | EvidenceFile], schema: pa.Schema) -> None:
+        """A view of the rows of Parquet files, for ``select``, with ``collection``, ``filename``, ``file_row_number``."""
+        there = [file for file in files if file.path.exists()]
+        parts = [
+            f"SELECT '{collection}' AS collection, * FROM read_parquet([{', '.join(names)}], filename = true,"
+            " file_row_number = true, hive_partitioning = false)"
+            for collection in COLLECTIONS
+            if (names := [quoted(str(file.path)) for file in there if file.collection == collection])
+        ]
+        if not parts:
+            fields = [("collection", pa.string()), *schema, ("filename", pa.string()), ("file_row_number", pa.int64())]
+            self.engine.register(f"no_{name}", pa.schema(fields).empty_table())
+        self.engine.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(parts) or f'FROM no_{name}'}")
+
+    def select(self, query: str) -> list[dict[str, Any]]:
         """The rows of a query; raises UnreadableWarehouse. Beside damage an error of the engine is one more finding."""
         try:
             with waiting(self.engine.interrupt):
-                rows: list[dict[str, Any]] = self.engine.sql(query, params=parameters).to_arrow_table().to_pylist()
+                rows: list[dict[str, Any]] = self.engine.sql(query).to_arrow_table().to_pylist()
             return rows
         except duckdb.Error as error:
             reason = f"the rows cannot be searched: {str(error).partition(chr(10))[0]}"

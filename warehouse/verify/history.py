@@ -10,7 +10,7 @@ from sigdir.warehouse.log.entry import LogEntry, read_entries
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.rejects import rows_and_digest
 from sigdir.warehouse.table.schema import REJECT_SCHEMA
-from sigdir.warehouse.verify.files import StoredFile, Verification
+from sigdir.warehouse.verify.files import LOG, StoredFile, Verification
 
 _COUNTS = ("read", "imported", "duplicate", "rejected")
 
@@ -21,6 +21,7 @@ def check_log(work: Verification) -> None:
     work.begin_stage("log", 0)
     try:
         work.entries = list(read_entries(paths, work.snapshot.version))
+        work.complete.add(LOG)
     except UnreadableWarehouse as error:
         work.report.add("log", paths.log, str(error))
     for entry in work.entries:

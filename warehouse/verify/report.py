@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -43,19 +44,21 @@ class VerifyReport:
     notes: list[Finding] = field(default_factory=list)
     seconds: float = 0.0
     _first: dict[tuple[str, str, str], Finding] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, what: str, where: Path, why: str, row: str = "") -> None:
         self.extend([Finding(what, self.name(where), row, why)])
 
     def extend(self, findings: Iterable[Finding]) -> None:
-        """Add findings; a row with the same problem in the same file is only counted."""
+        """Add findings; a row with the same problem in the same file is only counted. Safe for threads."""
         for finding in findings:
             same = "" if finding.row else finding.why
-            first = self._first.setdefault((finding.what, finding.where, same), finding)
-            if first is not finding:
-                first.more += 1 + finding.more if finding.row else 0
-            elif len(self.findings) < SHOWN:
-                self.findings.append(finding)
+            with self._lock:
+                first = self._first.setdefault((finding.what, finding.where, same), finding)
+                if first is not finding:
+                    first.more += 1 + finding.more if finding.row else 0
+                elif len(self.findings) < SHOWN:
+                    self.findings.append(finding)
 
     def note(self, where: Path, why: str) -> None:
         self.notes.append(Finding("orphan", self.name(where), "", why))

@@ -12,24 +12,30 @@ import pyarrow.compute as pc
 
 from sigdir.signatures.canonicalise import check_canonical
 from sigdir.signatures.collections import Collection
+from sigdir.warehouse.staging.rows import HighWaterMark
 from sigdir.warehouse.verify.report import Finding, quoted
 
 Array = npt.NDArray[Any]
+
+NOTHING = HighWaterMark()
+"""In front of the first row of a file."""
 
 
 class CheckedRows:
     """Rows as they are stored: columns ``id``, ``created_at``, ``text_signature`` and ``hash``, at least one row.
 
-    ``first_row`` is the number of the first one in its file, None in staging. A hash is the first ``hash_bytes`` of
-    the digest.
+    ``first_row`` is the number of the first one in its file, None in staging; ``before`` is the row in front of it. A
+    hash is the first ``hash_bytes`` of the digest.
     """
 
     def __init__(
-        self, where: str, collection: Collection, rows: pa.RecordBatch, hash_bytes: int, first_row: int | None = None
-    ) -> None:
+        self, where: str, collection: Collection, rows: pa.RecordBatch, hash_bytes: int, first_row: int | None = None,
+        before: HighWaterMark = NOTHING,
+    ) -> None:  # fmt: skip
         self.rows = rows
         self.ids: Array = rows["id"].to_numpy()
         self.created_at: Array = rows["created_at"].view(pa.int64()).to_numpy()
+        self.before = before
         digests, self.is_canonical = check_canonical(collection, rows["text_signature"])
         self.hash = np.ascontiguousarray(digests[:, :hash_bytes])
         self._where, self._first_row = where, first_row
@@ -47,8 +53,8 @@ class CheckedRows:
         return name if self._first_row is None else f"row {self._first_row + row}, {name}"
 
 
-def _is_not_rising(numbers: Array) -> Array:
-    wrong: Array = np.diff(numbers, prepend=numbers[0] - 1) <= 0
+def _is_not_rising(numbers: Array, before: int) -> Array:
+    wrong: Array = np.diff(numbers, prepend=before) <= 0
     return wrong
 
 
@@ -60,8 +66,12 @@ def _is_other_hash(rows: CheckedRows) -> Array:
 
 
 ROW_CHECKS: tuple[tuple[str, str, Callable[[CheckedRows], Array]], ...] = (
-    ("order", "its id is not above the previous one", lambda rows: _is_not_rising(rows.ids)),
-    ("order", "its created_at is not above the previous one", lambda rows: _is_not_rising(rows.created_at)),
+    ("order", "its id is not above the previous one", lambda rows: _is_not_rising(rows.ids, rows.before.id)),
+    (
+        "order",
+        "its created_at is not above the previous one",
+        lambda rows: _is_not_rising(rows.created_at, rows.before.created_at),
+    ),
     ("text", "not canonical", lambda rows: ~rows.is_canonical),
     ("hash", "not the hash of its text", _is_other_hash),
 )
