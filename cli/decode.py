@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import orjson
 
 from sigdir.cli.decode_contract import contract, explain_code, is_file
+from sigdir.cli.decode_lines import candidate_lines, noted
+from sigdir.cli.decode_tx import transaction
 from sigdir.cli.directories import chosen
 from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import json_option, key_option, pack_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.directory import Source, opened, readings_of
-from sigdir.signatures.calldata import MAX_BYTES, as_json
+from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.decode_input import (
     hex_bytes,
     inputs_of_text,
@@ -30,9 +31,8 @@ from sigdir.signatures.decode_input import (
 )
 from sigdir.signatures.given_contract import AbiContract, CodeContract, given_contract
 from sigdir.signatures.interruption import waiting
-from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.reading_json import document
-from sigdir.signatures.readings import Candidate, Form, Input, Reading
+from sigdir.signatures.readings import Form, Input, Reading
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits per byte, and as many spaces and line breaks
 
@@ -82,6 +82,7 @@ def decode() -> None:
       sigdir decode revert 0x4e487b71000000...0011
       sigdir decode return 0x000000...0001 --selector 0xa9059cbb
       sigdir decode contract runtime.hex --solidity
+      sigdir decode tx 0x5c50... --rpc http://127.0.0.1:8545
       cast tx 0x5c50... input | sigdir decode -
     """
 
@@ -256,6 +257,7 @@ def returned(
 
 
 decode.add_command(contract)
+decode.add_command(transaction, "tx")
 
 
 def _decode_file(source: str, output: str, directory: Source, workers: int, quiet: bool, as_json: bool) -> None:
@@ -312,58 +314,6 @@ def _entered(argument: str) -> str:
 
 def _print(reading: Reading) -> None:
     for candidate in reading.candidates:
-        click.echo("\n".join(_lines(candidate)))
-    if reading.note:
-        hash = f"0x{reading.hash.hex()}: " if reading.hash else ""
-        click.echo(f"{hash}{reading.note}", err=True)
-
-
-def _lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
-    """The text, then its values and the calls in them, or the reason why there are none."""
-    attempt = candidate.attempt
-    if attempt.values is None:
-        why = f"; {candidate.known.why}" if candidate.known.why else ""
-        yield f"{indent}{attempt.text}  does not decode: {attempt.detail}{why}"
-        return
-    yield indent + attempt.text + _note(candidate)
-    width = max((len(type.text) for type in attempt.types), default=0)
-    names = [name[0] if isinstance(name, tuple) else name for name in candidate.known.names]
-    longest = max(map(len, names), default=-2) + 2
-    for number, (type, value) in enumerate(zip(attempt.types, attempt.values, strict=True)):
-        name = names[number] if number < len(names) else ""
-        yield f"{indent}  {type.text:{width}}  {name:{max(longest, 0)}}{_value(candidate, number, type, value)}"
-        for nested in candidate.nested:
-            if nested.path[0] == number:
-                yield from _nested_lines(nested.path, nested.reading, indent + "    ")
-
-
-def _nested_lines(path: Sequence[int], reading: Reading, indent: str) -> Iterator[str]:
-    place = ".".join(map(str, path))
-    if not reading.candidates:
-        yield f"{indent}[{place}] {reading.note}"
-        return
-    first, *rest = _lines(reading.candidates[0], indent)
-    yield f"{indent}[{place}] {first.lstrip()}"
-    yield from rest
-    if reading.note:
-        yield f"{indent}  {reading.note}"
-
-
-def _value(candidate: Candidate, number: int, type: Any, value: Any) -> str:
-    if isinstance(value, IndexedHash):
-        return f"indexed, hash 0x{value.hex()}"
-    shown = "0x" + value.hex() if isinstance(value, bytes) else _shown(as_json(type, value, checksums=True))
-    return f"indexed {shown}" if candidate.split and number in candidate.split else shown
-
-
-def _note(candidate: Candidate) -> str:
-    """Behind a text: how sure it is and why, other choices of the indexed parameters, what the values mean."""
-    note = f"  ({candidate.confidence}: {'; '.join(candidate.reasons)})"
-    if candidate.is_ambiguous and candidate.others:
-        splits = ", or ".join(" and ".join(map(str, split)) or "none" for split in candidate.others[:5])
-        note += f"  other parameters may be indexed, counted from 0: {splits}"
-    return f"{note}  {candidate.note}" if candidate.note else note
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) and value.isprintable() else orjson.dumps(value).decode()
+        click.echo("\n".join(candidate_lines(candidate)))
+    if note := noted(reading):
+        click.echo(note, err=True)

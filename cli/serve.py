@@ -27,6 +27,14 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
     return value
 
 
+def _node_url(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if value:
+        from sigdir.pipeline.node import checked_url  # loads ssl, which any other server does without here
+
+        checked_url(value)
+    return value
+
+
 @click.command(cls=Command, opens_stores=True, context_settings={"auto_envvar_prefix": "SIGDIR", "show_default": True})
 @warehouse_option
 @click.option("--host", default=_DEFAULTS.host, show_envvar=True, help="Address to listen on.")
@@ -90,12 +98,16 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
     "--rank-lists", is_flag=True, show_envvar=True,
     help="Look up whole hashes in 4byte.directory's lists by evidence, without texts that look mined.",
 )  # fmt: skip
+@click.option(
+    "--rpc", default="", show_envvar=True, metavar="URL", callback=_node_url,
+    help="The decode page explains transactions of this node, and asks nobody else.",
+)  # fmt: skip
 @click.pass_context
 def serve(
     context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int | None, max_body: int, max_import_body: int,
     fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str,
     silent_seconds: float, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
-    rank_lists: bool,
+    rank_lists: bool, rpc: str,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -115,6 +127,7 @@ def serve(
       SIGDIR_WAREHOUSE=/srv/signatures sigdir serve --server granian
       SIGDIR_WRITE_TOKEN=$(cat token.txt) sigdir serve
       sigdir serve --rank-lists
+      sigdir serve --rpc http://127.0.0.1:8545
       sigdir serve --warehouse s3://signatures/main --primary-url https://signatures.example.org
       sigdir serve --follow-store s3://signatures/main --warehouse /var/cache/signatures
     """
@@ -139,7 +152,7 @@ def serve(
     threads = threads or (_GRANIAN_THREADS if server == "granian" else _DEFAULTS.threads)
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
-        log_requests, read_only, token, silent_seconds, cache, follow_store, primary_url, rank_lists,
+        log_requests, read_only, token, silent_seconds, cache, follow_store, primary_url, rank_lists, rpc,
     )  # fmt: skip
     sys.exit(run(settings, server, _write_address))
 

@@ -16,6 +16,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -42,6 +43,7 @@ _HEAD_BYTES = 1 << 20
 """The most bytes before a body: the status line, the headers, and any number of 100 Continue."""
 _PIECE_BYTES = 1 << 20
 _REDIRECTS = 5
+_SHOWN = 200
 
 
 class FetchError(PipelineError):
@@ -49,6 +51,7 @@ class FetchError(PipelineError):
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url}: {reason}")
+        self.reason = reason
 
 
 class NotFound(FetchError):
@@ -89,7 +92,7 @@ def checked_base(url: str) -> str:
 
 def _shown(text: str) -> str:
     """A server's text, shortened and escaped for a message."""
-    return ascii(text[:200])[1:-1]
+    return ascii(text[:_SHOWN])[1:-1]
 
 
 def _origin(url: str) -> tuple[str, str] | None:
@@ -191,8 +194,8 @@ class _BoundedResponse(HTTPResponse):
 
 
 class _BoundedRequest(Request):
-    def __init__(self, url: str, headers: dict[str, str], budget: _Budget) -> None:
-        super().__init__(url, headers=headers)  # checked_base checks the scheme
+    def __init__(self, url: str, headers: dict[str, str], budget: _Budget, data: bytes | None) -> None:
+        super().__init__(url, data, headers)  # checked_base checks the scheme
         self.budget = budget
 
     def connection(self, kind: type[HTTPConnection], host: str, **options: Any) -> HTTPConnection:
@@ -230,8 +233,11 @@ class Fetcher:
         for handler in (ProxyHandler(), _Handler(), _SecureHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
             self._opener.add_handler(handler)
 
-    def get(self, url: str, limit: int, accept: str = "application/json") -> bytes:
-        """The body of the answer, at most ``limit`` bytes. Raises NotFound, TooLarge, TooSlow or FetchError."""
+    def get(self, url: str, limit: int, accept: str = "application/json", data: bytes | None = None) -> bytes:
+        """The body of the answer, at most ``limit`` bytes; ``data`` is JSON to POST, by default it is a GET.
+
+        Raises NotFound, TooLarge, TooSlow or FetchError.
+        """
         delay = self._policy.delay
         for left in range(self._policy.tries - 1, -1, -1):
             if self.requests >= MAX_REQUESTS:
@@ -242,10 +248,11 @@ class Fetcher:
             self.requests += 1
             try:
                 with waiting():
-                    return self._follow_redirects(url, limit, accept)
+                    return self._follow_redirects(url, limit, accept, data)
             except _Busy as busy:
                 if not left:
-                    raise FetchError(url, f"{busy}, {self._policy.tries} times") from None
+                    tries = f", {self._policy.tries} times" if self._policy.tries > 1 else ""
+                    raise FetchError(url, f"{busy}{tries}") from None
                 wait = min(max(delay, busy.wait), _LONGEST_WAIT)
                 self._note(f"{url}: {busy}; next try in {wait:g} s")
                 with waiting():
@@ -253,11 +260,11 @@ class Fetcher:
                 delay *= 2
         raise AssertionError
 
-    def _follow_redirects(self, url: str, limit: int, accept: str) -> bytes:
+    def _follow_redirects(self, url: str, limit: int, accept: str, data: bytes | None) -> bytes:
         target = url
         budget = _Budget(url, limit, self._policy)
         for _ in range(_REDIRECTS + 1):
-            answer = self._request(target, limit, accept, budget)
+            answer = self._request(target, limit, accept, budget, data)
             if isinstance(answer, bytes):
                 return answer
             if _origin(answer.location) != _origin(url):
@@ -265,14 +272,16 @@ class Fetcher:
             target = answer.location
         raise FetchError(url, f"over {_REDIRECTS} redirects")
 
-    def _request(self, url: str, limit: int, accept: str, budget: _Budget) -> bytes | _Redirect:
+    def _request(self, url: str, limit: int, accept: str, budget: _Budget, data: bytes | None) -> bytes | _Redirect:
         headers = {"Accept": accept, "User-Agent": "signature-directory (sigdir mirror)"}
+        if data is not None:
+            headers |= {"Content-Type": "application/json", "User-Agent": "signature-directory (sigdir decode)"}
         try:
-            with self._opener.open(_BoundedRequest(url, headers, budget), timeout=budget.seconds()) as answer:
+            with self._opener.open(_BoundedRequest(url, headers, budget, data), timeout=budget.seconds()) as answer:
                 return _body(url, answer, limit)
         except HTTPError as error:
             with error:  # closes its body
-                return _error_answer(url, error)
+                return _error_answer(url, error, "" if data is None else _beginning(error))
         except URLError as error:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 raise FetchError(url, str(error.reason)) from None
@@ -306,12 +315,21 @@ def _joined(url: str, location: str) -> str:
         raise FetchError(url, f"redirects to {_shown(location)}") from None
 
 
-def _error_answer(url: str, error: HTTPError) -> _Redirect:
+def _beginning(error: HTTPError) -> str:
+    """The first characters of an error's body; "" where they do not come."""
+    with suppress(OSError, HTTPException, FetchError):
+        said: bytes = error.read1(_SHOWN)
+        return said.decode("latin-1")
+    return ""
+
+
+def _error_answer(url: str, error: HTTPError, said: str) -> _Redirect:
+    """What an answer of 300 or more means; ``said`` is the part of its body that a message shows."""
     if error.code in (301, 302, 303, 307, 308) and "Location" in error.headers:
         return _Redirect(_joined(url, error.headers["Location"]))
     if error.code == 404:
         raise NotFound(url, "404 Not Found") from None
-    reason = f"{error.code} {_shown(str(error.reason))}"
+    reason = f"{error.code} {_shown(str(error.reason))}" + (f": {_shown(said)}" if said else "")
     if error.code == 429 or error.code >= 500:
         wait = error.headers.get("Retry-After", "")
         raise _Busy(reason, float(wait) if re.fullmatch(r"[0-9]{1,6}", wait) else 0.0) from None

@@ -66,13 +66,15 @@ def line_of(threads: int) -> int:
 class BudgetProcess:
     """The process that answers costly requests, started when it is needed and replaced when it ends."""
 
-    def __init__(self, settings: Settings, seconds: float | None = None, memory: int | None = None) -> None:
-        """``seconds`` and ``memory`` take the place of what the size of a request allows."""
+    def __init__(
+        self, settings: Settings, seconds: float | None = None, memory: int | None = None, line: int | None = None
+    ) -> None:
+        """``seconds`` and ``memory`` take the place of what the size of a request allows, ``line`` of ``line_of``."""
         self._environment = {**os.environ, **settings.environment()}
         self._environment.pop(FOLDER, None)  # what it answers the worker counts
         self._seconds, self._memory = seconds, memory
         self._turn = threading.Lock()
-        self._line = threading.BoundedSemaphore(line_of(settings.threads))
+        self._line = threading.BoundedSemaphore(line or line_of(settings.threads))
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
         self._is_ready = False
@@ -175,14 +177,20 @@ class BudgetProcess:
         return unavailable("The process that answered this request has ended.")
 
 
+_NODE_SECONDS, _NODE_MEMORY = 3.0, 512 * MIB
+"""For one transaction of a node, whose answers are larger than the request."""
+
+
 class CostlyRequests:
     """Middleware: passes costly requests to the process, and answers with what it answers.
 
     Costly are requests of resources that ``is_costly`` marks, and multipart forms; shorter ones are answered at once.
+    Transactions of a node have a process of their own, for which no other request waits.
     """
 
     def __init__(self, process: BudgetProcess, settings: Settings) -> None:
         self._process = process
+        self._node_process = BudgetProcess(settings, _NODE_SECONDS, _NODE_MEMORY, 1) if settings.rpc else None
         self._max_body = max(settings.max_body, settings.max_import_body)
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
@@ -191,12 +199,15 @@ class CostlyRequests:
         is_costly = getattr(resource, "is_costly", False)
         if not (is_costly or is_form) or req.method == "OPTIONS":
             return
+        process = self._process
+        if self._node_process is not None and req.method != "POST" and "tx" in req.params:
+            process, size = self._node_process, None
         # The resource refuses what is too long, in its own words and without reading it.
         if size is not None and (size <= (_FREE_BYTES if is_costly else _FREE_FORM_BYTES) or size > self._max_body):
             return
         environ = {name: value for name, value in req.env.items() if isinstance(value, str)}
         is_post = req.method == "POST"
-        answer = self._process.answer(environ, lambda: bodies.read_body(req, self._max_body) if is_post else b"")
+        answer = process.answer(environ, lambda: bodies.read_body(req, self._max_body) if is_post else b"")
         resp.status = answer.status
         for name, value in answer.headers:
             resp.set_header(name, value)

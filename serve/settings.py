@@ -52,6 +52,8 @@ class Settings:
     """Scheme and host of the server that takes the POSTs which a replica refuses."""
     rank_lists: bool = False
     """Whether a lookup of whole hashes in 4byte.directory's lists answers in the order of rank, filtered."""
+    rpc: str = field(default="", repr=False)
+    """The URL of a node that the decode page asks for transactions; it may hold a key."""
 
     @property
     def on_read_only_media(self) -> bool:

@@ -76,22 +76,25 @@ class AbiContract:
 
 @dataclass(frozen=True, slots=True)
 class CodeContract:
-    """A contract by its code."""
+    """A contract by its code, and for a proxy that was followed by the codes ``behind`` it: of each how, and its address."""
 
     code: ContractCode
+    behind: tuple[tuple[str, bytes, ContractCode], ...] = ()
 
     def document(self) -> dict[str, Any]:
-        proxies = [
-            {"name": one.name, "address": f"0x{one.address.hex()}" if one.address else None}
-            for one in proxy_patterns(self.code.runtime)
-        ]
-        functions = len(self.code.functions)
-        return {"by": "code", "code_hash": f"0x{self.code.code_hash.hex()}", "functions": functions, "proxies": proxies}
+        proxies = [(one.name, one.address) for one in proxy_patterns(self.code.runtime)]
+        proxies = [(name, address) for name, address, _ in self.behind] or proxies
+        return {
+            "by": "code", "code_hash": f"0x{self.code.code_hash.hex()}", "functions": len(self._selectors()),
+            "proxies": [{"name": name, "address": f"0x{at.hex()}" if at else None} for name, at in proxies],
+        }  # fmt: skip
 
     @property
     def sentence(self) -> str:
         proxies = "".join(f" {one.name}: {one.detail}." for one in proxy_patterns(self.code.runtime))
-        functions = counted(len(self.code.functions), "function")
+        behind = ", ".join(f"0x{address.hex()} ({name})" for name, address, _ in self.behind)
+        proxies = f" It delegates calls to {behind}, whose functions count as its own." if behind else proxies
+        functions = counted(len(self._selectors()), "function")
         return f"Read by the contract's code 0x{self.code.code_hash.hex()}: {functions}.{proxies}"
 
     def preferred(self, hash: bytes, known: Sequence[Known]) -> list[Known]:
@@ -104,8 +107,7 @@ class CodeContract:
         """The same, with those marked that the contract cannot have."""
         found, function = self.preferred(hash, known), self._function(hash)
         if function is None:
-            runtime = self.code.runtime
-            is_open = len(hash) != SELECTOR_BYTES or runtime.delegates or bool(proxy_patterns(runtime))
+            is_open = len(hash) != SELECTOR_BYTES or any(map(_is_open, self._ends()))
             why = "the contract's code has no such function"
             return [
                 one if is_open or likely_kind(one) is Kind.ERROR else one.of_contract(Membership.CANNOT, why)
@@ -117,17 +119,34 @@ class CodeContract:
         differ = {one.text for one in found if fit_of(one.text, function.arguments) is Fit.DIFFERS}
         return [one.of_contract(Membership.CANNOT, why) if one.text in differ else one for one in found]
 
+    def _codes(self) -> tuple[ContractCode, ...]:
+        return (self.code, *(code for _, _, code in self.behind))
+
+    def _ends(self) -> tuple[ContractCode, ...]:
+        """The codes that answer what no other code takes."""
+        return self._codes()[1:] or self._codes()
+
+    def _selectors(self) -> set[bytes]:
+        return {one.selector for code in self._codes() for one in code.functions}
+
     def _function(self, hash: bytes) -> CodeFunction | None:
-        return next((one for one in self.code.functions if one.selector == hash), None)
+        return next((one for code in self._codes() for one in code.functions if one.selector == hash), None)
 
     def _reason(self, hash: bytes, known: Known) -> str:
         """Why the code has a text; "" where it does not show that."""
-        function, runtime = self._function(hash), self.code.runtime
+        function = self._function(hash)
         if function is not None:
             fits = fit_of(known.text, function.arguments) >= Fit.ALIKE
             return "its types are those that the contract's code reads" if fits else ""
-        is_pushed = hash in runtime.topics or (likely_kind(known) is Kind.ERROR and hash in runtime.error_selectors)
+        is_error = likely_kind(known) is Kind.ERROR
+        runtimes = [code.runtime for code in self._codes()]
+        is_pushed = any(hash in one.topics or (is_error and hash in one.error_selectors) for one in runtimes)
         return "the contract's code has its hash" if is_pushed else ""
+
+
+def _is_open(code: ContractCode) -> bool:
+    """Whether code may take calls that its dispatcher does not show."""
+    return code.runtime.delegates or bool(proxy_patterns(code.runtime))
 
 
 def contract_of_abi(value: Any) -> AbiContract:

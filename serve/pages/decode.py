@@ -17,6 +17,7 @@ from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.page import ViewPage, rendered, send
 from sigdir.serve.pages.shown_contract import ShownContract, shown_contract
 from sigdir.serve.pages.shown_reading import shown_reading
+from sigdir.serve.pages.transaction import shown_transaction
 from sigdir.signatures.abi_decoder import WORD_BYTES
 from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, texts_to_try, whole
 from sigdir.signatures.given_contract import given_contract
@@ -54,28 +55,33 @@ class DecodePage(ViewPage):
     kind = HTML
     is_costly = True
 
-    def __init__(self, reader: Reader, cache: PageCache) -> None:
+    def __init__(self, reader: Reader, cache: PageCache, rpc: str = "") -> None:
+        """``rpc`` is the URL of the node that is asked for transactions, empty for none."""
         super().__init__(reader, cache)
+        self._rpc = rpc
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
         entered = Entered.of_query(req)
         try:
-            super().on_get(req, resp)
+            if self._rpc and entered.tx:
+                self._send_transaction(req, resp, entered)
+            else:
+                super().on_get(req, resp)
         except BadInput as error:
-            _send_problem(req, resp, entered, error)
+            self._send_problem(req, resp, entered, error)
 
     on_head = on_get
 
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         entered = Entered.of_query(req)
-        return self._decoded(view, entered, entered.inputs()) if entered.is_filled else _form(entered)
+        return self._decoded(view, entered, entered.inputs()) if entered.is_filled else self._form(entered)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         entered, wanted = _entered(req)
         try:
             self._answer(req, resp, entered, wanted)
         except BadInput as error:
-            _send_problem(req, resp, entered, error)
+            self._send_problem(req, resp, entered, error)
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, entered: Entered, wanted: str) -> None:
         """The answer to a POST; ``wanted`` is the name of a file to download, or empty."""
@@ -105,31 +111,52 @@ class DecodePage(ViewPage):
     def _decoded(self, view: View, entered: Entered, alternatives: list[Input]) -> bytes:
         address = entered.address(alternatives)
         if alternatives[0].form is Form.CODE:
-            return rendered(
-                "contract.html", here="/decode/", entered=entered, problem="", examples=_EXAMPLES, downloads=_DOWNLOADS,
-                contract=self._contract(view, alternatives[0]), json=_json(address),
+            return self._rendered(
+                "contract.html", entered, downloads=_DOWNLOADS, contract=self._contract(view, alternatives[0]),
+                json=_json(address),
             )  # fmt: skip
         readings = read_alternatives(view, alternatives)
         data = readings[0].data
         first = 0 if readings[0].form in (Form.LOG, Form.RETURN) else 4
-        return rendered(
-            "decode.html", here="/decode/", entered=entered, problem="", examples=_EXAMPLES,
-            shown=[shown_reading(reading) for reading in readings],
+        return self._rendered(
+            "decode.html", entered, shown=[shown_reading(reading) for reading in readings],
             contract=alternatives[0].contract, json="" if alternatives[0].contract else _json(address),
             words=_words(data, first), all_words=-(-(len(data) - first) // WORD_BYTES),
         )  # fmt: skip
 
+    def _send_transaction(self, req: falcon.Request, resp: falcon.Response, entered: Entered) -> None:
+        """Answer with a transaction as the node has it now; raises BadInput, HttpError."""
+        resp.set_header("Cache-Control", "no-store")
+        send(req, resp, self._form(entered, **shown_transaction(self._reader.current(), self._rpc, entered.tx)))
+
+    def _send_problem(self, req: falcon.Request, resp: falcon.Response, entered: Entered, error: BadInput) -> None:
+        resp.status = falcon.HTTP_400
+        resp.set_header("Cache-Control", "no-store")
+        send(req, resp, self._form(entered, problem=error.problem if error.field == "data" else str(error)))
+
+    def _form(self, entered: Entered, **values: Any) -> bytes:
+        return self._rendered("decode.html", entered, **{"shown": [], "contract": None} | values)
+
+    def _rendered(self, template: str, entered: Entered, **values: Any) -> bytes:
+        defaults = {"problem": "", "has_node": bool(self._rpc), "explained": None}
+        return rendered(template, here="/decode/", entered=entered, examples=_EXAMPLES, **defaults | values)
+
 
 class Entered(NamedTuple):
-    """What was entered: the bytes, if a call returned them its selector or text, and the ABI or code of the contract."""
+    """What was entered: the bytes, if a call returned them its selector or text, and the ABI or code of the contract.
+
+    Or the hash of a transaction.
+    """
 
     data: str = ""
     call: str = ""
     contract: str = ""
+    tx: str = ""
 
     @classmethod
     def of_query(cls, req: falcon.Request) -> Self:
-        return cls(req.get_param("data") or "", req.get_param("selector") or req.get_param("text") or "")
+        call = req.get_param("selector") or req.get_param("text") or ""
+        return cls(req.get_param("data") or "", call, tx=req.get_param("tx") or "")
 
     @property
     def is_filled(self) -> bool:
@@ -195,19 +222,6 @@ def _send_file(req: falcon.Request, resp: falcon.Response, name: str, contract: 
     resp.downloadable_as = name
     resp.set_header("Cache-Control", "no-store")
     resp.data = packed(req, resp, text.encode())
-
-
-def _send_problem(req: falcon.Request, resp: falcon.Response, entered: Entered, error: BadInput) -> None:
-    resp.status = falcon.HTTP_400
-    resp.set_header("Cache-Control", "no-store")
-    problem = error.problem if error.field == "data" else str(error)
-    send(req, resp, _form(entered, problem))
-
-
-def _form(entered: Entered, problem: str = "") -> bytes:
-    return rendered(
-        "decode.html", here="/decode/", entered=entered, problem=problem, examples=_EXAMPLES, shown=[], contract=None,
-    )  # fmt: skip
 
 
 def _words(data: bytes, first: int) -> list[tuple[int, str]]:

@@ -76,7 +76,7 @@ class ShownReading:
         return self.reading.form is Form.RETURN
 
 
-class _Budget:
+class PageBudget:
     """How many more values a list and the page may show, and how many characters the page."""
 
     def __init__(self) -> None:
@@ -94,9 +94,9 @@ class _Budget:
         self.characters -= sum(map(len, texts))
 
 
-def shown_reading(reading: Reading, budget: _Budget | None = None, level: int = 0) -> ShownReading:
+def shown_reading(reading: Reading, budget: PageBudget | None = None, level: int = 0) -> ShownReading:
     """A reading with everything inside it, as far as the page shows it."""
-    budget = budget or _Budget()
+    budget = budget or PageBudget()
     decoded = tuple(
         ShownCandidate(found, is_filtered(reading.hash, found.attempt.text), _values(found, budget, level))
         for found in reading.candidates
@@ -108,7 +108,7 @@ def shown_reading(reading: Reading, budget: _Budget | None = None, level: int = 
     return ShownReading(reading, TITLES[reading.form], address, decoded, failed)
 
 
-def _values(found: Candidate, budget: _Budget, level: int) -> tuple[ShownValue, ...]:
+def _values(found: Candidate, budget: PageBudget, level: int) -> tuple[ShownValue, ...]:
     before, budget.left = budget.left, _MAX_VALUES
     nested = {one.path: one.reading for one in found.nested} if level < _MAX_LEVELS else {}
     show = _Show(nested, budget, level)
@@ -124,7 +124,7 @@ def _values(found: Candidate, budget: _Budget, level: int) -> tuple[ShownValue, 
 class _Show:
     """Shows the values of one candidate."""
 
-    def __init__(self, nested: dict[Path, Reading], budget: _Budget, level: int) -> None:
+    def __init__(self, nested: dict[Path, Reading], budget: PageBudget, level: int) -> None:
         self._nested, self._budget, self._level = nested, budget, level
 
     def value(self, type: Type, value: Any, name: Any, path: Path, *, is_indexed: bool = False) -> ShownValue:
@@ -176,11 +176,11 @@ def _note(type: str, value: Any) -> str:
     if isinstance(value, bytes):
         return _size(value) if type in ("bytes", "string") else ""
     if isinstance(value, int) and type.startswith("uint"):
-        return _number_note(type, value)
+        return number_note(type, value)
     return "empty" if value == "" else ""
 
 
-def _number_note(type: str, value: int) -> str:
+def number_note(type: str, value: int) -> str:
     """What an amount or a time is in people's units."""
     if value and value == 2 ** int(type[4:]) - 1:
         return f"the largest {type}"

@@ -640,7 +640,7 @@ def test_redirects_on_the_same_host_are_followed(warehouse: Path) -> None:
 def test_nobody_answers(warehouse: Path) -> None:
     done = invoke(warehouse, "mirror", "http://127.0.0.1:1", "--tries", "1", "--quiet")
     assert done.status == 2
-    assert "Connection refused, 1 times\n" in done.stderr
+    assert "Connection refused\n" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
