@@ -73,7 +73,7 @@ def _ranked(corpora: Path, rounds: int) -> Figure:
 def _beside_files(rows: int, rounds: int) -> list[Figure]:
     """At most 1.2 times the time of the bare files, for the same rows; both engines have the same memory and threads."""
     warehouse = sigdir.open(_filled(rows))
-    engine = connect(warehouse.paths, "1GB", 2)
+    engine = connect("1GB", 2)
     source = read_parquet(warehouse.snapshot.parquet_files(SIGNATURES))
     found = []
     for name, (ours, theirs) in _QUESTIONS.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -99,10 +98,6 @@ def decode() -> None:
     metavar="TARGET",
     help="For --file: .parquet or .ndjson.  [default: NDJSON on stdout]",
 )
-@click.option(
-    "--workers", type=click.IntRange(1, 256), default=lambda: os.cpu_count() or 1, show_default="one per core",
-    help="Processes that decode a file at the same time.",
-)  # fmt: skip
 @quiet_option()
 @_contract_options
 @warehouse_option
@@ -110,7 +105,7 @@ def decode() -> None:
 @key_option
 @_json
 def auto(
-    data: str | None, source: str | None, output: str, workers: int, quiet: bool, contract_code: Path | None,
+    data: str | None, source: str | None, output: str, quiet: bool, contract_code: Path | None,
     contract_abi: Path | None, folder: Path, pack: Path | None, key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Explain data by its shape: calldata, revert data, a log or code; with --file each row of a file.
@@ -120,9 +115,9 @@ def auto(
     behind it. @FILE reads the data from a file, - from standard input. Where the shape does not decide, every
     reading is given, the surest first.
 
-    A file has the columns of cryo, Dune or BigQuery: input and to (or to_address), or data and topic0 to topic3 (or
-    topics). Each row gets its best text, its values as JSON and the confidence, in the order of the file, and keeps
-    its other columns.
+    A file has the columns of cryo, Dune or BigQuery: input, or data and topic0 to topic3 (or topics). Each row gets
+    its best text, its values as JSON and the confidence, in the order of the file, and keeps its other columns.
+    Parquet has a column for each named parameter, too.
 
     \b
     Examples:
@@ -137,7 +132,7 @@ def auto(
     if source is not None:
         if given is not None:
             raise click.UsageError("--code and --abi are for DATA; the rows of a file are of many contracts")
-        _decode_file(source, output, chosen(folder, pack, key), workers, quiet, as_json)
+        _decode_file(source, output, chosen(folder, pack, key), quiet, as_json)
         return
     assert data is not None
     alternatives = whole(inputs_of_text(_entered(data)))
@@ -260,11 +255,11 @@ decode.add_command(contract)
 decode.add_command(transaction, "tx")
 
 
-def _decode_file(source: str, output: str, directory: Source, workers: int, quiet: bool, as_json: bool) -> None:
+def _decode_file(source: str, output: str, directory: Source, quiet: bool, as_json: bool) -> None:
     from sigdir.pipeline.decode_file import decode_file  # pyarrow, which one input does without
 
     with reporter(quiet) as progress:
-        report = decode_file(source, output, directory, workers, progress)
+        report = decode_file(source, output, directory, progress)
     if as_json:
         write_json(report.to_dict(), err=True)
     else:

@@ -1,225 +1,184 @@
-"""A file of transactions or logs, decoded with all cores: Parquet, CSV or JSON to Parquet or NDJSON.
+"""A file of transactions or logs, decoded by one query: DuckDB reads the rows, calls the decoder and makes the result.
 
-The main process reads (``decode_source.py``) and writes; each worker process has its own view of the warehouse and
-decodes one batch at a time (``decode_rows.py``), because decoding is Python and holds the GIL. Batches are bounded in
-rows and in bytes, and few are in flight, so memory does not grow with the file. The results are in the file's order.
+The engine streams vectors of 2,048 rows in the file's order, so memory does not grow with the file. The query's function
+``decode_row`` is the decoder of columns that SQL's ``decode_calldata`` has too (``signatures/decode_columns.py``).
+Parquet has a column for each named parameter of the commonest selectors and topics, which a first query finds.
 """
 
 from __future__ import annotations
 
-import signal
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+import gc
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
 from itertools import chain
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sigdir.pipeline.decode_arguments import ARGUMENTS, ArgumentColumns
-from sigdir.pipeline.decode_calls import Texts
-from sigdir.pipeline.decode_rows import SCHEMA, decode_batch
-from sigdir.pipeline.decode_source import BLOCK_BYTES, JSON, Rows, read_rows
-from sigdir.pipeline.directory import Directory, Source, open_directory, opened
-from sigdir.pipeline.errors import BadTarget, PipelineError
+from sigdir.pipeline.decode_query import columns_query, file_rows, hashes_query, lines_query
+from sigdir.pipeline.directory import Directory, Source, known_of_all, opened
+from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target
-from sigdir.pipeline.values import json_of
-from sigdir.warehouse.table.parallel import ordered_map
+from sigdir.signatures.decode_columns import ColumnDecoder, Row, argument_keys, parameter_names, read_input
+from sigdir.signatures.decode_input import BadInput as BadData
+from sigdir.signatures.readings import Form, Input
+from sigdir.signatures.types import Type, parameter_types
+from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.sql.scratch import ScratchTables
+from sigdir.warehouse.table.errors import QueryError
 
-_AHEAD = 3  # batches in flight for each worker
-_KNOWN = 65_536  # hashes whose texts a worker remembers
+_MEMORY = "1GB"
+_BATCH_ROWS = 16_384
+_ROW_TYPE = pa.struct(
+    [(name, {"exact": pa.bool_(), "texts": pa.int32()}.get(name, pa.string())) for name in Row._fields]
+)
 
 
 @dataclass
 class DecodeReport:
-    """How many rows were read, how many of each confidence were written, and what was not kept.
-
-    ``left_out`` counts values by their name that the first batch of JSON lines does not have.
-    """
+    """How many rows were read, and how many of each confidence were written."""
 
     rows: int = 0
     confidence: Counter[str] = field(default_factory=Counter)
-    left_out: Counter[str] = field(default_factory=Counter)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"rows": self.rows, "confidence": dict(self.confidence), "left_out": dict(self.left_out)}
+        return {"rows": self.rows, "confidence": dict(self.confidence)}
 
     def lines(self) -> list[str]:
         parts = ", ".join(f"{self.confidence[name]:,} {name}" for name in ("high", "medium", "low", "none"))
-        left_out = ", ".join(f"{name} of {count:,} rows" for name, count in self.left_out.most_common(10))
-        note = [f"left out, because the first lines do not have it: {left_out}"] if left_out else []
-        return [f"{self.rows:,} rows by confidence: {parts}", *note]
+        return [f"{self.rows:,} rows by confidence: {parts}"]
 
 
-def decode_file(source: str, target: str, directory: Source, workers: int, progress: Reporter) -> DecodeReport:
+def decode_file(source: str, target: str, directory: Source, progress: Reporter) -> DecodeReport:
     """Decode each row of a file; raises a PipelineError, WarehouseError and OSError."""
-    _require_format(target)
-    report = DecodeReport()
-    size = Path(source).stat().st_size
-    kept: deque[pa.RecordBatch] = deque()
-    batches = _tasks(read_rows(source, progress, report.left_out), kept)
-    workers = workers if size > BLOCK_BYTES // 4 else 1
-    with _results(directory, batches, workers) as results:
-        whole = (_joined(result, kept.popleft()) for result in results)
-        first = next(whole, pa.RecordBatch.from_pylist([], SCHEMA))
-        with _writer(target, first) as write:
-            for result in chain([first], whole):
-                write(result)
-                report.rows += result.num_rows
-                for one in result.column("confidence").value_counts().to_pylist():
-                    report.confidence[one["values"]] += one["counts"]
-                progress.rows(result.num_rows)
-    return report
-
-
-def _tasks(rows: Iterable[Rows], kept: deque[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """The batches that are decoded, each with the number of its first row. The columns beside them wait in ``kept``."""
-    first = 0
-    for batch in rows:
-        kept.append(batch.kept)
-        yield batch.decoded, first
-        first += batch.decoded.num_rows
-
-
-def _joined(result: pa.RecordBatch, kept: pa.RecordBatch) -> pa.RecordBatch:
-    schema = pa.schema([*result.schema, *kept.schema])
-    return pa.RecordBatch.from_arrays([*result.columns, *kept.columns], schema=schema)
-
-
-# Decoding.
-
-
-@contextmanager
-def _results(
-    source: Source, batches: Iterator[tuple[pa.RecordBatch, int]], workers: int
-) -> Iterator[Iterator[pa.RecordBatch]]:
-    with opened(source) as directory:  # makes a warehouse's index once, before the workers map it
-        if workers == 1:
-            texts = _texts(directory)
-            yield (decode_batch(batch, first, texts) for batch, first in batches)
-        else:
-            # The processes end first: a thread waits for the answer of one.
-            with ThreadPoolExecutor(workers) as threads, _processes(directory.source, workers) as free:
-                yield ordered_map(threads, partial(_decode, free), batches, _AHEAD * workers)
-
-
-@contextmanager
-def _processes(source: Source, count: int) -> Iterator[SimpleQueue[Connection]]:
-    """Connections to processes that decode. A thread takes one for each batch.
-
-    Python's own pool waits for ever for the rest of an answer whose process was killed while it wrote. A connection
-    with two ends notices.
-    """
-    context = get_context("spawn")
-    free: SimpleQueue[Connection] = SimpleQueue()
-    started = []
-    try:
-        for _ in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, source), daemon=True)
-            process.start()
-            theirs.close()
-            started.append(process)
-            free.put(ours)
-        yield free
-    finally:
-        for process in started:
-            process.terminate()
-            process.join()
-
-
-def _decode(free: SimpleQueue[Connection], item: tuple[pa.RecordBatch, int]) -> pa.RecordBatch:
-    """Have a process decode a batch; raises what that raises, and PipelineError where the process has ended."""
-    connection = free.get()
-    try:
-        connection.send(item)
-        decoded = connection.recv()
-    except (EOFError, OSError):
-        raise PipelineError(
-            "a process that decodes has ended, perhaps for want of memory; use fewer --workers"
-        ) from None
-    finally:
-        free.put(connection)
-    if isinstance(decoded, Exception):
-        raise decoded
-    return decoded
-
-
-def _work(connection: Connection, source: Source) -> None:
-    """Decode batches until the main process closes the connection. Ctrl-C ends the main process, which ends this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    texts: Texts | None = None
-    with suppress(EOFError):
-        while True:
-            batch, first = connection.recv()
-            try:
-                texts = texts or _texts(open_directory(source))
-                connection.send(decode_batch(batch, first, texts))
-            except Exception as error:  # noqa: BLE001 - raised again in the main process
-                connection.send(error)
-
-
-def _texts(directory: Directory) -> Texts:
-    return lru_cache(_KNOWN)(directory.known)
-
-
-# Writing.
+    is_parquet = _is_parquet(target)
+    with opened(directory) as texts, ScratchTables(connect(_MEMORY, os.cpu_count() or 1)) as engine:
+        engine.execute("SET preserve_insertion_order = true")
+        decoding = _Decoding(engine, texts, progress)
+        with decoding.errors_of(source):
+            rows = file_rows(engine, source)
+            found = engine.rows(hashes_query(rows))
+            progress.stage("decode", int(found[0][1]) if found else 0)
+            query = columns_query(rows, decoding.types(hash for hash, _ in found)) if is_parquet else lines_query(rows)
+            with open_target(target, packs=not is_parquet) as out:
+                (_write_parquet if is_parquet else _write_lines)(out, engine.batches(query, _BATCH_ROWS))
+    return decoding.report
 
 
 def _is_parquet(target: str) -> bool:
+    """Raises BadTarget for a target whose name is of no format."""
+    name = target.lower().removesuffix(".gz").removesuffix(".zst")
+    if target != STDOUT and not target.lower().endswith(".parquet") and not name.endswith((".ndjson", ".jsonl")):
+        raise BadTarget(target, "its name ends neither with .parquet nor .ndjson nor .jsonl")
     return target.lower().endswith(".parquet")
 
 
-def _require_format(target: str) -> None:
-    """Raise BadTarget for a target whose name is of no format, before any row is decoded."""
-    name = target.lower().removesuffix(".gz").removesuffix(".zst")
-    if target != STDOUT and not _is_parquet(target) and not name.endswith((".ndjson", ".jsonl")):
-        raise BadTarget(target, "its name ends neither with .parquet nor .ndjson nor .jsonl")
+def _write_parquet(out: BinaryIO, batches: pa.RecordBatchReader) -> None:
+    with pq.ParquetWriter(out, batches.schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _write_lines(out: BinaryIO, batches: pa.RecordBatchReader) -> None:
+    for batch in batches:
+        out.writelines(line.encode() + b"\n" for line in batch.column(0).to_pylist())
+
+
+# The function.
+
+
+class _Decoding:
+    """The engine's function ``decode_row``, and what it counts."""
+
+    def __init__(self, engine: ScratchTables, directory: Directory, progress: Reporter) -> None:
+        self.report, self._progress = DecodeReport(), progress
+        self._decoder = ColumnDecoder(lambda hashes: known_of_all(directory, hashes))
+        self._error: Exception | None = None
+        engine.add_function("decode_row", self._decode, ["BIGINT", "VARCHAR[]", "VARCHAR"], _ROW_TYPE)
+
+    @contextmanager
+    def errors_of(self, source: str) -> Iterator[None]:
+        """Raise what the function raised, and other errors of the engine as BadInput."""
+        try:
+            yield
+        except QueryError as error:
+            raise self._error or BadInput(source, str(error)) from None
+
+    def _decode(self, _: pa.ChunkedArray, topics: pa.ChunkedArray, data: pa.ChunkedArray) -> pa.StructArray:
+        """What the engine calls. It gives the rows' numbers too, because for rows that are all alike it would call once."""
+        try:
+            with _uncollected():
+                rows = self._rows(zip(topics.to_pylist(), data.to_pylist(), strict=True))
+            self._count(rows)
+        except Exception as error:
+            self._error = error
+            raise
+        columns = [pa.array(column, one.type) for column, one in zip(zip(*rows, strict=True), _ROW_TYPE, strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=list(_ROW_TYPE))
+
+    def _count(self, rows: list[Row]) -> None:
+        self.report.rows += len(rows)
+        self.report.confidence.update(row.confidence for row in rows)
+        self._progress.rows(len(rows))
+        self._progress.advance(len(rows))
+
+    def _rows(self, pairs: Iterable[tuple[list[str], str | None]]) -> list[Row]:
+        read = [_read(*pair) for pair in pairs]
+        decoded = iter(self._decoder.rows([one for one in read if not isinstance(one, Row)]))
+        return [one if isinstance(one, Row) else next(decoded) for one in read]
+
+    def types(self, hashes: Iterable[str | None]) -> dict[str, str]:
+        """The SQL types of named parameters, by the first text of each hash: text where hashes do not agree.
+
+        Names of columns differ by more than their case, and a number is no name.
+        """
+        found: dict[str, str] = {}
+        spellings: dict[str, str] = {}
+        for key, type in chain.from_iterable(map(self._parameters, hashes)):
+            if not key.isdigit() and spellings.setdefault(key.lower(), key) == key:
+                found[key] = type if found.get(key, type) == type else "VARCHAR"
+        return found
+
+    def _parameters(self, digits: str | None) -> Iterator[tuple[str, str]]:
+        if digits is None or not re.fullmatch("[0-9a-f]{8}|[0-9a-f]{64}", digits):
+            return
+        hash = bytes.fromhex(digits)
+        for known in self._decoder.known([hash])[hash][:1]:
+            types = parameter_types(known.text)
+            yield from zip(argument_keys(parameter_names(known), len(types)), map(_sql_type, types), strict=False)
 
 
 @contextmanager
-def _writer(target: str, first: pa.RecordBatch) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """A function that writes a batch, by the target's name and the first batch."""
-    if _is_parquet(target):
-        arguments = ArgumentColumns(first)
-        plain = arguments.schema(pa.schema([field.remove_metadata() for field in first.schema]))
-        with open_target(target, packs=False) as out, pq.ParquetWriter(out, plain, compression="zstd") as writer:
-            yield lambda batch: writer.write_batch(_without_json(arguments.typed(batch), plain))
-        return
-    with open_target(target, packs=True) as out:
-        yield lambda batch: _write_lines(out, batch)
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector: a vector makes many objects and no cycles, and walking them doubles the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
-def _without_json(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the texts of JSON strings in place of their JSON. Other values of JSON stay JSON."""
-    columns = [
-        pa.array([orjson.loads(one) if one and one[0] == '"' else one for one in column.to_pylist()], pa.string())
-        if field.metadata == JSON else column
-        for field, column in zip(batch.schema, batch.columns, strict=True)
-    ]  # fmt: skip
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def _read(topics: list[str], data: str | None) -> Input | Row:
+    if data is None:
+        return Row(reason="no input, no topic and no data")
+    try:
+        return read_input(Form.CALLDATA, data, topics)
+    except BadData as error:
+        return Row(reason=str(error))
 
 
-def _write_lines(out: BinaryIO, batch: pa.RecordBatch) -> None:
-    """NDJSON, with what is JSON as JSON and not as text."""
-    ours, kept = batch.select(range(len(SCHEMA))), batch.select(range(len(SCHEMA), batch.num_columns))
-    json = [field.name for field in kept.schema if field.metadata == JSON]
-    others = kept.to_pylist() if kept.num_columns else [{}] * batch.num_rows
-    for row, other in zip(ours.to_pylist(), others, strict=True):
-        line = orjson.dumps(_with_fragments(row, ("values", ARGUMENTS, "nested")))
-        rest = json_of(_with_fragments(other, json))
-        out.write((line[:-1] + b"," + rest[1:] if other else line) + b"\n")
-
-
-def _with_fragments(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return row | {name: orjson.Fragment(row[name]) for name in names if row[name] is not None}
+def _sql_type(type: Type) -> str:
+    """The type of a parameter's column. Wide integers, addresses and bytes are text, tuples and arrays JSON."""
+    if type.text == "bool":
+        return "BOOLEAN"
+    if re.fullmatch(r"u?int\d+", type.text) and int(type.text.lstrip("uint")) <= 64:
+        return "UBIGINT" if type.text.startswith("u") else "BIGINT"
+    return "VARCHAR"

@@ -198,7 +198,7 @@ def _check_warehouse(paths: Paths, options: Options) -> None:
     """Fail before hours of reading if the warehouse cannot be used or the memory limit is invalid."""
     refuse_other_files(paths)
     read_snapshot(paths)
-    connect(paths, options.memory_limit, options.threads).close()
+    connect(options.memory_limit, options.threads).close()
 
 
 def make_warehouse_and_say(paths: Paths, progress: Reporter) -> None:
@@ -291,7 +291,7 @@ class InputReader(AbstractContextManager["InputReader"]):
 
 
 def _make_tables(run: ImportRun) -> ScratchTables:
-    return ScratchTables(connect(run.paths, run.options.memory_limit, run.options.threads, run.state.folder))
+    return ScratchTables(connect(run.options.memory_limit, run.options.threads, run.state.folder))
 
 
 def _read_input(

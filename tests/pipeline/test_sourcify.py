@@ -16,7 +16,6 @@ from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.evidence import Kind, Sighting, Witness
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
-from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.pipeline.support import keccak256, parquet_bytes
 
@@ -67,7 +66,7 @@ def said(folder: Path, memory_limit: str = "256MB") -> tuple[list[tuple[int, str
     spill.mkdir(exist_ok=True)
 
     def tables() -> ScratchTables:
-        return ScratchTables(connect(Paths(folder / "warehouse"), memory_limit, 1, spill))
+        return ScratchTables(connect(memory_limit, 1, spill))
 
     with SourcifyTables(tables) as reader:
         for number, source in enumerate(sources):

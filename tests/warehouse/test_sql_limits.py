@@ -107,11 +107,11 @@ def test_a_folder_that_others_may_enter_is_not_used(
     shared = tmp_path / f"sigdir-sql-{os.getuid()}"
     shared.mkdir()
     shared.chmod(0o777)
-    with connect(small, "64MB", 1):
+    with connect("64MB", 1):
         assert list(shared.iterdir()) == []
 
 
 def test_a_query_in_python_writes_nothing_to_standard_output(small: Paths, tmp_path: Path) -> None:
     """The engine's progress bar is off: it would write into the output of a script after two seconds."""
-    with connect(small, "64MB", 1, spill=tmp_path) as connection:
+    with connect("64MB", 1, spill=tmp_path) as connection:
         assert connection.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (False,)

@@ -1,9 +1,8 @@
 """SQL functions that decode: decode_calldata(data) and decode_log(topics, data), each the API's answer as JSON.
 
-Data and topics are blobs, or texts of hex digits with or without 0x.
+Data and topics are blobs, or texts of hex digits with or without 0x. What cannot be read is NULL, as for the other functions.
 The texts come from the connection's own views, by a cursor of it, so a query of an older version decodes by that version's texts.
-Texts of a hash stand in the order of their rank, with their declarations, by the evidence of the same version. What cannot
-be read is NULL, as for the other functions.
+Texts of a hash stand in the order of their rank, with their declarations, by the evidence of the same version.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import orjson
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
@@ -22,10 +20,9 @@ from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
-    from sigdir.signatures.readings import Input, Known
+    from sigdir.signatures.decode_columns import ColumnDecoder
+    from sigdir.signatures.readings import Known
     from sigdir.warehouse.sql.ranking import Ranking
-
-_REMEMBERED = 100_000
 
 # The engine would turn a text into a blob of its characters, so the macros look at the type first.
 _MACROS = """
@@ -39,16 +36,18 @@ CREATE MACRO decode_log(topics, data) AS
 
 def register(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
     """Add both functions to a connection that has the views of this version."""
-    texts = _Texts(weakref.ref(connection), paths, snapshot)
+    documents = _Documents(weakref.ref(connection), paths, snapshot)
     of_call: list[Any] = ["VARCHAR"]
     of_log: list[Any] = ["VARCHAR[]", "VARCHAR"]
 
     def decode_calldata_hex(data: pa.ChunkedArray) -> pa.StringArray:
-        return texts.documents([_input("auto", one) for one in data.to_pylist()])
+        return documents.of((data, ()) for data in data.to_pylist())
 
     def decode_log_hex(topics: pa.ChunkedArray, data: pa.ChunkedArray) -> pa.StringArray:
-        pairs = zip(topics.to_pylist(), data.to_pylist(), strict=True)
-        return texts.documents([_input("log", one, words) for words, one in pairs])
+        given = ([one for one in words or () if one is not None] for words in topics.to_pylist())
+        return documents.of(
+            (one or "" if words else None, words) for words, one in zip(given, data.to_pylist(), strict=True)
+        )
 
     for function, types in ((decode_calldata_hex, of_call), (decode_log_hex, of_log)):
         connection.create_function(
@@ -58,57 +57,40 @@ def register(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snap
     connection.execute(_MACROS)
 
 
-def _input(kind: str, data: Any, topics: Sequence[Any] | None = ()) -> Input | None:
-    """An input; None where a part of it is no bytes, hex or a word."""
-    from sigdir.signatures.calldata import MAX_BYTES
-    from sigdir.signatures.readings import Form, Input
-
-    form = Form(kind)
-    try:
-        words = tuple(_bytes(topic) for topic in topics or () if topic is not None)
-        found = _bytes(data) if data is not None or form is not Form.LOG else b""
-    except (TypeError, ValueError):
-        return None
-    is_good = len(found) <= MAX_BYTES and len(words) <= 4 and all(len(word) == 32 for word in words)
-    return Input(form, found, words) if is_good and (words or form is not Form.LOG) else None
-
-
-def _bytes(text: str) -> bytes:
-    """The bytes of hex digits, with or without 0x; raises TypeError for None, ValueError."""
-    return bytes.fromhex(text[2:] if text[:2] in ("0x", "0X") else text)
-
-
-class _Texts:
-    """The texts of the hashes that were looked up; the connection outlives a call of a function."""
+class _Documents:
+    """The answers by the texts of one version; the connection outlives a call of a function."""
 
     def __init__(self, connection: weakref.ref[duckdb.DuckDBPyConnection], paths: Paths, snapshot: Snapshot) -> None:
         self._connection, self._paths, self._snapshot = connection, paths, snapshot
         self._ranking: Ranking | None = None
-        self._known: dict[bytes, list[Known]] = {}
+        self._decoder: ColumnDecoder | None = None
 
-    def documents(self, inputs: Sequence[Input | None]) -> pa.StringArray:
-        from sigdir.signatures.reading_json import document
-        from sigdir.signatures.readings import Readings
+    def of(self, pairs: Iterable[tuple[str | None, Sequence[str]]]) -> pa.StringArray:
+        """The answers for data with topics; None where there is no data, or a part of it is no bytes, hex or a word."""
+        from sigdir.signatures.decode_columns import ColumnDecoder, read_input
+        from sigdir.signatures.decode_input import BadInput
+        from sigdir.signatures.readings import Form, Input
 
-        readings = Readings(input for input in inputs if input is not None)
-        while wanted := readings.wanted():
-            readings.supply(self._of(wanted))
-        found = iter(readings.results())
-        texts = [None if input is None else orjson.dumps(document(next(found))).decode() for input in inputs]
-        return pa.array(texts, pa.string())
+        def read(data: str | None, topics: Sequence[str]) -> Input | None:
+            try:
+                return None if data is None else read_input(Form.AUTO, data, topics)
+            except BadInput:
+                return None
 
-    def _of(self, wanted: Iterable[bytes]) -> dict[bytes, list[Known]]:
+        self._decoder = self._decoder or ColumnDecoder(self._texts)
+        inputs = [read(data, topics) for data, topics in pairs]
+        found = iter(self._decoder.documents([one for one in inputs if one is not None]))
+        return pa.array([None if one is None else next(found) for one in inputs], pa.string())
+
+    def _texts(self, hashes: Sequence[bytes]) -> dict[bytes, list[Known]]:
         from sigdir.signatures.readings import known_of
         from sigdir.warehouse.sql.ranking import Ranking
 
         self._ranking = self._ranking or Ranking.of(self._connection, self._paths, self._snapshot)
-        if len(self._known) > _REMEMBERED:
-            self._known.clear()
-        known, missing = self._known, [hash for hash in wanted if hash not in self._known]
-        known.update((hash, []) for hash in missing)
+        known: dict[bytes, list[Known]] = {hash: [] for hash in hashes}
         for collection in COLLECTIONS:
-            hashes = [hash for hash in missing if len(hash) == collection.hash_bytes]
-            if hashes:
-                ranked = self._ranking.ranked(collection, hashes)
+            wanted = [hash for hash in hashes if len(hash) == collection.hash_bytes]
+            if wanted:
+                ranked = self._ranking.ranked(collection, wanted)
                 known.update((hash, [known_of(one.summary) for one in texts]) for hash, texts in ranked.items())
-        return {hash: known[hash] for hash in wanted}
+        return known

@@ -24,7 +24,7 @@ import pyarrow as pa
 from sigdir.signatures.interruption import each, waiting
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.search import NAME, create_search
-from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, quoted
+from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, identifier, quoted
 from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
 from sigdir.warehouse.table.files import RunFolder, own_temporary_folder
 from sigdir.warehouse.table.parquet import sha256_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
+def connect(memory_limit: str, threads: int, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
     """A bare engine within a memory limit.
 
     It spills to ``spill``, by default a new folder in the system's temporary one, because the warehouse may be
@@ -198,7 +198,7 @@ class Database:
     ) -> None:  # fmt: skip
         self._unsafe = unsafe
         self._log = LazyLog(paths, snapshot.version)
-        self._connection = connect(paths, memory_limit, threads or os.cpu_count() or 1)
+        self._connection = connect(memory_limit, threads or os.cpu_count() or 1)
         # The engine prints a complaint at exit about functions that are still registered.
         weakref.finalize(self, self._connection.close)
         try:
@@ -371,7 +371,7 @@ def _read_csv(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
     numbers = [column["name"] for column in columns if column["type"] not in ("VARCHAR", "BOOLEAN")]
     if not numbers:
         return f"read_csv({name})"
-    tests = ", ".join(f"bool_or(ltrim({_identifier(number)}) ILIKE '0x%')" for number in numbers)
+    tests = ", ".join(f"bool_or(ltrim({identifier(number)}) ILIKE '0x%')" for number in numbers)
     as_text = f"read_csv({name}, all_varchar = true, header = {has_header})"
     [found] = connection.sql(f"SELECT {tests} FROM {as_text}").fetchall()
     texts = [number for number, has_0x in zip(numbers, found, strict=True) if has_0x]
@@ -388,7 +388,3 @@ def _arrow_table(name: str, given: Any) -> pa.Table:
         return pa.Table.from_pandas(given, preserve_index=False) if is_pandas else pa.table(given)
     except (pa.ArrowException, TypeError, AttributeError) as error:
         raise QueryError(f"{name}: {str(error).partition(chr(10))[0]}") from error
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

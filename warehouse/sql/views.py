@@ -162,6 +162,11 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def identifier(name: str) -> str:
+    """A name of a column in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _deep_types(lists: pa.ChunkedArray) -> pa.Array:
     """Cut parameter lists at the commas outside tuples."""
     return pa.array([_split(text) for text in lists.to_pylist()], pa.list_(pa.string()))

@@ -63,7 +63,7 @@ def verify(
     began = time.monotonic()
     report = VerifyReport(paths.root)
     snapshot = read_snapshot(paths)
-    with connect(paths, memory_limit, threads) as engine:
+    with connect(memory_limit, threads) as engine:
         work = Verification(paths, report, snapshot, engine, threads, begin_stage, progress)
         report.version, report.files = snapshot.version, len(snapshot.all_files())
         for collection in COLLECTIONS:

@@ -1,0 +1,308 @@
+"""Decodes many calls and logs at once, each to the row of its best reading or to the API's answer.
+
+Most calls have a selector with one known text, or a standard's. They are decoded by columns (``abi_columns.py``),
+one group for each selector and size, and the calls in their ``bytes`` as one more batch. The others get a tree of
+readings: logs, calls that the text does not fit, whose texts compete, or with calls in calls in calls. A test compares
+the two ways.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import orjson
+
+from sigdir.signatures.abi_columns import Values, exact_rows
+from sigdir.signatures.abi_decoder import SELECTOR_BYTES, Budget, Layout, exact_values, layout_of
+from sigdir.signatures.calldata import MAX_BYTES, JsonForm, json_form
+from sigdir.signatures.decode_input import hex_bytes, log_input
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.inner_calls import Inner, has_bytes, inner_calls
+from sigdir.signatures.reading_json import document, ordered, parameters, reading_document
+from sigdir.signatures.readings import Confidence, Form, Input, Known, Reading, Readings, inner_reading, likely_kind
+from sigdir.signatures.reverts import BUILT_IN
+from sigdir.signatures.standards import canonical
+from sigdir.signatures.types import BadTypeList, Type
+
+_SEARCHED_BYTES = 4096
+"""The longest call whose ``bytes`` are searched for calls. A call of this size cannot reach the bounds of a tree."""
+
+_LONGEST_TEXT = 1024
+_TREES = 64
+"""Trees that are built at a time, which bounds their memory."""
+_REMEMBERED = 65_536
+"""Hashes whose texts are remembered."""
+
+Texts = Callable[[Sequence[bytes]], Mapping[bytes, Sequence[Known]]]
+"""Gives the known texts of hashes, in rank order."""
+
+
+class Row(NamedTuple):
+    """The best reading of an input; ``values``, ``arguments`` and ``nested`` are JSON, ``reason`` says why there is no text."""
+
+    kind: str | None = None
+    hash: str | None = None
+    text_signature: str | None = None
+    values: str | None = None
+    arguments: str | None = None
+    nested: str | None = None
+    confidence: str = Confidence.NONE.value
+    exact: bool | None = None
+    texts: int | None = None
+    reason: str | None = None
+
+
+def read_input(form: Form, data: str, topics: Sequence[str]) -> Input:
+    """An input of hex digits; raises BadInput. It is a log where it has topics."""
+    if topics:
+        return log_input([_bytes(topic, "topics") for topic in topics], _bytes(data, "data"))
+    return Input(form, _bytes(data, "input"))
+
+
+def _bytes(text: str, name: str) -> bytes:
+    try:
+        found = bytes.fromhex(text[2:] if text[:2] in ("0x", "0X") else text)
+    except ValueError:
+        found = None
+    return hex_bytes(text, name) if found is None or len(found) > MAX_BYTES else found
+
+
+def argument_keys(names: Sequence[str], count: int) -> list[str]:
+    """The keys of ``count`` values: the names, a number from 0 where there is none or it comes again; empty without names."""
+    keys: dict[str, None] = {}
+    for number in range(count):
+        name = names[number] if number < len(names) else ""
+        keys[name if name and name not in keys else str(number)] = None
+    return list(keys) if any(names) else []
+
+
+class _Plan(NamedTuple):
+    """How calls of a selector are read; ``texts`` counts its known texts."""
+
+    hash: str
+    text: str
+    layout: Layout
+    forms: tuple[JsonForm, ...]
+    keys: list[str]
+    texts: int
+    has_bytes: bool
+
+
+class _Call(NamedTuple):
+    """A call that its plan's text decodes exactly."""
+
+    plan: _Plan
+    values: Values
+
+    def json_values(self) -> list[Any]:
+        return [form(value) for form, value in zip(self.plan.forms, self.values, strict=True)]
+
+
+class _NeedsTree(Exception):
+    """A call inside holds calls, or its texts are longer than it has room for."""
+
+
+_Documents = list[dict[str, Any]]
+
+
+class ColumnDecoder:
+    """Decodes batches of inputs. What ``texts`` gives of a hash is remembered."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+        self._forget()
+
+    def _forget(self) -> None:
+        self._known: dict[bytes, Sequence[Known]] = {}
+        self._plans: dict[bytes, _Plan | None] = {}
+        self._templates: dict[tuple[Form | None, bytes, int], dict[str, Any]] = {}
+
+    def rows(self, inputs: Sequence[Input]) -> list[Row]:
+        """The best reading of each input."""
+        calls = self._calls(inputs)
+        trees = self._trees(one for one, call in zip(inputs, calls, strict=True) if call is None)
+        return [_best(next(trees)) if call is None else _row(*call) for call in calls]
+
+    def documents(self, inputs: Sequence[Input]) -> list[bytes]:
+        """The answer of ``/api/v1/decode/`` for each input."""
+        calls = [call if call is not None and call[0].plan.texts == 1 else None for call in self._calls(inputs)]
+        trees = self._trees(one for one, call in zip(inputs, calls, strict=True) if call is None)
+        return [
+            orjson.dumps(document(next(trees)) if call is None else self._call_document(one, *call))
+            for one, call in zip(inputs, calls, strict=True)
+        ]
+
+    def known(self, hashes: Iterable[bytes]) -> Mapping[bytes, Sequence[Known]]:
+        """The texts of these hashes, and perhaps of others."""
+        missing = [hash for hash in hashes if hash not in self._known]
+        self._known.update(self._texts(missing) if missing else ())
+        return self._known
+
+    def _trees(self, inputs: Iterable[Input]) -> Iterator[list[Reading]]:
+        inputs = iter(inputs)
+        while some := list(islice(inputs, _TREES)):
+            readings = Readings(some)
+            while wanted := readings.wanted():
+                readings.supply(self.known(wanted))
+            yield from readings.results()
+
+    # By columns.
+
+    def _calls(self, inputs: Sequence[Input]) -> list[tuple[_Call, _Documents] | None]:
+        """The calls that need no tree, with the documents of the calls inside."""
+        if len(self._known) > _REMEMBERED:
+            self._forget()
+        data = [one.data if one.form in (Form.CALLDATA, Form.AUTO) else b"" for one in inputs]
+        found = self._read(data)
+        nested = self._nested(data, found)
+        return [
+            None if call is None or inside is None else (call, inside)
+            for call, inside in zip(found, nested, strict=True)
+        ]
+
+    def _read(self, calls: Sequence[bytes]) -> list[_Call | None]:
+        """What the plans read of the calls."""
+        groups: dict[tuple[bytes, int], list[int]] = defaultdict(list)
+        for number, data in enumerate(calls):
+            if len(data) >= SELECTOR_BYTES:
+                groups[data[:SELECTOR_BYTES], len(data)].append(number)
+        known = self.known({selector for selector, _ in groups})
+        found: list[_Call | None] = [None] * len(calls)
+        for (selector, size), numbers in groups.items():
+            if selector not in self._plans:
+                self._plans[selector] = _plan(selector, known[selector])
+            plan = self._plans[selector]
+            if plan is not None:
+                arguments = [calls[number][SELECTOR_BYTES:] for number in numbers]
+                columns = exact_rows(arguments, plan.layout.types)
+                for number, data, values in zip(numbers, arguments, columns, strict=True):
+                    if values is None:
+                        values = exact_values(data, plan.layout, Budget.of(size))
+                    found[number] = None if values is None else _Call(plan, values)
+        return found
+
+    def _nested(self, calls: Sequence[bytes], found: Sequence[_Call | None]) -> list[_Documents | None]:
+        """For each call the documents of the calls inside; None where a tree has to be built."""
+        nested: list[_Documents | None] = [[] for _ in calls]
+        inside: list[tuple[int, Inner]] = []
+        for number, (data, call) in enumerate(zip(calls, found, strict=True)):
+            if call is not None and call.plan.has_bytes:
+                inner = _calls_in(call.plan.text, call.plan.layout.types, call.values)
+                if len(data) > _SEARCHED_BYTES or any(one.kind != Form.CALLDATA for one in inner):
+                    nested[number] = None
+                else:
+                    inside += [(number, one) for one in inner]
+        for (number, one), call in zip(inside, self._read([one.data for _, one in inside]), strict=True):
+            documents = nested[number]
+            if documents is not None:
+                try:
+                    documents += self._inner_documents(one, call)
+                except _NeedsTree:
+                    nested[number] = None
+        return nested
+
+    def _inner_documents(self, inner: Inner, call: _Call | None) -> _Documents:
+        """The document of a call inside, none where no text fits it; raises _NeedsTree where it holds calls itself."""
+        if call is not None and call.plan.texts == 1 and not call.plan.has_bytes:
+            key = None, inner.data[:SELECTOR_BYTES], len(inner.data)
+            if key not in self._templates:
+                [self._templates[key]] = self._inner_readings(inner)
+            return [{"path": inner.path, **_with_values(self._templates[key], call, [])}]
+        return [{"path": inner.path, **found} for found in self._inner_readings(inner)]
+
+    def _inner_readings(self, inner: Inner) -> _Documents:
+        selector = inner.data[:SELECTOR_BYTES]
+        budget = Budget.of(len(inner.data))
+        reading = inner_reading(inner.data, self.known([selector]).get(selector, ()), Form.CALLDATA, budget)
+        if budget.is_used_up:
+            raise _NeedsTree
+        if reading is None:
+            return []
+        for attempt in (candidate.attempt for candidate in reading.candidates):
+            if _calls_in(attempt.text, attempt.types, attempt.values or ()):
+                raise _NeedsTree
+        return [reading_document(reading)]
+
+    def _call_document(self, input: Input, call: _Call, nested: _Documents) -> dict[str, Any]:
+        key = input.form, input.data[:SELECTOR_BYTES], len(input.data)
+        if key not in self._templates:
+            [readings] = self._trees([input])
+            self._templates[key] = document(readings)
+        return _with_values(self._templates[key], call, nested)
+
+
+def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
+    """The plan of a selector; None where no text is known, several compete, or one is long: a tree bounds what it takes."""
+    if not known or selector in BUILT_IN:
+        return None
+    text = known[0].text
+    if len(text) > _LONGEST_TEXT:
+        return None
+    if len(known) > 1 and not (canonical().get(selector) == text and likely_kind(known[0]) is Kind.FUNCTION):
+        return None
+    try:
+        layout = layout_of(text)
+    except BadTypeList:
+        return None
+    forms = tuple(map(json_form, layout.types))
+    keys = argument_keys(parameter_names(known[0]), len(forms))
+    return _Plan("0x" + selector.hex(), text, layout, forms, keys, len(known), any(map(has_bytes, layout.types)))
+
+
+def parameter_names(known: Known) -> list[str]:
+    """The names of a text's parameters as declared, "" for none; empty without a declaration."""
+    return [name[0] if isinstance(name, tuple) else name for name in known.parsed().names]
+
+
+def _calls_in(text: str, types: Sequence[Type], values: Values) -> list[Inner]:
+    return [one for one in inner_calls(text, types, values, Budget.of(_SEARCHED_BYTES)) if one.is_shown]
+
+
+def _with_values(template: dict[str, Any], call: _Call, nested: _Documents) -> dict[str, Any]:
+    """A document of the same selector and size, with these values: nothing else in it depends on them."""
+    [candidate] = template["candidates"]
+    values = zip(candidate["parameters"], call.json_values(), strict=True)
+    candidate = candidate | {"parameters": [{**parameter, "value": value} for parameter, value in values]}
+    candidate.pop("nested", None)
+    return template | {"candidates": [candidate | {"nested": nested} if nested else candidate]}
+
+
+# Rows.
+
+
+def _row(call: _Call, nested: _Documents) -> Row:
+    plan, values = call.plan, call.json_values()
+    return Row(
+        Form.CALLDATA.value, plan.hash, plan.text, _json(values), _arguments(plan.keys, values),
+        _json(nested) if nested else None, Confidence.HIGH.value, True, plan.texts,
+    )  # fmt: skip
+
+
+def _best(readings: list[Reading]) -> Row:
+    """The best candidate of the surest reading."""
+    reading = ordered(readings)[0]
+    hash = "0x" + reading.hash.hex() if reading.hash else None
+    best = reading.best
+    if best is None:
+        why = reading.candidates[0].attempt.detail if reading.candidates else reading.note
+        text = reading.candidates[0].attempt.text if reading.candidates else None
+        return Row(reading.form.value, hash, text, texts=reading.texts, reason=why)
+    named = parameters(best)
+    values = [one["value"] if "value" in one else one["hash"] for one in named]
+    keys = argument_keys([one.get("name", "") for one in named], len(values))
+    nested = [{"path": list(one.path)} | reading_document(one.reading) for one in best.nested]
+    return Row(
+        reading.form.value, hash, best.attempt.text, _json(values), _arguments(keys, values),
+        _json(nested) if nested else None, best.confidence.value, best.attempt.exact, reading.texts,
+    )  # fmt: skip
+
+
+def _arguments(keys: Sequence[str], values: Sequence[Any]) -> str | None:
+    return _json(dict(zip(keys, values, strict=True))) if keys else None
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
