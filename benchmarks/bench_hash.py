@@ -13,7 +13,8 @@ from benchmarks.measure import Figure, machine
 from sigdir.pipeline.formats.text import candidate_lines
 from sigdir.signatures.grammar import normalise
 from sigdir.signatures.grammar_rows import normalise_rows
-from sigdir.signatures.keccak import keccak256, keccak256_rows
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.keccak_rows import keccak256_rows
 
 _ROWS = 1_000_000
 _ORACLE_ROWS = 20_000

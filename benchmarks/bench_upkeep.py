@@ -21,7 +21,7 @@ from benchmarks.measure import Figure, sigdir
 from sigdir.serve.lists.paging import page_of
 from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.signatures.keccak import keccak256_column
+from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.jobs.compact import compact
 from sigdir.warehouse.log.snapshot import read_snapshot

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.evidence import Witness
-from sigdir.signatures.keccak import digests_of, keccak256
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.keccak_rows import digests_of
 from sigdir.signatures.kernels import kernel
 from sigdir.signatures.rank import Summary, ranked
 from sigdir.signatures.standards import NO_TEXT, canonical

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -14,13 +14,11 @@ from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.pack import Pack, parsed
 from sigdir.signatures.pack_file import BadPack
 from sigdir.signatures.rank import noted_reasons, standard_of
-from sigdir.signatures.reading_json import ordered
-from sigdir.signatures.readings import Form, Input, Known, Reading, Readings
-from sigdir.signatures.returns import Returned, returns_of
-from sigdir.warehouse.index.known import known_returns, known_texts
-from sigdir.warehouse.index.ranked import ranked_rows
-from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.table.paths import Paths, existing
+from sigdir.warehouse.table.paths import Paths
+
+if TYPE_CHECKING:  # numba takes 0.3 s to load, and looking a hash up in a pack does without
+    from sigdir.signatures.readings import Input, Known, Reading
+    from sigdir.signatures.returns import Returned
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,35 +64,6 @@ class Directory(Protocol):
         """Free what it holds."""
 
 
-class WarehouseDirectory:
-    """The texts of a warehouse, staged ones too, as they are when each is asked for."""
-
-    def __init__(self, source: Path | Paths) -> None:
-        found = existing(source if isinstance(source, Path) else source.root)
-        self._reader = Reader(found if isinstance(source, Path) else source)
-        self.source = self._reader.paths
-
-    def known(self, hash: bytes) -> list[Known]:
-        return known_texts(self._reader.current(), hash)
-
-    def returns(self, selector: bytes) -> tuple[Returned, ...]:
-        return known_returns(self._reader.current(), selector)
-
-    def ranked(self, hash: bytes) -> list[RankedText]:
-        rows = ranked_rows(self._reader.current(), Collection.of_hash(hash), hash)
-        return [RankedText(one.ranked.summary.text, one.ranked.summary.declaration, one.ranked.reasons) for one in rows]
-
-    def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
-        found: list[str] = []
-        for segment in self._reader.current().segments[collection]:
-            rows = segment.with_text(fragment)[: limit - len(found)]
-            found += map(segment.text_at, rows.tolist())
-        return found
-
-    def close(self) -> None:
-        self._reader.close()
-
-
 class PackDirectory:
     """The texts of a pack."""
 
@@ -106,6 +75,8 @@ class PackDirectory:
         return [_known(hash, text, declaration) for text, declaration in self._pack.entries(hash)]
 
     def returns(self, selector: bytes) -> tuple[Returned, ...]:
+        from sigdir.signatures.returns import returns_of
+
         found = self._pack.declarations(selector) if len(selector) == SIGNATURES.hash_bytes else ()
         return tuple(returns_of((one, 1) for one in found))
 
@@ -132,6 +103,8 @@ class PackDirectory:
 
 
 def _known(hash: bytes, text: str, declaration: str) -> Known:
+    from sigdir.signatures.readings import Known
+
     declared = parsed(declaration) if declaration else None
     kind = Kind.EVENT if Collection.of_hash(hash) == EVENT_SIGNATURES else Kind.UNKNOWN
     return Known(
@@ -149,7 +122,11 @@ def open_pack(source: PackSource) -> Pack:
 
 def open_directory(source: Source) -> Directory:
     """Raises UnreadableWarehouse, BadInput, BadKey, OSError."""
-    return PackDirectory(source) if isinstance(source, PackSource) else WarehouseDirectory(source)
+    if isinstance(source, PackSource):
+        return PackDirectory(source)
+    from sigdir.pipeline.warehouse_directory import WarehouseDirectory
+
+    return WarehouseDirectory(source)
 
 
 @contextmanager
@@ -164,6 +141,9 @@ def opened(source: Source) -> Iterator[Directory]:
 
 def readings_of(directory: Directory, alternatives: Sequence[Input]) -> list[Reading]:
     """The readings of one input that may have several shapes, the surest first."""
+    from sigdir.signatures.reading_json import ordered
+    from sigdir.signatures.readings import Form, Readings
+
     readings = Readings(
         one._replace(returned=directory.returns(one.selector)) if one.form is Form.RETURN else one
         for one in alternatives

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from sigdir.pipeline.export_rows import BATCHES_AHEAD, ExportRows
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.keccak import keccak256_column
+from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.index.records import RECORD, csv_head, csv_line
 from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.table.parallel import in_background

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.metadata import version
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import orjson
 from mcp.server.mcpserver import MCPServer
@@ -17,16 +17,14 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from sigdir.pipeline.directory import Directory, known_of_all, readings_of
-from sigdir.signatures import contract_json, reading_json
-from sigdir.signatures.bytecode import MAX_BYTES as MAX_CODE
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.signatures.contract import ContractInterface, interface_of
-from sigdir.signatures.decode_input import BadInput, code_input, hex_bytes, inputs_of_text, return_inputs, whole
-from sigdir.signatures.given_contract import code_of_input
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.plural import counted
-from sigdir.signatures.readings import Form, Reading
+
+if TYPE_CHECKING:  # decoding takes 0.4 s to load, so the tools that need it load it when they are called
+    from sigdir.signatures.contract import ContractInterface
+    from sigdir.signatures.readings import Reading
 
 MAX_HASHES = 100
 MAX_TEXTS = 20
@@ -34,6 +32,7 @@ MAX_MATCHES = 50
 MAX_ANSWER = 256 << 10
 """Bytes of an answer; a longer one is refused with what to do instead."""
 _SEARCHED = 1000
+_MAX_CODE = 4 << 20  # characters; the reader of code says how many bytes it takes
 
 _INSTRUCTIONS = """\
 Texts of Ethereum function selectors, error selectors and event topics. A selector has 4 bytes, so several texts may
@@ -113,9 +112,9 @@ class _Tools:
 
     def _resolved(self, hash: str) -> ResolvedHash:
         try:
-            digest = hex_bytes(hash, "hashes")
-        except BadInput as error:
-            raise ToolError(str(error)) from None
+            digest = bytes.fromhex(hash.removeprefix("0x"))
+        except ValueError:
+            raise ToolError(f"{hash[:80]!r} has what is not a hex digit, or half a byte") from None
         if len(digest) not in (4, 32):
             raise ToolError(f"{hash[:80]!r} is neither a selector nor a topic: 8 or 64 hex digits")
         texts = [
@@ -152,30 +151,44 @@ class _Tools:
         self,
         data: Annotated[str, Field(min_length=2, max_length=4 * MAX_BYTES)],
         returned_by: Annotated[str, Field(max_length=10)] = "",
+        code: Annotated[str, Field(max_length=_MAX_CODE)] = "",
+        abi: Annotated[str | list[Any] | dict[str, Any], Field(max_length=_MAX_CODE)] = "",
     ) -> Decoded:
         """What calldata, revert data, a log or a returned value means, with the calls inside, each reading with confidence and reasons.
 
         `data` is hex digits; of a log its topics and its data, each with 0x and with a space between, or the JSON object
         of a node with topics and data. A text to try may stand before it, with a semicolon behind the text. Of what
-        a call returned, `returned_by` is the selector of the call. At most 128 KiB.
+        a call returned, `returned_by` is the selector of the call. At most 128 KiB. The contract that is called may stand beside it, as
+        the hex digits of its `code` or as its `abi`: texts that it has come first, and others are ruled out.
         """
+        from sigdir.signatures import reading_json
+        from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, whole
+        from sigdir.signatures.given_contract import given_contract
+        from sigdir.signatures.readings import Form
+
         try:
             alternatives = return_inputs(hex_bytes(data), returned_by) if returned_by else whole(inputs_of_text(data))
+            contract = given_contract(code or None, None if abi == "" else abi)
         except BadInput as error:
             raise ToolError(str(error)) from None
         if alternatives[0].form is Form.CODE:
             raise ToolError("this is a contract's code: use the tool contract")
-        readings = readings_of(self._directory, alternatives)
+        readings = readings_of(self._directory, [one._replace(contract=contract) for one in alternatives])
         found = Decoded(summary=_meaning(readings[0]), readings=list(map(reading_json.reading_document, readings)))
         return _bounded(found, f"In short: {found.summary[:500]}")
 
-    def contract(self, code: Annotated[str, Field(min_length=2, max_length=4 * MAX_CODE)]) -> Interface:
+    def contract(self, code: Annotated[str, Field(min_length=2, max_length=_MAX_CODE)]) -> Interface:
         """The interface in a contract's bytecode: functions with the arguments that the code reads, events, errors,
         standards, proxies.
 
         `code` is hex digits of runtime or creation code, at most 1 MiB. A function without texts is unknown; its
         arguments are what its code shows.
         """
+        from sigdir.signatures import contract_json
+        from sigdir.signatures.contract import interface_of
+        from sigdir.signatures.decode_input import BadInput, code_input
+        from sigdir.signatures.given_contract import code_of_input
+
         try:
             read = code_of_input(code_input(code))
         except BadInput as error:

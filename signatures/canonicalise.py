@@ -38,7 +38,7 @@ from sigdir.signatures.grammar_rows import (
     spelled_room,
     text_room,
 )
-from sigdir.signatures.keccak import digests_of, keccak256_rows
+from sigdir.signatures.keccak_rows import digests_of, keccak256_rows
 from sigdir.signatures.kernels import kernel
 
 Array = npt.NDArray[Any]

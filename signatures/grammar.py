@@ -44,15 +44,7 @@ from typing import Any
 
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.errors import SigdirError
-
-try:
-    from numba.extending import register_jitable
-except ImportError:  # a pack is read without numba
-
-    def register_jitable(function: Any) -> Any:  # type: ignore[no-redef]
-        """Leave the function as it is."""
-        return function
-
+from sigdir.signatures.jitable import jitable
 
 MAX_TEXT_BYTES = 65_536
 """The longest text that is read, and the longest canonical text, in bytes."""
@@ -119,30 +111,30 @@ there, and where its name begins and ends.
 """
 
 
-@register_jitable
+@jitable
 def _is_digit(byte: int) -> bool:
     return _ZERO <= byte <= _NINE
 
 
-@register_jitable
+@jitable
 def is_name_start(byte: int) -> bool:
     letter = byte | 0x20
     return 0x61 <= letter <= 0x7A or byte == _UNDERSCORE or byte == _DOLLAR
 
 
-@register_jitable
+@jitable
 def _is_name_part(byte: int) -> bool:
     return is_name_start(byte) or _ZERO <= byte <= _NINE
 
 
-@register_jitable
+@jitable
 def _skip_space(text: Any, at: int, end: int) -> int:
     while at < end and (text[at] == SPACE or _TAB <= text[at] <= _CR):
         at += 1
     return at
 
 
-@register_jitable
+@jitable
 def _read_word(text: Any, at: int, end: int) -> tuple[int, int]:
     """Where the word at ``at`` ends, and its letters as an integer, 0 where it has none or more than eight."""
     stop = at
@@ -154,7 +146,7 @@ def _read_word(text: Any, at: int, end: int) -> tuple[int, int]:
     return stop, word if stop - at <= 8 else 0
 
 
-@register_jitable
+@jitable
 def _pack(text: Any, at: int, end: int) -> int:
     """The word ``text[at:end]`` as an integer, 0 where it is longer than eight bytes."""
     if end - at > 8:
@@ -165,18 +157,18 @@ def _pack(text: Any, at: int, end: int) -> int:
     return word
 
 
-@register_jitable
+@jitable
 def _is_anonymous(text: Any, at: int, end: int) -> bool:
     return end - at == 9 and text[at] == 0x61 and _pack(text, at + 1, end) == _ANONYMOUS
 
 
-@register_jitable
+@jitable
 def _is_nonpayable(text: Any, at: int, end: int) -> bool:
     # The first two letters as a number: "no".
     return end - at == 10 and _pack(text, at, at + 2) == 0x6E6F and _pack(text, at + 2, end) == _NONPAYABLE
 
 
-@register_jitable
+@jitable
 def _skip_balanced(text: Any, at: int, end: int) -> int:
     """The place after the parenthesis that closes the one at ``at``; -1 where none does."""
     depth = 0
@@ -191,7 +183,7 @@ def _skip_balanced(text: Any, at: int, end: int) -> int:
     return -1
 
 
-@register_jitable
+@jitable
 def _number(text: Any, at: int, end: int) -> int:
     """The value of the digits ``text[at:end]``; -1 for none, a leading zero, over three digits."""
     if at == end or end - at > 3 or text[at] == _ZERO:
@@ -202,12 +194,12 @@ def _number(text: Any, at: int, end: int) -> int:
     return value
 
 
-@register_jitable
+@jitable
 def _is_integer_width(value: int) -> bool:
     return 8 <= value <= 256 and value % 8 == 0
 
 
-@register_jitable
+@jitable
 def append(out: Any, at: int, word: int) -> int:
     """Append a packed word to ``out[:at]``, a leading space too; returns the new length."""
     shift = 56
@@ -224,7 +216,7 @@ _SUFFIX_256, _SUFFIX_S1 = packed("256"), packed("s1")
 _SUFFIX_128X18 = packed("128x18")
 
 
-@register_jitable
+@jitable
 def _elementary(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int]:
     """Append the type word ``text[at:end]`` in canonical spelling: (reason, new length)."""
     stem = at
@@ -267,7 +259,7 @@ def _elementary(text: Any, at: int, end: int, out: Any, length: int) -> tuple[in
     return UNKNOWN_TYPE, length
 
 
-@register_jitable
+@jitable
 def _is_library_type(text: Any, at: int, end: int) -> bool:
     """Whether the unknown type word at ``at`` belongs to a library: ``L.T``, ``T storage``, a mapping.
 
@@ -283,7 +275,7 @@ def _is_library_type(text: Any, at: int, end: int) -> bool:
     return word == _STORAGE
 
 
-@register_jitable
+@jitable
 def _arrays(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int, int]:
     """Append the array suffixes that begin at ``at``: (reason, place, new length)."""
     while True:
@@ -307,7 +299,7 @@ def _arrays(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, i
         at += 1
 
 
-@register_jitable
+@jitable
 def _function_type_tail(text: Any, at: int, end: int) -> int:
     """Skip ``(...) external view returns (...)`` of a function type; -1 where it does not close."""
     mark = _skip_space(text, at, end)
@@ -328,7 +320,7 @@ def _function_type_tail(text: Any, at: int, end: int) -> int:
     return at
 
 
-@register_jitable
+@jitable
 def _parameter_words(text: Any, at: int, end: int, out_at: int, notes: Any) -> tuple[int, int, int]:
     """Read what follows a type up to the next mark, and note it: (reason, place, times ``indexed``).
 
@@ -360,7 +352,7 @@ def _parameter_words(text: Any, at: int, end: int, out_at: int, notes: Any) -> t
     return OK, at, indexed
 
 
-@register_jitable
+@jitable
 def _may_follow(text: Any, at: int, end: int, word: int, keyword: int) -> bool:
     """Whether a word may follow a list: any in a `function`, none in an `event` or `error`, and in a
     bare signature those that belong to the language.
@@ -375,7 +367,7 @@ def _may_follow(text: Any, at: int, end: int, word: int, keyword: int) -> bool:
     )  # fmt: skip
 
 
-@register_jitable
+@jitable
 def _note_word(word: int, notes: Any) -> None:
     """Note a word of a function's tail; the last one that says a mutability decides."""
     notes[HAS_TAIL] = 1
@@ -385,7 +377,7 @@ def _note_word(word: int, notes: Any) -> None:
         notes[MUTABILITY] = VIEW
 
 
-@register_jitable
+@jitable
 def _tail(text: Any, at: int, end: int, keyword: int, notes: Any) -> tuple[int, int]:
     """Read what follows the parameter list, and note it: (reason, place)."""
     notes[MUTABILITY] = notes[ANONYMOUS] = notes[HAS_TAIL] = 0
@@ -424,7 +416,7 @@ def _tail(text: Any, at: int, end: int, keyword: int, notes: Any) -> tuple[int, 
             return BAD_ENTRY, mark
 
 
-@register_jitable
+@jitable
 def _type(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int, int, bool]:
     """Read a type word, or the opening of a tuple: (reason, place, new length, whether opened)."""
     stop, word = _read_word(text, at, end)
@@ -451,7 +443,7 @@ def _type(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int
     return OK, stop, length, False
 
 
-@register_jitable
+@jitable
 def parameter_list(text: Any, at: int, end: int, out: Any, length: int, notes: Any) -> tuple[int, int, int, int]:
     """Read a parameter list after its ``(``: (reason, place, new length, times ``indexed``)."""
     depth = 1
@@ -498,7 +490,7 @@ def parameter_list(text: Any, at: int, end: int, out: Any, length: int, notes: A
         indexed += times
 
 
-@register_jitable
+@jitable
 def declaration(
     text: Any, start: int, end: int, declared_kind: int, default_kind: int, out: Any, length: int, notes: Any
 ) -> tuple[int, int, int, int]:

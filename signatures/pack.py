@@ -19,12 +19,12 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from Crypto.Hash import keccak
 
 from sigdir.signatures import pack_texts
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
+from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.operator_key import PrivateKey, public_key_of
 from sigdir.signatures.pack_file import INDEXED, TEXTS, BadPack, PackColumns, pack_bytes, read_pack
 from sigdir.signatures.pack_texts import Texts
@@ -120,7 +120,7 @@ class _Index:
         found = []
         while at < self.rows and self._prefixes[at] == prefix:
             text = _line(self._texts, self._starts[at])
-            if not self._is_topics or _hash(text) == digest:
+            if not self._is_topics or keccak256(text.encode()) == digest:
                 found.append((text, self._declaration(at, text) if self._declared_at else ""))
             at += 1
         return found
@@ -191,10 +191,6 @@ def parsed(declaration: str) -> Declaration | None:
         return parse_declaration(declaration)
     except BadDeclaration:
         return None
-
-
-def _hash(text: str) -> bytes:
-    return keccak.new(digest_bits=256, data=text.encode()).digest()
 
 
 def _bytes_of(hash: str) -> bytes:

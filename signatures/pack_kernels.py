@@ -11,7 +11,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.grammar import OK
 from sigdir.signatures.grammar_rows import normalise_rows
-from sigdir.signatures.keccak import keccak256_rows
+from sigdir.signatures.keccak_rows import keccak256_rows
 from sigdir.signatures.kernels import kernel
 from sigdir.signatures.pack_file import BadPack
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from Crypto.Hash import keccak
 
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, GrammarError, normalise
+from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.pack_file import MAX_BYTES, BadPack
 from sigdir.signatures.types import MAX_TUPLES
 
@@ -201,11 +201,16 @@ def prefixes_of(collection: Collection, data: bytes | memoryview, ends: Array) -
         if wrong >= 0:
             raise _not_canonical(bytes(data[ends[wrong - 1] + 1 if wrong else 0 : ends[wrong]]))
         return prefixes
-    texts = bytes(data).split(b"\n")[:-1]
-    for text in {b"f" + _parameters(text) for text in texts} | {text for text in texts if text.startswith(_KEYWORDS)}:
+    lines = bytes(data)
+    named = _NAMED.match(lines)
+    if named is not None and named.end() < len(lines):
+        raise _not_canonical(lines[named.end() : lines.find(b"\n", named.end())])
+    texts = lines.split(b"\n")[:-1]
+    lists = {b"f(" + text.partition(b"(")[2] for text in texts}
+    for text in lists.union(text for text in texts if text.startswith(_KEYWORDS)):
         if not _is_canonical(text, collection):
             raise _not_canonical(text)
-    digests = b"".join(keccak.new(digest_bits=256, data=text).digest()[:4] for text in texts)
+    digests = b"".join(keccak256(text)[:4] for text in texts)
     return np.frombuffer(digests, ">u4").astype(np.uint32)
 
 
@@ -220,16 +225,9 @@ def _kernels(rows: int) -> Any:
     return pack_kernels
 
 
-_NAME = re.compile(rb"[A-Za-z_$][A-Za-z0-9_$]*+\(")
+_NAMED = re.compile(rb"(?:[A-Za-z_$][A-Za-z0-9_$]*+\([^\n]*+\n)*+")
+"""Lines that begin with a name and a list; each distinct list is parsed once."""
 _KEYWORDS = (b"function(", b"event(")  # names that the grammar may read as keywords
-
-
-def _parameters(text: bytes) -> bytes:
-    """The parameter list of a text, whose name is one; raises BadPack."""
-    found = _NAME.match(text)
-    if not found:
-        raise _not_canonical(text)
-    return text[found.end() - 1 :]
 
 
 def _is_canonical(text: bytes, collection: Collection) -> bool:

@@ -2,17 +2,14 @@
 // docs/packs.md has the format. Runs in Node from 20 on and in browsers, without dependencies.
 
 const MAGIC = "sigpack\n", FORMAT = 1;
-const HEAD_BYTES = 16, TRAILER_BYTES = 128; // the trailer is the digest, a public key and its signature
+const HEAD_BYTES = 16, TRAILER_BYTES = 128, LINE_BREAK = 10, RATE = 136; // the trailer is the digest, a public key and its signature
 const MAX_BYTES = 2 ** 30, MAX_ROWS = 2 ** 24, MAX_TEXT_BYTES = 65536, MAX_TUPLES = 32;
 const COLLECTIONS = ["signatures", "event-signatures"], COLUMNS = { texts: 6, indexed: 5 };
-const LINE_BREAK = 10, RATE = 136;
 
 const latin = new TextDecoder("latin1"), utf8 = new TextEncoder();
 
 /** Bytes that are no pack, or one that cannot be trusted. */
-export class BadPack extends Error {
-  name = "BadPack";
-}
+export class BadPack extends Error { name = "BadPack"; }
 
 function check(holds, problem) {
   if (!holds) throw new BadPack(problem);
@@ -38,24 +35,16 @@ export class Pack {
   }
 
   /** The number of texts. */
-  get size() {
-    return Object.values(this.indexes).reduce((sum, { prefixes }) => sum + prefixes.length, 0);
-  }
+  get size() { return Object.values(this.indexes).reduce((sum, { prefixes }) => sum + prefixes.length, 0); }
 
   /** The texts of a selector ("0x" and 8 hex digits) or a topic (64 digits), best first. */
-  lookup(hash) {
-    return this.#found(hash).map(([text]) => text);
-  }
+  lookup(hash) { return this.#found(hash).map(([text]) => text); }
 
   /** The declarations of those texts that have one, in their order: "function f(address to) returns (bool)". */
-  declarations(hash) {
-    return this.#declared(hash).map(([declaration]) => declaration);
-  }
+  declarations(hash) { return this.#declared(hash).map(([declaration]) => declaration); }
 
   /** The same as entries of an ABI. */
-  abi(hash) {
-    return this.#declared(hash).map(([, parsed]) => abiEntry(parsed));
-  }
+  abi(hash) { return this.#declared(hash).map(([, parsed]) => abiEntry(parsed)); }
 
   #found(hash) {
     const digits = String(hash).toLowerCase().replace(/^0x/, "");
@@ -111,9 +100,8 @@ async function checkSignature(digest, signer, signature, key) {
   if (!/^[0-9a-f]{64}$/.test(wanted)) throw new TypeError("a public key has 64 hex digits");
   check(signer.some(Boolean) || signature.some(Boolean), "it is not signed, and a key was given");
   check(hex(signer) === wanted, `it is signed by another key, ${hex(signer)}`);
-  const message = new Uint8Array([...utf8.encode(MAGIC), ...digest]);
   const imported = await crypto.subtle.importKey("raw", signer, "Ed25519", false, ["verify"]);
-  check(await crypto.subtle.verify("Ed25519", imported, signature, message), "its signature is wrong");
+  check(await crypto.subtle.verify("Ed25519", imported, signature, new Uint8Array([...utf8.encode(MAGIC), ...digest])), "its signature is wrong");
 }
 
 async function columnsOf(data, header, at) {
@@ -156,8 +144,8 @@ const mapped = ([prefixes, starts, texts, declaredAt, declared]) => ({
 
 /** The first place whose number is not below `wanted`. */
 function firstAt(numbers, wanted) {
-  let low = 0, high = numbers.length;
-  while (low < high) {
+  let low = 0;
+  for (let high = numbers.length; low < high; ) {
     const middle = (low + high) >>> 1;
     if (numbers[middle] < wanted) low = middle + 1;
     else high = middle;
@@ -168,47 +156,77 @@ function firstAt(numbers, wanted) {
 function lineAt(lines, start) {
   const end = lines.indexOf(LINE_BREAK, start);
   check(end >= 0, "a text does not end");
-  return latin.decode(lines.subarray(start, end));
+  return textOf(lines, start, end);
 }
 
 /** The form for lookups of the columns for transport: each text is made, checked and hashed. */
 function indexOf(name, rows, [shared, rests, numbers, lists, places, declared]) {
-  const table = linesOf(lists).map(checkedList), names = linesOf(rests), declarations = linesOf(declared);
-  const isWhole = names.length === rows && shared.length === rows && numbers.length === 3 * rows;
-  check(isWhole && [0, rows].includes(declarations.length), `${name}: columns of other lengths than its number of texts`);
-  const of = Uint32Array.from(names, (_, row) => numbers[row] + 256 * numbers[rows + row] + 65536 * numbers[2 * rows + row]);
-  const texts = new Uint8Array(sizeOf(shared, names, of, table)), starts = new Uint32Array(rows);
-  const positions = new Map(linesOf(places).map((line) => line.split(" ").map(Number)));
+  const restAt = lineStarts(rests), listAt = lineStarts(lists), declaredAt = lineStarts(declared);
+  const isWhole = restAt.length === rows + 1 && shared.length === rows && numbers.length === 3 * rows;
+  check(isWhole && [1, rows + 1].includes(declaredAt.length), `${name}: columns of other lengths than its number of texts`);
+  linesOf(lists).forEach(checkList);
+  const listOf = new Uint32Array(rows);
+  for (let row = 0; row < rows; row++) listOf[row] = numbers[row] + 256 * numbers[rows + row] + 65536 * numbers[2 * rows + row];
+  const starts = textStarts(shared, restAt, listAt, listOf), texts = new Uint8Array(starts[rows]);
   const keys = new Uint32Array(2 * rows); // place, row and hash, which sort as one number of 64 bits
-  for (let row = 0, at = 0, text = ""; row < rows; row++) {
-    text = text.slice(0, shared[row]) + names[row];
-    check(/^(?!function$)[A-Za-z_$][A-Za-z0-9_$]*$/.test(text), `a text that is not canonical: ${text.slice(0, 80)}`);
-    starts[row] = at;
-    at += utf8.encodeInto(`${text}${table[of[row]]}\n`, texts.subarray(at)).written;
-    absorb(texts, starts[row], at - 1);
-    keys[2 * row] = row + MAX_ROWS * (Math.min(positions.get(row) ?? 1, 256) - 1);
-    keys[2 * row + 1] = words.getUint32(0);
+  for (let row = 0; row < rows; row++) {
+    const start = starts[row], rest = start + shared[row], list = rest + restAt[row + 1] - restAt[row] - 1;
+    if (row) copy(texts, starts[row - 1], texts, start, rest);
+    copy(rests, restAt[row], texts, rest, list);
+    checkName(texts, start, rest, list);
+    copy(lists, listAt[listOf[row]], texts, list, starts[row + 1]);
+    absorb(texts, start, starts[row + 1] - 1);
+    (keys[2 * row] = row), (keys[2 * row + 1] = digestWord(0));
+  }
+  for (const [row, place] of linesOf(places).map((line) => line.split(" ").map(Number))) {
+    check(row < rows && place >= 1, "a place cannot be read, or is of a text that the pack does not have");
+    keys[2 * row] = row + MAX_ROWS * (Math.min(place, 256) - 1);
   }
   new BigUint64Array(keys.buffer).sort();
-  const order = keys.filter((_, at) => at % 2 === 0).map((key) => key % MAX_ROWS), prefixes = keys.filter((_, at) => at % 2);
+  const order = new Uint32Array(rows), prefixes = new Uint32Array(rows);
+  for (let at = 0; at < rows; at++) (order[at] = keys[2 * at] % MAX_ROWS), (prefixes[at] = keys[2 * at + 1]);
   checkDistinct(prefixes, (at) => lineAt(texts, starts[order[at]]));
-  let end = 0;
-  const declaredAt = Uint32Array.from(declarations, ({ length }) => (end += length + 1) - length - 1);
-  const inOrder = (column) => (column.length ? order.map((row) => column[row]) : column);
+  const inOrder = (column) => (column.length > 1 ? order.map((row) => column[row]) : new Uint32Array(0));
   return { prefixes, starts: inOrder(starts), texts, declaredAt: inOrder(declaredAt), declared };
 }
 
-/** The bytes of all texts, added up before one is made. */
-function sizeOf(shared, names, of, table) {
-  let size = 0, name = 0;
-  for (let row = 0; row < names.length; row++) {
-    check(shared[row] <= name && of[row] < table.length, "a text begins or ends as none of the pack does");
-    name = shared[row] + names[row].length;
-    size += name + table[of[row]].length + 1;
-    check(name + table[of[row]].length <= MAX_TEXT_BYTES && size <= MAX_BYTES, "its texts are too long");
-  }
-  return size;
+/** Where each line begins, and where the last one ends. */
+function lineStarts(lines) {
+  const starts = new Uint32Array(lines.reduce((count, byte) => count + (byte === LINE_BREAK), 1));
+  for (let at = 0, line = 0; at < lines.length; at++) if (lines[at] === LINE_BREAK) starts[++line] = at + 1;
+  check(starts.at(-1) === lines.length, "its last line does not end");
+  return starts;
 }
+
+/** Where each text begins, and where the last one ends: all is added up before one is made. */
+function textStarts(shared, restAt, listAt, listOf) {
+  const starts = new Uint32Array(shared.length + 1);
+  for (let row = 0, name = 0; row < shared.length; row++) {
+    check(shared[row] <= name && listOf[row] < listAt.length - 1, "a text begins or ends as none of the pack does");
+    name = shared[row] + restAt[row + 1] - restAt[row] - 1;
+    const size = name + listAt[listOf[row] + 1] - listAt[listOf[row]];
+    check(size <= MAX_TEXT_BYTES + 1 && starts[row] + size <= MAX_BYTES, "its texts are too long");
+    starts[row + 1] = starts[row] + size;
+  }
+  return starts;
+}
+
+function copy(source, from, target, start, end) {
+  for (let at = start; at < end; at++) target[at] = source[from++];
+}
+
+/** A name must be one. What it shares with the name before it, up to `rest`, is. */
+function checkName(texts, start, rest, end) {
+  const isKeyword = texts[start] === 102 && end - start === 8 && textOf(texts, start, end) === "function";
+  let isName = end > start && !isDigit(texts[start]) && !isKeyword;
+  for (let at = rest; at < end; at++) isName &&= isDigit(texts[at]) || isLetter(texts[at]);
+  check(isName, `a text that is not canonical: ${textOf(texts, start, Math.min(end, start + 80))}`);
+}
+
+const isDigit = (byte) => byte >= 48 && byte <= 57;
+const isLetter = (byte) => ((byte | 32) >= 97 && (byte | 32) <= 122) || byte === 95 || byte === 36;
+
+const textOf = (bytes, start, end) => latin.decode(bytes.subarray(start, end));
 
 function checkDistinct(prefixes, textAt) {
   for (let at = 1, seen; at < prefixes.length; at++) {
@@ -229,11 +247,10 @@ const TYPE = new RegExp(
 const isType = ({ type, components }) =>
   TYPE.test(type) && type.startsWith("tuple") === Boolean(components) && (components ?? []).every(isType);
 
-/** A parameter list, which must be canonical: "((uint256,bool)[],address)". */
-function checkedList(list) {
+/** A parameter list must be canonical: "((uint256,bool)[],address)". */
+function checkList(list) {
   const { inputs } = parseDeclaration(`function f${list}`);
   check(canonicalText("", inputs) === list && inputs.every(isType), `a text that is not canonical: f${list.slice(0, 80)}`);
-  return list;
 }
 
 /** A declaration as `sigdir` spells it: "function f((uint256 a)[] list, bool) view returns (bool)". */
@@ -272,67 +289,86 @@ function abiEntry({ kind, name, inputs, outputs, mutability, anonymous }) {
   return kind === "error" ? entry : { ...entry, outputs: outputs.map(parameter(false)), stateMutability: mutability };
 }
 
-// Keccak-256, on words of 64 bits as two of 32, the lower first.
+// Keccak-256. A word of 64 bits is two of 32: its even bits, then its odd bits, so that a rotation of it is one of each.
 
-const ROTATIONS = Int32Array.of(1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 2, 14, 27, 41, 56, 8, 25, 43, 62, 18, 39, 61, 20, 44);
-const PLACES = Int32Array.of(10, 7, 11, 17, 18, 3, 5, 16, 8, 21, 24, 4, 15, 23, 19, 13, 12, 2, 20, 14, 22, 9, 6, 1);
-const IOTA = Int32Array.of(0x1, 0x8082, 0x808a, 0x80008000, 0x808b, 0x80000001, 0x80008081, 0x8009, 0x8a, 0x88, 0x80008009,
-  0x8000000a, 0x8000808b, 0x8b, 0x8089, 0x8003, 0x8002, 0x80, 0x800a, 0x8000000a, 0x80008081, 0x8080, 0x80000001,
-  0x80008008); // their lower words
-const IOTA_SIGNS = 0xbbe0cc; // bit n: whether the upper word of number n is 0x80000000 and not 0
+const EVEN_IOTA = 0x50f4f1; // bit n: the lowest even bit of number n, the only one that any has
+const ODD_IOTA = Int32Array.of(0x0, 0x89, 0x8000008b, 0x80008080, 0x8b, 0x8000, 0x80008088, 0x80000082, 0xb, 0xa, 0x8082, 0x8003,
+  0x808b, 0x8000000b, 0x8000008a, 0x80000081, 0x80000081, 0x80000008, 0x83, 0x80008003, 0x80008088, 0x80000088, 0x8000,
+  0x80008082);
 
-const state = new Int32Array(50), bytesOfState = new Uint8Array(state.buffer), words = new DataView(state.buffer);
+const state = new Int32Array(50), spare = new Int32Array(50), block = new Uint8Array(RATE), words = new Int32Array(block.buffer);
 
-/** Keccak-f on the state `s`. Its columns are in variables, because arrays in their place take twice as long. */
-function permute(s) {
-  for (let round = 0; round < 24; round++) {
-    let a = s[0] ^ s[10] ^ s[20] ^ s[30] ^ s[40], b = s[1] ^ s[11] ^ s[21] ^ s[31] ^ s[41];
-    let c = s[2] ^ s[12] ^ s[22] ^ s[32] ^ s[42], d = s[3] ^ s[13] ^ s[23] ^ s[33] ^ s[43];
-    const e = s[4] ^ s[14] ^ s[24] ^ s[34] ^ s[44], f = s[5] ^ s[15] ^ s[25] ^ s[35] ^ s[45];
-    const g = s[6] ^ s[16] ^ s[26] ^ s[36] ^ s[46], h = s[7] ^ s[17] ^ s[27] ^ s[37] ^ s[47];
-    const i = s[8] ^ s[18] ^ s[28] ^ s[38] ^ s[48], j = s[9] ^ s[19] ^ s[29] ^ s[39] ^ s[49];
-    mix(s, 0, i ^ ((c << 1) | (d >>> 31)), j ^ ((d << 1) | (c >>> 31)));
-    mix(s, 2, a ^ ((e << 1) | (f >>> 31)), b ^ ((f << 1) | (e >>> 31)));
-    mix(s, 4, c ^ ((g << 1) | (h >>> 31)), d ^ ((h << 1) | (g >>> 31)));
-    mix(s, 6, e ^ ((i << 1) | (j >>> 31)), f ^ ((j << 1) | (i >>> 31)));
-    mix(s, 8, g ^ ((a << 1) | (b >>> 31)), h ^ ((b << 1) | (a >>> 31)));
-    for (let step = 0, low = s[2], high = s[3]; step < 24; step++) {
-      const by = ROTATIONS[step], place = 2 * PLACES[step], first = by > 31 ? high : low, second = by > 31 ? low : high;
-      low = s[place];
-      high = s[place + 1];
-      s[place] = (first << by) | (second >>> -by); // shifts count modulo 32, and none is by 0 or 32 bits
-      s[place + 1] = (second << by) | (first >>> -by);
-    }
-    for (let y = 0; y < 50; y += 10) {
-      (a = s[y]), (b = s[y + 1]), (c = s[y + 2]), (d = s[y + 3]);
-      for (let x = y; x < y + 6; x++) s[x] ^= ~s[x + 2] & s[x + 4];
-      (s[y + 6] ^= ~s[y + 8] & a), (s[y + 7] ^= ~s[y + 9] & b), (s[y + 8] ^= ~a & c), (s[y + 9] ^= ~b & d);
-    }
-    (s[0] ^= IOTA[round]), (s[1] ^= ((IOTA_SIGNS >> round) & 1) << 31);
-  }
+const turn = (bits, by) => (bits << by) | (bits >>> (32 - by));
+
+/** A round of Keccak-f. All of it is written out: with loops or calls it takes two to five times as long. */
+function round(from, to, number) {
+  let a = from[0] ^ from[10] ^ from[20] ^ from[30] ^ from[40], b = from[1] ^ from[11] ^ from[21] ^ from[31] ^ from[41];
+  let c = from[2] ^ from[12] ^ from[22] ^ from[32] ^ from[42], d = from[3] ^ from[13] ^ from[23] ^ from[33] ^ from[43];
+  let e = from[4] ^ from[14] ^ from[24] ^ from[34] ^ from[44];
+  const f = from[5] ^ from[15] ^ from[25] ^ from[35] ^ from[45];
+  const g = from[6] ^ from[16] ^ from[26] ^ from[36] ^ from[46], h = from[7] ^ from[17] ^ from[27] ^ from[37] ^ from[47];
+  const i = from[8] ^ from[18] ^ from[28] ^ from[38] ^ from[48], j = from[9] ^ from[19] ^ from[29] ^ from[39] ^ from[49];
+  const k = i ^ turn(d, 1), l = j ^ c, m = a ^ turn(f, 1), n = b ^ e, o = c ^ turn(h, 1);
+  const p = d ^ g, q = e ^ turn(j, 1), r = f ^ i, s = g ^ turn(b, 1), t = h ^ a;
+  (a = from[0] ^ k), (b = turn(from[12] ^ m, 22)), (c = turn(from[25] ^ p, 22)), (d = turn(from[37] ^ r, 11)), (e = turn(from[48] ^ s, 7));
+  (to[0] = a ^ (~b & c) ^ ((EVEN_IOTA >> number) & 1)), (to[2] = b ^ (~c & d)), (to[4] = c ^ (~d & e)), (to[6] = d ^ (~e & a)), (to[8] = e ^ (~a & b));
+  (a = from[1] ^ l), (b = turn(from[13] ^ n, 22)), (c = turn(from[24] ^ o, 21)), (d = turn(from[36] ^ q, 10)), (e = turn(from[49] ^ t, 7));
+  (to[1] = a ^ (~b & c) ^ ODD_IOTA[number]), (to[3] = b ^ (~c & d)), (to[5] = c ^ (~d & e)), (to[7] = d ^ (~e & a)), (to[9] = e ^ (~a & b));
+  (a = turn(from[6] ^ q, 14)), (b = turn(from[18] ^ s, 10)), (c = turn(from[21] ^ l, 2)), (d = turn(from[33] ^ n, 23)), (e = turn(from[45] ^ p, 31));
+  (to[10] = a ^ (~b & c)), (to[12] = b ^ (~c & d)), (to[14] = c ^ (~d & e)), (to[16] = d ^ (~e & a)), (to[18] = e ^ (~a & b));
+  (a = turn(from[7] ^ r, 14)), (b = turn(from[19] ^ t, 10)), (c = turn(from[20] ^ k, 1)), (d = turn(from[32] ^ m, 22)), (e = turn(from[44] ^ o, 30));
+  (to[11] = a ^ (~b & c)), (to[13] = b ^ (~c & d)), (to[15] = c ^ (~d & e)), (to[17] = d ^ (~e & a)), (to[19] = e ^ (~a & b));
+  (a = turn(from[3] ^ n, 1)), (b = turn(from[14] ^ o, 3)), (c = turn(from[27] ^ r, 13)), (d = turn(from[38] ^ s, 4)), (e = turn(from[40] ^ k, 9));
+  (to[20] = a ^ (~b & c)), (to[22] = b ^ (~c & d)), (to[24] = c ^ (~d & e)), (to[26] = d ^ (~e & a)), (to[28] = e ^ (~a & b));
+  (a = from[2] ^ m), (b = turn(from[15] ^ p, 3)), (c = turn(from[26] ^ q, 12)), (d = turn(from[39] ^ t, 4)), (e = turn(from[41] ^ l, 9));
+  (to[21] = a ^ (~b & c)), (to[23] = b ^ (~c & d)), (to[25] = c ^ (~d & e)), (to[27] = d ^ (~e & a)), (to[29] = e ^ (~a & b));
+  (a = turn(from[9] ^ t, 14)), (b = turn(from[10] ^ k, 18)), (c = turn(from[22] ^ m, 5)), (d = turn(from[35] ^ p, 8)), (e = turn(from[46] ^ q, 28));
+  (to[30] = a ^ (~b & c)), (to[32] = b ^ (~c & d)), (to[34] = c ^ (~d & e)), (to[36] = d ^ (~e & a)), (to[38] = e ^ (~a & b));
+  (a = turn(from[8] ^ s, 13)), (b = turn(from[11] ^ l, 18)), (c = turn(from[23] ^ n, 5)), (d = turn(from[34] ^ o, 7)), (e = turn(from[47] ^ r, 28));
+  (to[31] = a ^ (~b & c)), (to[33] = b ^ (~c & d)), (to[35] = c ^ (~d & e)), (to[37] = d ^ (~e & a)), (to[39] = e ^ (~a & b));
+  (a = turn(from[4] ^ o, 31)), (b = turn(from[17] ^ r, 28)), (c = turn(from[29] ^ t, 20)), (d = turn(from[31] ^ l, 21)), (e = turn(from[42] ^ m, 1));
+  (to[40] = a ^ (~b & c)), (to[42] = b ^ (~c & d)), (to[44] = c ^ (~d & e)), (to[46] = d ^ (~e & a)), (to[48] = e ^ (~a & b));
+  (a = turn(from[5] ^ p, 31)), (b = turn(from[16] ^ q, 27)), (c = turn(from[28] ^ s, 19)), (d = turn(from[30] ^ k, 20)), (e = turn(from[43] ^ n, 1));
+  (to[41] = a ^ (~b & c)), (to[43] = b ^ (~c & d)), (to[45] = c ^ (~d & e)), (to[47] = d ^ (~e & a)), (to[49] = e ^ (~a & b));
 }
 
-function mix(s, x, low, high) {
-  for (let y = x; y < 50; y += 10) (s[y] ^= low), (s[y + 1] ^= high);
-}
-
-/** Leave the digest of a piece of bytes in the first 32 bytes of the state. */
+/** Leave the digest of a piece of bytes at the beginning of the state. */
 function absorb(bytes, start, end) {
-  let at = 0;
   state.fill(0);
-  for (let from = start; from < end; from++) {
-    bytesOfState[at++] ^= bytes[from];
-    if (at === RATE) permute(state), (at = 0);
+  for (let from = start, size = RATE; size === RATE; from += RATE) {
+    size = Math.min(end - from, RATE);
+    copy(bytes, from, block.fill(0), 0, size);
+    if (size < RATE) (block[size] = 1), (state[33] ^= 1 << 31);
+    for (let at = 0; 4 * at <= size && at < RATE / 4; at += 2) {
+      const low = parted(words[at]), high = parted(words[at + 1]);
+      state[at] ^= (low & 0xffff) | (high << 16);
+      state[at + 1] ^= (low >>> 16) | (high & ~0xffff);
+    }
+    for (let number = 0; number < 24; number += 2) round(state, spare, number), round(spare, state, number + 1);
   }
-  bytesOfState[at] ^= 1;
-  bytesOfState[RATE - 1] ^= 128;
-  permute(state);
+}
+
+/** Exchange the bits under a mask with those so many places above. */
+function exchanged(bits, mask, by) {
+  const differing = (bits ^ (bits >>> by)) & mask;
+  return bits ^ differing ^ (differing << by);
+}
+
+/** The even bits of a word in its lower half, the odd ones in its upper half. */
+const parted = (bits) =>
+  exchanged(exchanged(exchanged(exchanged(bits, 0x22222222, 1), 0x0c0c0c0c, 2), 0x00f000f0, 4), 0x0000ff00, 8);
+
+/** Four bytes of the digest, the number `at`, as a number whose highest byte is the first. */
+function digestWord(at) {
+  const half = at % 2 ? 16 : 0, even = (state[at - (at % 2)] >>> half) & 0xffff, odd = state[at - (at % 2) + 1] >>> half;
+  const bits = exchanged(exchanged(exchanged(exchanged(even | (odd << 16), 0xff00, 8), 0xf000f0, 4), 0x0c0c0c0c, 2), 0x22222222, 1);
+  return ((bits << 24) | ((bits & 0xff00) << 8) | ((bits >>> 8) & 0xff00) | (bits >>> 24)) >>> 0;
 }
 
 /** The digest of a text, as hex digits. */
 function digestOf(text) {
   absorb(utf8.encode(text), 0, text.length);
-  return hex(bytesOfState.subarray(0, 32));
+  return Array.from({ length: 8 }, (_, at) => digestWord(at).toString(16).padStart(8, "0")).join("");
 }
 
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -24,7 +24,7 @@ WITH_KERNELS = [
     "sigdir.signatures.canonicalise",
     "sigdir.signatures.code_scan",
     "sigdir.signatures.grammar_rows",
-    "sigdir.signatures.keccak",
+    "sigdir.signatures.keccak_rows",
     "sigdir.signatures.pack_kernels",
 ]
 INSTRUMENTED = {

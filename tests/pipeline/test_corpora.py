@@ -22,7 +22,7 @@ from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.grammar import REASONS, GrammarError, normalise
 from sigdir.signatures.grammar_rows import normalise_rows
-from sigdir.signatures.keccak import keccak256_rows
+from sigdir.signatures.keccak_rows import keccak256_rows
 from tests.pipeline.support import CORPORA, keccak256
 
 

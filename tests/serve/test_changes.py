@@ -23,7 +23,7 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.signatures.keccak import keccak256_column
+from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import Publisher, fold

@@ -90,6 +90,31 @@ def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
     assert contract.structured_content["summary"].split()[1] == "functions,"
 
 
+def test_a_server_of_a_small_pack_starts_without_numba(stored: Path) -> None:
+    """Loading what compiles kernels takes longer than an agent should wait for a first answer."""
+    code = f"""
+import sys
+from pathlib import Path
+from sigdir.pipeline.directory import PackSource, open_directory
+from sigdir.serve.mcp_server import mcp_server
+mcp_server(directory := open_directory(PackSource(Path({str(export(stored))!r}))))
+print(directory.ranked(bytes.fromhex("a9059cbb"))[0].text, "numba" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"{TRANSFER} False\n", "")
+
+
+def test_a_contract_beside_the_bytes_has_its_texts_first(call: Any) -> None:
+    """By its ABI; one that cannot be read is refused with the reason."""
+    spam = {"type": "function", "name": "many_msg_babbage", "inputs": [{"type": "bytes1", "name": ""}]}
+    is_error, text = call("decode", {"data": "0xa9059cbb" + "01".ljust(64, "0"), "abi": [spam]})
+    assert (is_error, "calldata: many_msg_babbage(bytes1)" in text) == (False, True)
+    assert call("decode", {"data": CALL, "abi": "{}"}) == (
+        True,
+        "abi: an ABI is a list of objects, or an object with such a list as abi",
+    )
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("resolve", {"hashes": ["0x12"]}, "neither a selector nor a topic"),
     ("resolve", {"hashes": ["zz"]}, "not a hex digit"),

@@ -13,13 +13,8 @@ from Crypto.Hash import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sigdir.signatures.keccak import (
-    RATE,
-    WIDTH,
-    keccak256,
-    keccak256_column,
-    keccak256_rows,
-)
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.keccak_rows import RATE, WIDTH, keccak256_column, keccak256_rows
 from tests.examples import examples
 
 Array = npt.NDArray[Any]

@@ -19,7 +19,7 @@ import numpy as np
 from numba.core import event
 from sigdir.signatures import kernels
 with event.install_recorder("numba:compile") as compiled:
-    from sigdir.signatures.keccak import keccak256_rows
+    from sigdir.signatures.keccak_rows import keccak256_rows
     digest = keccak256_rows(np.frombuffer(b"transfer(address,uint256)", np.uint8), np.array([0, 25], np.int32))
 assert digest[0, :4].tobytes().hex() == "a9059cbb"
 print(kernels.FOLDER)

@@ -34,7 +34,8 @@ from sigdir.signatures.collections import (
     Collection,
 )
 from sigdir.signatures.columns import Rows
-from sigdir.signatures.keccak import keccak256, keccak256_column
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.digest import FIELD

@@ -21,7 +21,7 @@ from sigdir.signatures.collections import (
     Collection,
 )
 from sigdir.signatures.columns import Rows
-from sigdir.signatures.keccak import keccak256_column
+from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish import dedupe, key_table

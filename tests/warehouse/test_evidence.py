@@ -20,7 +20,7 @@ from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Sightings, Witness
-from sigdir.signatures.keccak import keccak256_column
+from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.evidence.renewal import Withdrawn

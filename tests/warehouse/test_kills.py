@@ -25,7 +25,7 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.signatures.keccak import keccak256_column
+from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.writer import Staging

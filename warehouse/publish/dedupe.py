@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Keys, keys_of
-from sigdir.signatures.keccak import keccak256_column
+from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.evidence.spill import Ids, TextIds
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.key_table import Found, KeyTable, parts_of

@@ -31,7 +31,9 @@ _HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 
 def keccak256(texts: pa.ChunkedArray) -> pa.StringArray:
     """The hash of each text as it stands: 0x and 64 hex digits."""
-    from sigdir.signatures.keccak import keccak256_rows  # numba takes 0.5 s to load, and most queries do not need it
+    from sigdir.signatures.keccak_rows import (
+        keccak256_rows,
+    )  # numba takes 0.5 s to load, and most queries do not need it
 
     bounds, data = _bytes(texts)
     return _where(_is_valid(texts), _hex(keccak256_rows(data, bounds)))
@@ -72,7 +74,7 @@ def create_functions(connection: duckdb.DuckDBPyConnection) -> None:
 def _hashed(texts: pa.ChunkedArray, collection: int, width: int) -> pa.StringArray:
     """The first bytes of the canonical text's hash, for texts of the collection and those that state none."""
     from sigdir.signatures.grammar import OK
-    from sigdir.signatures.keccak import keccak256_rows
+    from sigdir.signatures.keccak_rows import keccak256_rows
 
     found = _normalised(texts, collection)
     digests = keccak256_rows(found.data, found.offsets)

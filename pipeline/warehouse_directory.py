@@ -1,0 +1,43 @@
+"""A warehouse as a ``Directory``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sigdir.pipeline.directory import RankedText
+from sigdir.signatures.collections import Collection
+from sigdir.signatures.readings import Known
+from sigdir.signatures.returns import Returned
+from sigdir.warehouse.index.known import known_returns, known_texts
+from sigdir.warehouse.index.ranked import ranked_rows
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.table.paths import Paths, existing
+
+
+class WarehouseDirectory:
+    """The texts of a warehouse, staged ones too, as they are when each is asked for."""
+
+    def __init__(self, source: Path | Paths) -> None:
+        found = existing(source if isinstance(source, Path) else source.root)
+        self._reader = Reader(found if isinstance(source, Path) else source)
+        self.source = self._reader.paths
+
+    def known(self, hash: bytes) -> list[Known]:
+        return known_texts(self._reader.current(), hash)
+
+    def returns(self, selector: bytes) -> tuple[Returned, ...]:
+        return known_returns(self._reader.current(), selector)
+
+    def ranked(self, hash: bytes) -> list[RankedText]:
+        rows = ranked_rows(self._reader.current(), Collection.of_hash(hash), hash)
+        return [RankedText(one.ranked.summary.text, one.ranked.summary.declaration, one.ranked.reasons) for one in rows]
+
+    def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
+        found: list[str] = []
+        for segment in self._reader.current().segments[collection]:
+            rows = segment.with_text(fragment)[: limit - len(found)]
+            found += map(segment.text_at, rows.tolist())
+        return found
+
+    def close(self) -> None:
+        self._reader.close()

@@ -1,0 +1,227 @@
+"""Keccak-256 over many texts at once; ``keccak.py`` has it over one.
+
+Invariants
+    A lane never mixes two texts: lane ``i`` of a group holds one row from its first block to its
+    last, and its digest is copied out after exactly its own number of blocks.
+    A digest depends on the row's bytes alone: not on its neighbours, its place, the batch size.
+
+Theory
+    Keccak-f[1600] permutes 25 words of 64 bits with xor, rotate and and-not only: no carries, no
+    look-ups. WIDTH states laid side by side turn each step into one vector instruction. The state
+    is one flat array indexed ``word * WIDTH + lane``, WIDTH known when the kernel is compiled, and
+    a whole round is the body of one loop over the lanes: LLVM vectorises that loop and keeps the
+    25 words in vector registers from theta to chi. One loop a step, through memory, ran at 2 to
+    6 M permutations a second on a core; this form at 32 M with WIDTH 8 (one AVX-512 register a
+    word), 22 M with 16 or 32, 19 M with 64.
+
+    Padding is the original Keccak's, as Ethereum uses it: 0x01 after the text and 0x80 in the last
+    byte of the block, not SHA-3's 0x06. The rate is 136 bytes, so a text of up to 135 bytes takes
+    one permutation; 99.8 % of real ones are that short.
+
+Source: the Keccak reference 3.0; the names of the steps are those of FIPS 202 section 3.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sigdir.signatures.columns import as_readonly, bytes_of
+from sigdir.signatures.kernels import kernel
+
+Array = npt.NDArray[Any]
+
+RATE = 136
+"""Bytes that one permutation absorbs."""
+WIDTH = 8
+"""Texts hashed side by side."""
+_ROUNDS = 24
+RATE_WORDS = RATE // 8
+
+
+def _round_constants() -> Array:
+    """The 24 iota constants, from the degree-8 LFSR of FIPS 202 section 3.2.5."""
+    constants, register = [], 1
+    for _ in range(_ROUNDS):
+        constant = 0
+        for power in range(7):
+            if register & 1:
+                constant |= 1 << ((1 << power) - 1)
+            register = (register << 1) ^ (0x171 if register & 0x80 else 0)
+        constants.append(constant)
+    return np.array(constants, dtype=np.uint64)
+
+
+_IOTA = _round_constants()
+
+
+@kernel(inline="always")
+def _rotate(word: Any, bits: Any) -> Any:
+    return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
+
+
+@kernel(nogil=True)
+def _permute(state: Array) -> None:
+    """Keccak-f[1600] on WIDTH states, in place; ``state`` is uint64 of 25 * WIDTH."""
+    for round_number in range(_ROUNDS):
+        iota = _IOTA[round_number]
+        for i in range(WIDTH):
+            a0 = state[i]
+            a1 = state[1 * WIDTH + i]
+            a2 = state[2 * WIDTH + i]
+            a3 = state[3 * WIDTH + i]
+            a4 = state[4 * WIDTH + i]
+            a5 = state[5 * WIDTH + i]
+            a6 = state[6 * WIDTH + i]
+            a7 = state[7 * WIDTH + i]
+            a8 = state[8 * WIDTH + i]
+            a9 = state[9 * WIDTH + i]
+            a10 = state[10 * WIDTH + i]
+            a11 = state[11 * WIDTH + i]
+            a12 = state[12 * WIDTH + i]
+            a13 = state[13 * WIDTH + i]
+            a14 = state[14 * WIDTH + i]
+            a15 = state[15 * WIDTH + i]
+            a16 = state[16 * WIDTH + i]
+            a17 = state[17 * WIDTH + i]
+            a18 = state[18 * WIDTH + i]
+            a19 = state[19 * WIDTH + i]
+            a20 = state[20 * WIDTH + i]
+            a21 = state[21 * WIDTH + i]
+            a22 = state[22 * WIDTH + i]
+            a23 = state[23 * WIDTH + i]
+            a24 = state[24 * WIDTH + i]
+            # theta
+            c0 = a0 ^ a5 ^ a10 ^ a15 ^ a20
+            c1 = a1 ^ a6 ^ a11 ^ a16 ^ a21
+            c2 = a2 ^ a7 ^ a12 ^ a17 ^ a22
+            c3 = a3 ^ a8 ^ a13 ^ a18 ^ a23
+            c4 = a4 ^ a9 ^ a14 ^ a19 ^ a24
+            d0 = c4 ^ _rotate(c1, 1)
+            d1 = c0 ^ _rotate(c2, 1)
+            d2 = c1 ^ _rotate(c3, 1)
+            d3 = c2 ^ _rotate(c4, 1)
+            d4 = c3 ^ _rotate(c0, 1)
+            # rho and pi
+            b0 = a0 ^ d0
+            b1 = _rotate(a6 ^ d1, 44)
+            b2 = _rotate(a12 ^ d2, 43)
+            b3 = _rotate(a18 ^ d3, 21)
+            b4 = _rotate(a24 ^ d4, 14)
+            b5 = _rotate(a3 ^ d3, 28)
+            b6 = _rotate(a9 ^ d4, 20)
+            b7 = _rotate(a10 ^ d0, 3)
+            b8 = _rotate(a16 ^ d1, 45)
+            b9 = _rotate(a22 ^ d2, 61)
+            b10 = _rotate(a1 ^ d1, 1)
+            b11 = _rotate(a7 ^ d2, 6)
+            b12 = _rotate(a13 ^ d3, 25)
+            b13 = _rotate(a19 ^ d4, 8)
+            b14 = _rotate(a20 ^ d0, 18)
+            b15 = _rotate(a4 ^ d4, 27)
+            b16 = _rotate(a5 ^ d0, 36)
+            b17 = _rotate(a11 ^ d1, 10)
+            b18 = _rotate(a17 ^ d2, 15)
+            b19 = _rotate(a23 ^ d3, 56)
+            b20 = _rotate(a2 ^ d2, 62)
+            b21 = _rotate(a8 ^ d3, 55)
+            b22 = _rotate(a14 ^ d4, 39)
+            b23 = _rotate(a15 ^ d0, 41)
+            b24 = _rotate(a21 ^ d1, 2)
+            # chi, and iota in the first word
+            state[i] = b0 ^ (~b1 & b2) ^ iota
+            state[1 * WIDTH + i] = b1 ^ (~b2 & b3)
+            state[2 * WIDTH + i] = b2 ^ (~b3 & b4)
+            state[3 * WIDTH + i] = b3 ^ (~b4 & b0)
+            state[4 * WIDTH + i] = b4 ^ (~b0 & b1)
+            state[5 * WIDTH + i] = b5 ^ (~b6 & b7)
+            state[6 * WIDTH + i] = b6 ^ (~b7 & b8)
+            state[7 * WIDTH + i] = b7 ^ (~b8 & b9)
+            state[8 * WIDTH + i] = b8 ^ (~b9 & b5)
+            state[9 * WIDTH + i] = b9 ^ (~b5 & b6)
+            state[10 * WIDTH + i] = b10 ^ (~b11 & b12)
+            state[11 * WIDTH + i] = b11 ^ (~b12 & b13)
+            state[12 * WIDTH + i] = b12 ^ (~b13 & b14)
+            state[13 * WIDTH + i] = b13 ^ (~b14 & b10)
+            state[14 * WIDTH + i] = b14 ^ (~b10 & b11)
+            state[15 * WIDTH + i] = b15 ^ (~b16 & b17)
+            state[16 * WIDTH + i] = b16 ^ (~b17 & b18)
+            state[17 * WIDTH + i] = b17 ^ (~b18 & b19)
+            state[18 * WIDTH + i] = b18 ^ (~b19 & b15)
+            state[19 * WIDTH + i] = b19 ^ (~b15 & b16)
+            state[20 * WIDTH + i] = b20 ^ (~b21 & b22)
+            state[21 * WIDTH + i] = b21 ^ (~b22 & b23)
+            state[22 * WIDTH + i] = b22 ^ (~b23 & b24)
+            state[23 * WIDTH + i] = b23 ^ (~b24 & b20)
+            state[24 * WIDTH + i] = b24 ^ (~b20 & b21)
+
+
+@kernel(nogil=True)
+def _load(block: Array, lane: Any, data: Array, start: Any, end: Any, number: Any) -> None:
+    """Write block ``number`` of the padded text ``data[start:end]`` into one lane of ``block``.
+
+    ``block`` is uint8 of WIDTH * RATE. Indices are unsigned throughout: with signed ones numba
+    adds a test for negative indices to every byte, which halves the speed of the copy.
+    """
+    first = np.uint64(start + number * RATE)
+    used = min(np.uint64(end) - first, np.uint64(RATE))
+    base = np.uint64(lane * RATE)
+    for k in range(used):
+        block[base + k] = data[first + k]
+    for k in range(used, np.uint64(RATE)):
+        block[base + k] = 0
+    if used < RATE:  # the last block: the padding begins directly after the text
+        block[base + used] = 0x01
+        block[base + np.uint64(RATE - 1)] |= np.uint8(0x80)
+
+
+@kernel(nogil=True)
+def digests_of(data: Array, offsets: Array, out: Array) -> None:
+    """Fill ``out`` (uint64, rows x 4, little-endian words) with the digests of all rows."""
+    rows = len(offsets) - 1
+    state = np.empty(25 * WIDTH, dtype=np.uint64)
+    words = np.zeros(WIDTH * RATE_WORDS, dtype=np.uint64)
+    block = words.view(np.uint8)
+    for group in range(0, rows, WIDTH):
+        lanes = min(WIDTH, rows - group)
+        state[:] = 0
+        blocks = 0
+        for lane in range(lanes):
+            row = group + lane
+            blocks = max(blocks, (offsets[row + 1] - offsets[row]) // RATE + 1)
+        for number in range(blocks):
+            for lane in range(lanes):
+                start, end = offsets[group + lane], offsets[group + lane + 1]
+                if number <= (end - start) // RATE:
+                    _load(block, lane, data, start, end, number)
+            for k in range(RATE_WORDS):
+                for lane in range(WIDTH):
+                    state[k * WIDTH + lane] ^= words[lane * RATE_WORDS + k]
+            _permute(state)
+            for lane in range(lanes):
+                row = group + lane
+                if number == (offsets[row + 1] - offsets[row]) // RATE:
+                    for k in range(4):
+                        out[row, k] = state[k * WIDTH + lane]
+
+
+def keccak256_rows(data: Array, offsets: Array) -> Array:
+    """Digest every row of a text column.
+
+    ``data`` is uint8, the bytes of all rows; ``offsets`` is int32 or int64 of rows + 1, row ``i`` being
+    ``data[offsets[i]:offsets[i + 1]]``. Returns uint8 of shape (rows, 32).
+    """
+    out = np.empty((len(offsets) - 1, 4), dtype="<u8")
+    digests_of(as_readonly(data), as_readonly(offsets), out)
+    return out.view(np.uint8)
+
+
+def keccak256_column(text: pa.StringArray) -> Array:
+    """Hash an Arrow text column without nulls: digests, uint8 of shape (rows, 32)."""
+    if not len(text):
+        return np.empty((0, 32), np.uint8)
+    bounds, data = bytes_of(text)
+    return keccak256_rows(data, bounds)
