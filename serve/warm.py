@@ -22,10 +22,9 @@ from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Sighting
 from sigdir.warehouse.index import similar, trigrams
-from sigdir.warehouse.index.hash_order import is_in_bounds, sorted_hashes
+from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.records import render_lines, render_rows
 from sigdir.warehouse.index.segment import Segment
 
@@ -55,9 +54,8 @@ def _records() -> None:
 
 def _search() -> None:
     segment = _segment()
-    segment.with_hash(bytes(4)), segment.with_prefixes(np.zeros(1, np.uint32))
+    segment.with_hash(bytes(4))
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
-    is_in_bounds(segment.offsets, as_readonly(np.zeros(0, np.uint64)), len(segment.text))
     trigrams.warm()
     similar.warm()
 

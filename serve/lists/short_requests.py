@@ -14,6 +14,7 @@ from sigdir.serve.lists.selection import needs_scan
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.decode_input import is_code
+from sigdir.warehouse.index.known import are_returns_known
 from sigdir.warehouse.index.ranked import is_order_known
 from sigdir.warehouse.index.view import Reader, View
 
@@ -94,6 +95,6 @@ def _is_short_call(view: View, query_string: str) -> bool:
     match = _SHORT_CALL.fullmatch(query_string)
     if not match:
         returned = _SHORT_RETURN.fullmatch(query_string)
-        return returned is not None and bytes.fromhex(returned[1]) in view.returns
+        return returned is not None and are_returns_known(view, bytes.fromhex(returned[1]))
     data = bytes.fromhex(match[1])
     return is_order_known(view, SIGNATURES, data[:SELECTOR_BYTES]) and not is_code(data)

@@ -85,7 +85,7 @@ def test_a_hash_with_several_texts_is_quick_once_their_order_is_known(reader: Re
 def test_a_ranked_lookup_is_quick_once_its_order_is_known(reader: Reader) -> None:
     """The names of all texts may be needed for it, as in OpenChain's dialect."""
     view, query = reader.refreshed(), "hex_signature=a9059cbb"
-    view.orders.clear()
+    view.found.clear()
     is_short = ShortRequests(reader, NO_PAGES, rank_lists=True)
     assert is_short("GET", SIGNATURES_PATH, "hex_signature=d0e30db0", "", "gzip")
     assert is_short("GET", SIGNATURES_PATH, "hex_signature__in=d0e30db0,00000001", "", "")
@@ -152,7 +152,7 @@ def test_a_short_call_is_quick_once_its_texts_are_kept(reader: Reader) -> None:
 def test_two_words_that_a_call_returned_are_quick_once_their_declarations_are_kept(reader: Reader) -> None:
     """The reading thread reads no evidence."""
     view, query = reader.refreshed(), f"data=0x{'00' * 64}&as=return&selector=0xa9059cbb"
-    view.returns.clear()
+    view.found.clear()
     is_short = ShortRequests(reader, NO_PAGES)
     assert not is_short("GET", "/api/v1/decode/", query, "", "")
     known_returns(view, bytes.fromhex("a9059cbb"))

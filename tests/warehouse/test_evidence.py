@@ -27,7 +27,7 @@ from sigdir.warehouse.evidence.renewal import Withdrawn
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.jobs.vacuum import vacuum
-from sigdir.warehouse.log.manifest import POST, read_manifest
+from sigdir.warehouse.log.manifest import POST
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish import publish
 from sigdir.warehouse.publish.batch import Batch
@@ -123,8 +123,7 @@ def test_the_evidence_of_an_older_version_is_what_it_was(paths: Paths, tmp_path:
     bring(paths, write_list(tmp_path, "one.txt", ["a(uint256)"]))
     bring(paths, write_list(tmp_path, "two.txt", ["b(uint256)"]))
     assert [len(sightings(read_snapshot(paths, version))) for version in (0, 1, 2)] == [0, 1, 2]
-    assert read_manifest(paths, 1) == read_snapshot(paths, 1).evidence
-    assert {source.label for source in read_manifest(paths, 1).sources.values()} == {"POST", "one.txt"}
+    assert {source.label for source in read_snapshot(paths, 1).evidence.sources.values()} == {"POST", "one.txt"}
 
 
 def test_the_label_of_a_source_says_nothing_of_the_folders_above(paths: Paths, tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ def test_a_fold_brings_the_sightings_of_its_posts(paths: Paths, tmp_path: Path) 
     stage(paths, SIGNATURES, "b(uint256)")
     fold(paths)
     assert who_says(paths) == {("one.txt", "a(uint256)"), ("POST", "b(uint256)")}
-    before, after = (read_manifest(paths, version) for version in (1, 2))
+    before, after = (read_snapshot(paths, version).evidence for version in (1, 2))
     assert before.sources_file == after.sources_file
 
 
@@ -418,7 +417,7 @@ def test_vacuum_keeps_what_the_kept_versions_name(paths: Paths, tmp_path: Path) 
     paths.root.rename(moved.root)
     assert len(read_snapshot(moved).evidence.files[SIGNATURES]) == 1
     with pytest.raises(UnreadableWarehouse, match="vacuumed"):
-        read_manifest(moved, 2)
+        _ = read_snapshot(moved, 2).evidence
 
 
 def test_versions_before_the_window_stay_whole_until_something_they_need_goes(paths: Paths, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-import sigdir
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.log.digest import FIELD
@@ -190,13 +189,3 @@ def test_older_versions_across_a_checkpoint_are_read(checkpointed: Paths) -> Non
     counts = [read_snapshot(checkpointed, version).count(SIGNATURES) for version in range(7)]
     assert counts == [0, 1, 2, 3, 4, 4, 6]
     assert len(history(checkpointed)) == 6
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b'{"version":8}', b'{"versioo":4,"size":1}', b"\xff"])
-def test_a_damaged_pointer_to_the_checkpoint_is_named(checkpointed: Paths, content: bytes) -> None:
-    """Its remedy is to remove it."""
-    publish(checkpointed, ["after()"])
-    checkpointed.last_checkpoint.write_bytes(content)
-    assert_refused(checkpointed, checkpointed.last_checkpoint, "remove this file")
-    checkpointed.last_checkpoint.unlink()
-    assert sigdir.open(checkpointed.root).count(SIGNATURES) == 5

@@ -16,14 +16,15 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.interruption import each
-from sigdir.warehouse.evidence.files import sorted_by_id, write_sightings
+from sigdir.warehouse.evidence.declarations import codes, differs
+from sigdir.warehouse.evidence.files import Counting, sorted_by_id, write_sightings
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.manifest import POST, EvidenceFile, Manifest, sync_folders, write_manifest
 from sigdir.warehouse.table.parallel import result_of
@@ -82,9 +83,7 @@ class _Merge:
 
     def __init__(self, manifest: Manifest, files: Files) -> None:
         self._files = files
-        self._since = np.zeros(max(manifest.sources, default=0) + 1, np.int64)
-        for number, source in manifest.sources.items():
-            self._since[number] = source.import_id
+        self._counting = Counting(manifest)
         self._repeated: Counter[int] = Counter()
 
     def write(
@@ -120,8 +119,8 @@ class _Merge:
         is_inside = (pc.field("id") >= first) & (pc.field("id") < last)
         with naming(file.path):
             table = pq.read_table(file.path, filters=is_inside, page_checksum_verification=True)
-        counts = table["import_id"].to_numpy() >= self._since[table["source"].to_numpy()]
-        yield (table if counts.all() else table.filter(pa.array(counts))).cast(SIGHTING_SCHEMA)
+        counts = self._counting.of(table)
+        yield (table if counts.all() else table.filter(numbers(counts))).cast(SIGHTING_SCHEMA)
 
     def _distinct(self, table: pa.Table) -> pa.Table:
         """The sightings that differ in more than their import, in the order of ids, of sources, and as they were."""
@@ -130,44 +129,17 @@ class _Merge:
         same = (ids[order][1:] == ids[order][:-1]) & (sources[order][1:] == sources[order][:-1])
         if not same.any():
             return table.take(pa.array(order))
-        order = np.lexsort((*(_numbers(table, name) for name in _LEAST), sources, ids))
-        alike = table.take(pa.array(order))
-        repeats = np.zeros(len(ids), np.bool_)
-        repeats[1:] = True
-        for name in ("id", "source", *_SAID):
-            column = _numbers(alike, name)
-            repeats[1:] &= column[1:] == column[:-1]
-        repeats[1:] |= _is_second_post(alike)
+        said = [codes(table[name]) for name in _SAID]
+        nulls_last = (np.where(column < 0, np.iinfo(np.int64).max, column) for column in said)
+        order = np.lexsort((table["import_id"].to_numpy(), *nulls_last, sources, ids))
+        repeats = ~differs(*(column[order] for column in (ids, sources, *said)))
+        repeats |= (sources[order] == POST) & ~differs(
+            ids[order], sources[order]
+        )  # those with a declaration come first
         self._repeated.update(sources[order[repeats & (sources[order] != POST)]].tolist())
         kept = order[~repeats]
         return table.take(pa.array(kept[np.lexsort((kept, sources[kept], ids[kept]))]))
 
 
 _SAID = tuple(name for name in SIGHTING_SCHEMA.names if name not in ("id", "source", "import_id"))
-_LEAST = ("import_id", *_SAID)
 """The columns after id and source by which sightings are ordered, the least important first: declaration is the last."""
-
-
-def _is_second_post(table: pa.Table) -> npt.NDArray[np.bool_]:
-    """For each sighting but the first, whether the one in front of it is a POST of the same text.
-
-    Those with a declaration come first: a null is ordered last.
-    """
-    ids, sources = table["id"].to_numpy(), table["source"].to_numpy()
-    found: npt.NDArray[np.bool_] = (ids[1:] == ids[:-1]) & (sources[1:] == POST) & (sources[:-1] == POST)
-    return found
-
-
-def _numbers(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
-    """A column as numbers that are equal where its values are; null is the highest."""
-    column = table[name].combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-    if pa.types.is_string(column.type):
-        column = column.dictionary_encode()
-    if pa.types.is_dictionary(column.type):
-        column = column.indices
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.int8())
-    numbers: npt.NDArray[np.int64] = column.cast(pa.int64()).fill_null(np.iinfo(np.int64).max).to_numpy()
-    return numbers

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures import arrow
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns
-from sigdir.warehouse.log.manifest import MAX_LISTED, POST, EvidenceFile
+from sigdir.warehouse.log.manifest import MAX_LISTED, POST, EvidenceFile, Manifest
 from sigdir.warehouse.table.files import make_folder, sync
 from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, naming, sha256_of
 from sigdir.warehouse.table.schema import SIGHTING_SCHEMA
@@ -188,6 +188,22 @@ def id_ranges(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
     ranges = [(0, 2**63 - 1) if one is None else (one.min, one.max) for one in ids]
     firsts, lasts = np.array(ranges, np.int64).reshape(-1, 2).T
     return firsts, lasts
+
+
+class Counting:
+    """Tells which sightings of a version count."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        # By the number of a source, the first import of which its sightings count; those of unknown ones never do.
+        self._since = np.full(max(manifest.sources, default=0) + 2, np.iinfo(np.int64).max)
+        for number, source in manifest.sources.items():
+            self._since[number] = source.import_id
+
+    def of(self, sightings: pa.Table) -> npt.NDArray[np.bool_]:
+        """A flag for each sighting."""
+        source, import_id = arrow.values(sightings["source"]), arrow.values(sightings["import_id"])
+        counts: npt.NDArray[np.bool_] = import_id >= self._since[np.minimum(source, len(self._since) - 1)]
+        return counts
 
 
 def posted_ids(files: Iterable[EvidenceFile], ids: Iterable[int]) -> dict[int, bool]:

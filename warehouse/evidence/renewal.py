@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind
-from sigdir.warehouse.evidence.declarations import differs
-from sigdir.warehouse.evidence.files import footer_of, id_ranges, write_sightings
+from sigdir.warehouse.evidence.declarations import codes, differs
+from sigdir.warehouse.evidence.files import Counting, footer_of, id_ranges, write_sightings
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.table.parquet import naming
 from sigdir.warehouse.table.paths import Paths
@@ -69,10 +69,7 @@ class Renewal:
         known = added | replaced
         self._collection = collection
         self._added, self._replaced = (np.array(sorted(each), np.int64) for each in (added, replaced))
-        # By the number of a source, the first import of which its sightings count.
-        self._since = np.full(max(manifest.sources, default=0) + 1, np.iinfo(np.int64).max)
-        for number in known:
-            self._since[number] = manifest.sources[number].import_id
+        self._known, self._counting = np.array(sorted(known), np.int64), Counting(manifest)
         self._files = [
             file for file in manifest.files[collection]
             if file.source_imports is None or not known.isdisjoint(source for source, _ in file.source_imports)
@@ -101,16 +98,15 @@ class Renewal:
             has_one = ids.searchsorted(firsts) < ids.searchsorted(lasts, side="right")
             for start, parquet, group in _groups(file, np.flatnonzero(has_one)):
                 table = parquet.read_row_group(group, columns=_WHOSE)
-                rows = self._counting(table)
+                rows = self._live(table)
                 rows = rows[_are_among(ids, values(table["id"])[rows])]
                 if len(rows):
                     said = parquet.read_row_group(group, columns=_COLUMNS).take(numbers(rows))
                     yield self._notes[file.path], rows + start, said.select(_COLUMNS)
 
-    def _counting(self, table: pa.Table) -> Array:
+    def _live(self, table: pa.Table) -> Array:
         """The rows of the sources' sightings that count."""
-        _, source, import_id = (values(table[name]) for name in _WHOSE)
-        return np.flatnonzero(import_id >= self._since[source])
+        return np.flatnonzero(self._counting.of(table) & np.isin(values(table["source"]), self._known))
 
     def _compare(self, says: pa.Table, earlier: list[tuple[Array, Array, pa.Table]]) -> npt.NDArray[np.bool_]:
         """Which of these sightings say nothing new; notes what they mean for the earlier ones."""
@@ -149,7 +145,7 @@ class Renewal:
         for file in self._files if len(self._replaced) else ():
             for start, parquet, group in _groups(file):
                 table = parquet.read_row_group(group, columns=_WHOSE)
-                rows = self._counting(table)
+                rows = self._live(table)
                 rows = rows[np.isin(values(table["source"])[rows], self._replaced)]
                 notes = self._notes[file.path][rows + start]
                 sightings += int(np.count_nonzero(notes & _AGAIN == 0))
@@ -209,20 +205,12 @@ class _Said(NamedTuple):
 def _said(table: pa.Table) -> _Said:
     source, kind = values(table["source"]), values(table["kind"])
     text = _joined(values(table["id"]), source)
-    place = _joined(text, _codes(table["contract_key"]))
-    of_kind, declaration = _joined(place, kind), _codes(table["declaration"])
+    place = _joined(text, codes(table["contract_key"]))
+    of_kind, declaration = _joined(place, kind), codes(table["declaration"])
     return _Said(
         source, text, place, of_kind, _joined(place, declaration), _joined(of_kind, declaration),
         kind != Kind.UNKNOWN, declaration >= 0, *(values(table[name]) for name in _AMOUNTS),
     )  # fmt: skip
-
-
-def _codes(column: pa.ChunkedArray) -> Array:
-    """A column's values as numbers, -1 for a null."""
-    if column.null_count == len(column):
-        return np.full(len(column), -1)
-    encoded = column.combine_chunks().dictionary_encode()
-    return np.where(values(encoded.is_valid()), values(encoded.indices), -1)
 
 
 def _joined(one: Array, other: Array) -> Array:

@@ -18,7 +18,7 @@ from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.warehouse.evidence.declarations import DECLARING, commonest, differs
-from sigdir.warehouse.evidence.files import footer_of, id_ranges
+from sigdir.warehouse.evidence.files import Counting, footer_of, id_ranges
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.table.parquet import naming
@@ -30,7 +30,6 @@ _SUMMED = ("id", "source", "import_id", "kind", "witness", "contracts", "verifie
 _READ_ROWS = 1 << 17
 _SHIFT = 32
 _NO_NUMBERS = np.empty(0, np.int64)
-_NEVER = np.iinfo(np.int64).max
 
 
 def summed(manifest: Manifest, collection: Collection, ids: Array) -> Summaries:
@@ -54,10 +53,7 @@ def _sightings_of(manifest: Manifest, collection: Collection, ids: Array) -> Ite
     Raises UnreadableWarehouse where a file is damaged or gone.
     """
     first, last = (int(ids[0]), int(ids[-1])) if len(ids) else (0, -1)
-    # By the number of a source, the first import of which its sightings count.
-    since = np.full(max(manifest.sources, default=0) + 2, _NEVER)
-    for source in manifest.sources.values():
-        since[source.number] = source.import_id
+    counting = Counting(manifest)
     for file in manifest.files[collection]:
         if file.first_id > last or file.last_id < first:
             continue
@@ -67,7 +63,7 @@ def _sightings_of(manifest: Manifest, collection: Collection, ids: Array) -> Ite
             with pq.ParquetFile(file.path, metadata=footer, page_checksum_verification=True) as parquet:
                 for groups in _row_groups(file.path, ids):
                     table = parquet.read_row_groups(groups, columns=list(_SUMMED))
-                    yield table if is_whole else _counting(table, first, last, since)
+                    yield table if is_whole else _between(table, first, last, counting)
 
 
 def _row_groups(file: Path, ids: Array) -> Iterator[list[int]]:
@@ -85,9 +81,9 @@ def _row_groups(file: Path, ids: Array) -> Iterator[list[int]]:
         yield groups
 
 
-def _counting(table: pa.Table, first: int, last: int, since: Array) -> pa.Table:
-    ids, source, import_id = (values(table[number]) for number in range(3))
-    counts = (ids >= first) & (ids <= last) & (import_id >= since[np.minimum(source, len(since) - 1)])
+def _between(table: pa.Table, first: int, last: int, counting: Counting) -> pa.Table:
+    ids = values(table["id"])
+    counts = (ids >= first) & (ids <= last) & counting.of(table)
     return table if counts.all() else table.filter(numbers(counts))
 
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.index.derived import allocate, build, map_column, new_column, opened, require_written
-from sigdir.warehouse.index.hash_order import is_in_bounds, sort_hashes
+from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.scan import SEGMENT_COLUMNS, hashes_of
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.trigrams import Trigrams, build_trigrams
@@ -80,7 +80,7 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
     text: Array = np.memmap(folder / "text", np.uint8, "r")
     lists: Array = np.memmap(folder / "lists", np.uint8, "r")
     fits = len(ids) == len(created_at) == len(hash) == len(hashes) == rows and len(offsets) == rows + 1
-    if not (fits and is_in_bounds(as_readonly(offsets), as_readonly(hashes), len(text))):
+    if not (fits and offsets[-1] == len(text)):
         raise ValueError(f"{folder} does not fit its data file")
     for array in (*mapped, text) if preload else (hashes,):  # a lookup searches the hashes of every file
         _populate(array)

@@ -4,9 +4,7 @@ Invariants
     An order is one uint64 a row, sorted: the first four bytes of the row's hash above, the row number below.
     Entries with the same four bytes therefore stand side by side, their rows rising.
 
-Theory. Binary search finds the first entry of a prefix; its entries are read from there until the prefix
-changes. Many prefixes that rise are found by galloping: each search starts where the last one ended, in steps
-that double, so neighbours cost a step or two instead of twenty.
+Theory. Binary search finds the first entry of a prefix; its entries are read from there until the prefix changes.
 """
 
 from __future__ import annotations
@@ -67,30 +65,8 @@ def is_sorted_by_hash(order: Array, hash: Array) -> bool:
 @kernel()
 def prefix_range(order: Array, prefix: int) -> tuple[int, int]:
     """The half-open range of the entries with these four bytes, a number below 2**32."""
-    return _range_between(order, np.uint64(prefix) << PREFIX_SHIFT, 0, len(order))
-
-
-@kernel(nogil=True)
-def prefix_ranges(order: Array, prefixes: Array) -> tuple[Array, Array]:
-    """The ranges of many prefixes (uint32): where each begins and ends, int64. Fastest where they rise."""
-    first, last = np.empty(len(prefixes), np.int64), np.empty(len(prefixes), np.int64)
-    low = 0
-    for n in range(len(prefixes)):
-        key = np.uint64(prefixes[n]) << PREFIX_SHIFT
-        if n > 0 and prefixes[n] < prefixes[n - 1]:
-            low = 0
-        step = 1
-        while low + step <= len(order) and order[low + step - 1] < key:
-            low += step
-            step *= 2
-        low, last[n] = _range_between(order, key, low, min(low + step - 1, len(order)))
-        first[n] = low
-    return first, last
-
-
-@kernel(nogil=True)
-def _range_between(order: Array, key: Any, low: int, high: int) -> tuple[int, int]:
-    """The range of the entries with the prefix of ``key``, which begins between ``low`` and ``high``."""
+    key = np.uint64(prefix) << PREFIX_SHIFT
+    low, high = 0, len(order)
     while low < high:
         middle = (low + high) >> 1
         if order[middle] < key:
@@ -103,15 +79,7 @@ def _range_between(order: Array, key: Any, low: int, high: int) -> tuple[int, in
     return low, last
 
 
-@kernel(nogil=True)
-def is_in_bounds(offsets: Array, order: Array, size: int) -> bool:
-    """Whether offsets begin at 0, rise, and end at ``size``, and an order of hashes has these rows' numbers only."""
-    if offsets[0] != 0 or offsets[-1] != size:
-        return False
-    for at in range(1, len(offsets)):
-        if offsets[at] < offsets[at - 1]:
-            return False
-    after = np.uint64(0)
-    for at in range(len(order)):
-        after = max(after, (order[at] & ROW_MASK) + np.uint64(1))
-    return bool(after <= np.uint64(len(offsets) - 1))
+def prefix_ranges(order: Array, prefixes: Array) -> tuple[Array, Array]:
+    """The ranges of many prefixes (uint32): where each begins and ends, int64. Fastest where they rise."""
+    keys = prefixes.astype(np.uint64) << PREFIX_SHIFT
+    return order.searchsorted(keys), order.searchsorted(keys | ROW_MASK, side="right")

@@ -63,14 +63,12 @@ def ranked_rows(view: View, collection: Collection, digest: bytes) -> list[Ranke
         return [RankedRow(segment, row, segment.counts_at(row))]
     if not found:
         return []
-    kept: list[RankedRow] | None = view.orders.get((collection, digest))
+    kept: list[RankedRow] | None = view.found.get(("order", digest))
     if kept is not None:
         return list(kept)
+    # To order two texts takes 40 us, four times a lookup, and 60 ms for a million rows where the first needs their names.
     ordered = _ordered(view, collection, digest, found)
-    if sum(len(one.text) + _ROW_CHARACTERS for one in ordered) <= _KEPT_CHARACTERS:
-        if len(view.orders) >= _KEPT_HASHES:
-            view.orders.clear()
-        view.orders[collection, digest] = ordered
+    view.keep(("order", digest), ordered, sum(len(one.text) + _ROW_CHARACTERS for one in ordered))
     return list(ordered)
 
 
@@ -86,14 +84,13 @@ def rival_of(view: View, collection: Collection, digest: bytes, text: str) -> st
     return ""
 
 
-_KEPT_HASHES, _KEPT_CHARACTERS, _ROW_CHARACTERS = 4096, 4096, 100
-"""To order two texts takes 40 us, four times a lookup, and 60 ms for a million rows where the first needs their names."""
+_ROW_CHARACTERS = 100
 
 
 def is_order_known(view: View, collection: Collection, digest: bytes) -> bool:
     """Whether ``ranked_rows`` takes microseconds: the hash has at most one text, or its order is kept."""
     found = view.with_hash(collection, digest)
-    return not found or _is_one_row(found) or (collection, digest) in view.orders
+    return not found or _is_one_row(found) or ("order", digest) in view.found
 
 
 Found = list[tuple[Segment, npt.NDArray[np.int64]]]

@@ -63,6 +63,8 @@ _LOOK_SECONDS = 0.25
 
 _ALL = 2**63 - 1
 
+_KEPT, _KEPT_CHARACTERS = 8192, 4096
+
 # Indexes that take less than a quarter of the memory are read as a whole when they are mapped.
 _ROW_BYTES = 80
 _PRELOADED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
@@ -84,12 +86,15 @@ class View:
     """No row at or below this id can still appear. Above it a running publish may add rows in between."""
     suppressed: Suppressed = NONE
     """The texts that this view does not have, whatever is stored."""
-    orders: dict[tuple[Collection, bytes], Any] = field(default_factory=dict)
-    """The orders of hashes with several texts that ``ranked.py`` has found."""
-    known: dict[bytes, Any] = field(default_factory=dict)
-    """The texts of hashes that ``known.py`` has looked up."""
-    returns: dict[bytes, Any] = field(default_factory=dict)
-    """What selectors return, as far as ``known.py`` has looked it up."""
+    found: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    """What was found out of hashes, to be kept with the view: ``keep``."""
+
+    def keep(self, key: tuple[Any, ...], value: Any, characters: int) -> None:
+        """Keep what was found, of about so many characters, under a key, unless it is long."""
+        if characters <= _KEPT_CHARACTERS:
+            if len(self.found) >= _KEPT:
+                self.found.clear()
+            self.found[key] = value
 
     def has_newer_version(self) -> bool:
         return is_there(self.next_log_entry)

@@ -64,18 +64,17 @@ _SCHEMA: Final = pa.schema({
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint: ``files`` hold the state at ``version``, in the order of their parts.
-
-    ``pointer`` are the bytes of the file that names it, empty for one that was found by its name.
-    """
+    """A checkpoint: ``files`` hold the state at ``version``, in the order of their parts."""
 
     version: int
     files: tuple[Path, ...]
-    pointer: bytes = b""
 
 
 def newest_complete(paths: Paths, last: int) -> Checkpoint | None:
-    """The newest checkpoint up to version ``last`` that has all its parts; None if there is none."""
+    """The newest checkpoint up to version ``last`` that has all its parts; None if there is none.
+
+    It is found by its name. The file that points at the newest one is for other programs.
+    """
     found: dict[tuple[int, int], list[Path]] = {}
     for file in sorted(paths.log.glob("*.checkpoint*.parquet")):
         name = _NAME.fullmatch(file.name)
@@ -105,32 +104,6 @@ def read_checkpoint(paths: Paths, checkpoint: Checkpoint, kinds: Sequence[str] =
                 yield from ({kind: row} for row in rows if row is not None)
         except (pa.ArrowException, OSError, *DAMAGED) as error:
             raise damaged_checkpoint(paths, file, error) from error
-
-
-def newest_checkpoint(paths: Paths) -> Checkpoint | None:
-    """The checkpoint that readers are told to begin with, None if there is none yet.
-
-    Raises OSError, ValueError, KeyError or TypeError where the file that names it is damaged.
-    """
-    try:
-        pointer = paths.last_checkpoint.read_bytes()
-    except FileNotFoundError:
-        return None
-    version = int(json.loads(pointer)["version"])
-    files = tuple(paths.checkpoint_files(version))
-    if not files:
-        raise ValueError(f"there is no checkpoint of version {version}")
-    return Checkpoint(version, files, pointer)
-
-
-def require_readable_pointer(paths: Paths) -> None:
-    """Raise UnreadableWarehouse where the file that names the newest checkpoint names none that is there."""
-    try:
-        newest_checkpoint(paths)
-    except (OSError, *DAMAGED) as error:
-        raise UnreadableWarehouse(
-            f"{paths.last_checkpoint}: damaged; remove this file, which only saves readers a look into the folder"
-        ) from error
 
 
 def write_checkpoint(paths: Paths, version: int) -> None:

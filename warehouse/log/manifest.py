@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.log.evidence import ManifestFile, manifest_at
+from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import make_folder, sync, write_file
 from sigdir.warehouse.table.paths import Paths
@@ -122,11 +122,6 @@ NO_EVIDENCE = Manifest({POST: POST_SOURCE})
 
 
 # Reading.
-
-
-def read_manifest(paths: Paths, version: int) -> Manifest:
-    """The evidence of a version; raises UnreadableWarehouse, also where it was vacuumed."""
-    return manifest_of(manifest_at(paths, version))
 
 
 def manifest_of(file: ManifestFile | None) -> Manifest:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.actions import DataFile, changes_of
-from sigdir.warehouse.log.checkpoint import Checkpoint, newest_complete, read_checkpoint, require_readable_pointer
+from sigdir.warehouse.log.checkpoint import Checkpoint, newest_complete, read_checkpoint
 from sigdir.warehouse.log.damage import DAMAGED, damaged_checkpoint
 from sigdir.warehouse.log.entry import existing_version, read_entry
 from sigdir.warehouse.log.evidence import ManifestFile, manifest_at, manifest_of_entry
@@ -42,7 +42,6 @@ def read_state(paths: Paths, version: int | None = None) -> TableState | None:
     last = existing_version(paths, version)
     if last is None:
         return None
-    require_readable_pointer(paths)
     checkpoint = newest_complete(paths, last)
     state = advance(paths, _state_of(paths, checkpoint) if checkpoint else BEFORE_ENTRY_0, last)
     if not state.writer_version:
