@@ -30,9 +30,9 @@ from benchmarks import corpus, servers
 from benchmarks.measure import Figure, sigdir
 from benchmarks.servers import Server
 from sigdir.serve.app import create_app
-from sigdir.serve.settings import Settings
-from sigdir.serve.warm import warm
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.writer import Writer
+from sigdir.serve.servers.warm import warm
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index.build import segment_of

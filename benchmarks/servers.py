@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import ROOT
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import EXTRAS
-from sigdir.serve.settings import Settings
 
 THREADS = Settings().threads
 

@@ -15,7 +15,7 @@ from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import quiet_option
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.progress import Reporter
-from sigdir.serve.warm import NOT_OF_REQUESTS, SEPARATE, STEPS
+from sigdir.serve.servers.warm import NOT_OF_REQUESTS, SEPARATE, STEPS
 from sigdir.signatures import kernels
 from sigdir.signatures.interruption import waiting
 
@@ -70,7 +70,7 @@ def _run(parts: Sequence[Sequence[str]], progress: Reporter) -> None:
 
 
 def _run_part(steps: Sequence[str], progress: Reporter, started: list[subprocess.Popen[str]]) -> None:
-    command = [sys.executable, "-P", "-m", "sigdir.serve.warm", *steps]
+    command = [sys.executable, "-P", "-m", "sigdir.serve.servers.warm", *steps]
     with (
         TemporaryFile("w+") as errors,
         subprocess.Popen(

@@ -10,7 +10,7 @@ from datetime import timedelta
 from threading import Event, Thread
 
 from sigdir.cli.errors import Failure
-from sigdir.serve.memory_limit import limited_memory
+from sigdir.serve.core.process import limited_memory
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.table.errors import QueryError
 

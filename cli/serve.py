@@ -12,9 +12,9 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.cli.store import StoreUrl
+from sigdir.serve.core.settings import Settings, is_origin, write_token
 from sigdir.serve.servers.start import EXTRAS
 from sigdir.serve.servers.supervisor import run
-from sigdir.serve.settings import Settings, is_origin, write_token
 
 _DEFAULTS = Settings()
 _GRANIAN_THREADS = 1

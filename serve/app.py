@@ -10,26 +10,28 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.answers import add_error_handlers
-from sigdir.serve.budget import BudgetProcess, CostlyRequests
+from sigdir.serve.api.contract import ContractResource
+from sigdir.serve.api.decode import DecodeResource
+from sigdir.serve.api.document import DocumentResource
+from sigdir.serve.api.evidence import EvidenceResource
+from sigdir.serve.api.health import LiveResource, ReadyResource
+from sigdir.serve.api.imports import AbiImportResource, SolidityImportResource
 from sigdir.serve.bulk import changes, dumps, resolve
-from sigdir.serve.contract import ContractResource
-from sigdir.serve.decode import DecodeResource
+from sigdir.serve.core.budget import BudgetProcess, CostlyRequests
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
-from sigdir.serve.document import DocumentResource
-from sigdir.serve.evidence import EvidenceResource
-from sigdir.serve.health import LiveResource, ReadyResource
 from sigdir.serve.http.middleware import AnswerHeaders, Negotiation
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import Route, add_routes
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.http.write_access import WriteAccess
-from sigdir.serve.imports import AbiImportResource, SolidityImportResource
 from sigdir.serve.lists.resources import ListResource, RowResource
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.metrics.recorder import AnswerRecorder
 from sigdir.serve.metrics.resource import MetricsResource
+from sigdir.serve.pages.answers import add_error_handlers
 from sigdir.serve.pages.assets import AssetResource, IconResource
 from sigdir.serve.pages.browse import BrowsePage
 from sigdir.serve.pages.decode import DecodePage
@@ -45,8 +47,6 @@ from sigdir.serve.pages.status import StatusPage
 from sigdir.serve.pages.stored import PATH as STORED_PATH
 from sigdir.serve.pages.stored import StoredPage
 from sigdir.serve.pages.submit import StorePage, SubmitPage
-from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES as EVENTS
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.origins import Origins

@@ -7,9 +7,9 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import ensure_warehouse
 from sigdir.serve.servers.startup import open_app
-from sigdir.serve.settings import Settings
 
 _opening = Lock()
 

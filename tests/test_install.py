@@ -13,7 +13,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from sigdir.serve.warm import SEPARATE, STEPS
+from sigdir.serve.servers.warm import SEPARATE, STEPS
 from tests.conftest import ROOT, environment
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -40,9 +40,9 @@ from contextlib import suppress
 from pathlib import Path
 from numba.core.dispatcher import Dispatcher
 from sigdir.cli.main import main
-from sigdir.serve import warm
+from sigdir.serve.servers import warm
 from sigdir.serve.servers.startup import open_app
-from sigdir.serve.settings import Settings
+from sigdir.serve.core.settings import Settings
 from sigdir.pipeline.formats.solidity.syntax import SourceTree as Solidity
 
 def compiled():

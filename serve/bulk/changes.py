@@ -23,7 +23,7 @@ import falcon
 import numpy as np
 import orjson
 
-from sigdir.serve.cursors import InvalidCursor, cursor_at, id_of
+from sigdir.serve.core.cursors import InvalidCursor, cursor_at, id_of
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.negotiate import NDJSON
 from sigdir.serve.http.streams import StreamLimit

@@ -19,7 +19,7 @@ import falcon
 import numpy as np
 import pyarrow as pa
 
-from sigdir.serve.cursors import cursor_at
+from sigdir.serve.core.cursors import cursor_at
 from sigdir.serve.http.conditional import if_range_holds, is_current, not_modified, strong
 from sigdir.serve.http.errors import HttpError, detail, not_found
 from sigdir.serve.http.json_answer import json_bytes, send_json

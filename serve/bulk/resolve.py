@@ -16,14 +16,14 @@ import falcon
 import numpy as np
 import orjson
 
-from sigdir.serve.evidence import summary_document
+from sigdir.serve.api.evidence import summary_document
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.bodies import read_body
 from sigdir.serve.http.errors import HttpError, detail, field_error
 from sigdir.serve.http.json_answer import json_bytes
 from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted
 from sigdir.serve.http.query_string import format_of, pairs_of
 from sigdir.serve.http.streams import StreamLimit
-from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import Segment

@@ -18,6 +18,9 @@ from urllib.parse import parse_qs
 
 import falcon
 
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.texts import Refused, canonical_texts, store_texts
+from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
 from sigdir.serve.http.conditional import lookup_caching, not_modified, strong, token_of, weak
 from sigdir.serve.http.errors import detail, method_not_allowed
@@ -26,9 +29,6 @@ from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import redirect_to_slash
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.query import wants_filter
-from sigdir.serve.settings import Settings
-from sigdir.serve.texts import Refused, canonical_texts, store_texts
-from sigdir.serve.writer import Writer
 from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, SIGNATURES, Collection
 from sigdir.signatures.grammar import OK, GrammarError, normalise

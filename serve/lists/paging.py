@@ -12,7 +12,7 @@ from urllib.parse import quote_plus
 import numpy.typing as npt
 import orjson
 
-from sigdir.serve.cursors import cursor_at, id_of
+from sigdir.serve.core.cursors import cursor_at, id_of
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, positive
 from sigdir.serve.lists.selection import Selection, selections_of
 from sigdir.signatures.collections import Collection

@@ -5,8 +5,11 @@ from __future__ import annotations
 import falcon
 import numpy as np
 
-from sigdir.serve.answers import answer, etag
-from sigdir.serve.cursors import InvalidCursor
+from sigdir.serve.core.cursors import InvalidCursor
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.texts import canonical_text
+from sigdir.serve.core.urls import base_url
+from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies, options
 from sigdir.serve.http.conditional import (
     has_any,
@@ -26,10 +29,7 @@ from sigdir.serve.lists.query import FAR, Query, parse
 from sigdir.serve.lists.ranking import ranked_page
 from sigdir.serve.lists.selection import needs_scan
 from sigdir.serve.metrics.counts import Counts
-from sigdir.serve.settings import Settings
-from sigdir.serve.texts import canonical_text
-from sigdir.serve.urls import base_url
-from sigdir.serve.writer import Writer
+from sigdir.serve.pages.answers import answer, etag
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.index.ranked import rival_of

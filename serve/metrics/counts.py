@@ -12,8 +12,7 @@ import os
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.multiprocess import MultiProcessCollector
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that names the folder of counts."""
+from sigdir.serve.core.settings import COUNTS_FOLDER
 
 OTHER = "other"
 """The method or route of a request that is none of the known ones."""
@@ -77,7 +76,7 @@ class Counts:
 
     def of_all_processes(self) -> CollectorRegistry:
         """The counts of all processes that share the folder; without one those of this process."""
-        if FOLDER not in os.environ:
+        if COUNTS_FOLDER not in os.environ:
             return self._registry
         registry = CollectorRegistry()
         MultiProcessCollector(registry)

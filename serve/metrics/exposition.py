@@ -13,8 +13,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCol
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from sigdir.serve.core.openapi import package_version
 from sigdir.serve.metrics.counts import Counts
-from sigdir.serve.openapi import package_version
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View

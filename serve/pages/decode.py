@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import falcon
 
-from sigdir.serve.contract import BODY_BYTES, explained
+from sigdir.serve.core.contracts import BODY_BYTES, explained
 from sigdir.serve.http import bodies
 from sigdir.serve.http.codings import packed
 from sigdir.serve.http.errors import HttpError

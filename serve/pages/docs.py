@@ -10,14 +10,14 @@ from typing import Any
 import falcon
 import orjson
 
-from sigdir.serve import openapi
+from sigdir.serve.core import openapi
+from sigdir.serve.core.openapi import resolve
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.urls import base_url
 from sigdir.serve.http.conditional import not_modified, token_of, weak
 from sigdir.serve.http.negotiate import HTML, JSON
-from sigdir.serve.openapi import resolve
 from sigdir.serve.pages.decode import EXAMPLE
 from sigdir.serve.pages.page import rendered, send
-from sigdir.serve.settings import Settings
-from sigdir.serve.urls import base_url
 
 _SHOWN_METHODS = ("get", "post")  # HEAD and OPTIONS add nothing a reader needs
 _TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"

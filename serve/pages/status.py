@@ -7,8 +7,8 @@ from typing import Any
 
 import falcon
 
+from sigdir.serve.core.openapi import package_version
 from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.openapi import package_version
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import TITLES
 from sigdir.signatures.collections import COLLECTIONS

@@ -10,7 +10,7 @@ import numpy as np
 
 from sigdir.pipeline.formats.solidity import declarations, has_too_many_tokens, is_too_long_to_post
 from sigdir.pipeline.formats.text import candidate_lines, without_comments
-from sigdir.serve import imports
+from sigdir.serve.core import posted_sources
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import detail
 from sigdir.signatures.candidates import Entry
@@ -24,7 +24,7 @@ def candidates(text: bytes, format: str, file_name: str = "") -> Iterable[Entry]
     if format == "auto":
         format = _detected(text, file_name)
     if format == "abi":
-        return imports.abi_entries(_abi_of(text.decode("utf-8", "replace")))
+        return posted_sources.abi_entries(_abi_of(text.decode("utf-8", "replace")))
     if format == "solidity":
         if has_too_many_tokens(text) or is_too_long_to_post(text):
             raise detail(413, "This source is too long.")

@@ -11,6 +11,10 @@ from typing import Any
 
 import falcon
 
+from sigdir.serve.core.settings import MIB, Settings
+from sigdir.serve.core.texts import store_texts
+from sigdir.serve.core.urls import base_url
+from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.negotiate import HTML
@@ -19,10 +23,6 @@ from sigdir.serve.pages.preview import MAX_SIGNATURES, NEW, PreviewRow, counts, 
 from sigdir.serve.pages.rows import BY_URL_NAME
 from sigdir.serve.pages.stored import stored_address
 from sigdir.serve.pages.submission import FORMATS, candidates, line_candidates
-from sigdir.serve.settings import MIB, Settings
-from sigdir.serve.texts import store_texts
-from sigdir.serve.urls import base_url
-from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.staging.rows import NewText

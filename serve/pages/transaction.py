@@ -8,9 +8,9 @@ from typing import Any
 
 from sigdir.pipeline.node import Node, NodeError
 from sigdir.pipeline.transaction import BadHash, Transaction, UnknownTransaction, checked_hash, read_transaction
+from sigdir.serve.core.transactions import explain_transaction
 from sigdir.serve.http.errors import detail
 from sigdir.serve.pages.shown_reading import PageBudget, number_note, shown_reading
-from sigdir.serve.transactions import explain_transaction
 from sigdir.signatures.calldata import checksummed
 from sigdir.signatures.decode_input import BadInput
 from sigdir.warehouse.index.known import read_alternatives

@@ -18,11 +18,11 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from sigdir.serve.app import create_app
-from sigdir.serve.budget import Answer, Budget
-from sigdir.serve.memory_limit import limited_memory, return_freed_memory
-from sigdir.serve.settings import Settings
-from sigdir.serve.warm import warm, warm_solidity
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.budget import Answer, Budget
+from sigdir.serve.core.process import limited_memory, return_freed_memory
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.writer import Writer
+from sigdir.serve.servers.warm import warm, warm_solidity
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.paths import Paths, existing

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+from sigdir.serve.core.process import end_with_parent
+
 _START_POLLS = 6000
 """A worker may be silent for so many polls more while it starts, ten minutes: kernels may be compiled first."""
 
@@ -92,14 +91,3 @@ class Child:
         if self._beats is not None:
             os.close(self._beats)
             self._beats = None
-
-
-def end_with_parent(parent: int | None = None) -> None:
-    """Have the kernel end this process by SIGTERM when the thread that started it ends, even by kill -9.
-
-    Ends it at once where the process ``parent`` has ended already.
-    """
-    with suppress(AttributeError, OSError):  # Linux has it
-        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-    if parent is not None and os.getppid() != parent:
-        os._exit(1)

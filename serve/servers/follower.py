@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 
-from sigdir.serve.settings import Settings
+from sigdir.serve.core.settings import Settings
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.table.fold_mark import mark_pull
 from sigdir.warehouse.table.paths import Paths

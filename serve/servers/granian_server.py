@@ -15,9 +15,9 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
-from sigdir.serve.servers.child import end_with_parent
+from sigdir.serve.core.process import end_with_parent
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import START_ERROR, is_served
-from sigdir.serve.settings import Settings
 
 _STOP_SECONDS = 12
 """Less than the supervisor gives: whoever is killed while it stops leaves its workers behind."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 
-from sigdir.serve.settings import Settings
+from sigdir.serve.core.settings import Settings
 from sigdir.signatures.errors import SigdirError, missing_package
 from sigdir.warehouse.staging.writer import make_warehouse
 from sigdir.warehouse.table.identity import read_identity

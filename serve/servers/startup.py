@@ -7,14 +7,14 @@ import time
 from typing import Any, NamedTuple
 
 from sigdir.serve.app import create_app
-from sigdir.serve.budget import BudgetProcess
-from sigdir.serve.lists.short_requests import IsShort, ShortRequests
-from sigdir.serve.memory_limit import return_freed_memory
+from sigdir.serve.core.budget import BudgetProcess
+from sigdir.serve.core.process import return_freed_memory
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.writer import Writer
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.pages.page import page_cache
-from sigdir.serve.settings import Settings
-from sigdir.serve.warm import warm
-from sigdir.serve.writer import Writer
+from sigdir.serve.servers.short_requests import IsShort, ShortRequests
+from sigdir.serve.servers.warm import warm
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.files import FileLock, make_folder
 from sigdir.warehouse.table.paths import Paths, existing

@@ -20,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 
+from sigdir.serve.core.settings import COUNTS_FOLDER, Settings
 from sigdir.serve.servers.child import Child
 from sigdir.serve.servers.start import (
     FOLLOWER,
@@ -34,7 +35,6 @@ from sigdir.serve.servers.start import (
     why_it_ended,
     with_address,
 )
-from sigdir.serve.settings import Settings
 
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
@@ -61,7 +61,7 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
         bound = stack.enter_context(bind(settings))
         served = with_address(settings, bound)
         lock = stack.enter_context(lock_address(served.host, served.port))
-        environment = _ENVIRONMENT | os.environ | served.environment() | {"PROMETHEUS_MULTIPROC_DIR": counts}
+        environment = _ENVIRONMENT | os.environ | served.environment() | {COUNTS_FOLDER: counts}
         if settings.follow_store:
             first_pull(settings, environment)
         ensure_warehouse(settings)

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from sigdir.serve.lists.short_requests import IsShort
+from sigdir.serve.servers.short_requests import IsShort
 
 
 class ShortFirst:

@@ -19,10 +19,10 @@ from typing import Any
 from waitress import wasyncore
 from waitress.server import create_server
 
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import START_ERROR
 from sigdir.serve.servers.startup import OpenedApp, open_app
 from sigdir.serve.servers.waitress_dispatcher import ShortFirst
-from sigdir.serve.settings import Settings
 from sigdir.warehouse.table.errors import WarehouseError
 
 UNREAD_BYTES = 8 << 20

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from sigdir.serve.servers.child import end_with_parent
+from sigdir.serve.core.process import end_with_parent
 from sigdir.serve.statistics.figures import figures, totals
 from sigdir.serve.statistics.report import about
 from sigdir.warehouse import Warehouse

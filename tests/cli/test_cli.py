@@ -115,7 +115,7 @@ def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
     lines.write_text("transfer(address,uint256)\nevent Moved(uint256)\n")
     import_files([lines], tmp_path / "warehouse")
     look = (
-        "import sys; from pathlib import Path; from sigdir.serve.servers.startup import open_app; from sigdir.serve.settings import Settings\n"
+        "import sys; from pathlib import Path; from sigdir.serve.servers.startup import open_app; from sigdir.serve.core.settings import Settings\n"
         f"open_app(Settings(warehouse=Path({str(tmp_path / 'warehouse')!r}))); print(*sys.modules, sep='\\n')"
     )
     with opened(tmp_path / "warehouse"):

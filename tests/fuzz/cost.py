@@ -40,8 +40,8 @@ from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.unread import UnreadInputs
 from sigdir.serve.app import create_app
-from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.writer import Writer
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files

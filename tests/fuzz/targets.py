@@ -29,8 +29,8 @@ from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.unread import UnreadInputs
 from sigdir.serve.app import create_app
-from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.writer import Writer
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sigdir.serve.app import routes
-from sigdir.serve.openapi import document
-from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.openapi import document
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.writer import Writer
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse

@@ -15,7 +15,7 @@ from sigdir.cli.spark_session import open_session
 from sigdir.pipeline.engines import spark
 from sigdir.pipeline.run import Options
 from sigdir.serve.app import create_app
-from sigdir.serve.settings import Settings
+from sigdir.serve.core.settings import Settings
 from sigdir.warehouse.table.paths import Paths
 from tests.pipeline.support import invoke, write_files
 from tests.serve.support import opened, selector

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 import numpy as np
 from Crypto.Hash import keccak
 
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.segment import Segment

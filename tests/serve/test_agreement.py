@@ -15,7 +15,7 @@ from falcon.testing import TestClient
 
 import sigdir
 from sigdir.serve.app import create_app
-from sigdir.serve.settings import Settings
+from sigdir.serve.core.settings import Settings
 from sigdir.signatures.standards import NO_TEXT, canonical
 from sigdir.warehouse import Warehouse
 from tests.conftest import ROOT, import_files

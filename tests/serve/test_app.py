@@ -22,11 +22,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sigdir.serve.app import create_app, routes
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.routing import Route
 from sigdir.serve.lists import paging, resources
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.pages.page import ViewPage
-from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.examples import examples

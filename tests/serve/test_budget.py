@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 import pytest
 from falcon.testing import Result, TestClient
 
-from sigdir.serve import budget
 from sigdir.serve.app import create_app
-from sigdir.serve.budget import BudgetProcess, budget_of
-from sigdir.serve.settings import Settings
+from sigdir.serve.core import budget
+from sigdir.serve.core.budget import BudgetProcess, budget_of
+from sigdir.serve.core.settings import Settings
 from tests.conftest import SAFETY_SECONDS, import_files
 from tests.serve.support import (
     FORM,

@@ -21,9 +21,9 @@ import pytest
 
 from sigdir.serve.app import create_app
 from sigdir.serve.bulk.dumps import byte_range
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.streams import StreamLimit
-from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import tidy
 from sigdir.warehouse.log.snapshot import read_snapshot

@@ -15,7 +15,7 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options, run_import
 from sigdir.serve.app import create_app
 from sigdir.serve.bulk.resolve import MAX_FULL_HASHES
-from sigdir.serve.settings import Settings
+from sigdir.serve.core.settings import Settings
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from tests.serve.support import SIGNATURES_PATH, SPAM, TRANSFER, opened, selector

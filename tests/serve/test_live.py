@@ -26,8 +26,8 @@ from typing import Any
 import pytest
 
 import sigdir
-from sigdir.serve.texts import canonical_text
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.texts import canonical_text
+from sigdir.serve.core.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import fold

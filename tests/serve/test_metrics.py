@@ -20,9 +20,9 @@ from falcon.testing import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from sigdir.serve.app import create_app
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.metrics.counts import OTHER
 from sigdir.serve.servers.start import is_served
-from sigdir.serve.settings import Settings
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.fold_mark import mark_fold
 from sigdir.warehouse.table.paths import Paths

@@ -25,8 +25,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import sigdir
 from sigdir.serve.app import create_app
-from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.writer import Writer
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,

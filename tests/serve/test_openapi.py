@@ -25,13 +25,14 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from sigdir.serve import decode, openapi
+from sigdir.serve.api import decode
 from sigdir.serve.app import create_app
 from sigdir.serve.bulk import changes, resolve
-from sigdir.serve.cursors import cursor_at
+from sigdir.serve.core import openapi
+from sigdir.serve.core.cursors import cursor_at
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.lists import resources
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE
-from sigdir.serve.settings import Settings
 from sigdir.signatures.abi_decoder import REASONS
 from sigdir.signatures.argument_shapes import Fit
 from sigdir.signatures.calldata import MAX_BYTES

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.serve.app import create_app
+from sigdir.serve.core.settings import MIB, Settings
+from sigdir.serve.core.texts import Refused, canonical_text, canonical_texts
 from sigdir.serve.dialects import openchain
-from sigdir.serve.settings import MIB, Settings
-from sigdir.serve.texts import Refused, canonical_text, canonical_texts
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,

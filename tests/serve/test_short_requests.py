@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.lists.short_requests import ShortRequests
+from sigdir.serve.servers.short_requests import ShortRequests
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.known import known_returns, known_texts
 from sigdir.warehouse.index.ranked import ranked_rows

@@ -14,7 +14,7 @@ import pytest
 from falcon.testing import Result, TestClient
 
 from sigdir.serve.app import create_app, routes
-from sigdir.serve.settings import Settings
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.statistics.background import render
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse import UnreadableWarehouse, Warehouse

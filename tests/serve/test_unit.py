@@ -73,7 +73,7 @@ def test_a_worker_s_memory_is_malloc_s(tmp_path: Path) -> None:
     """Arrow's own allocator keeps what it has freed; two arenas of malloc give it back."""
     code = (
         "import sys, pyarrow; from pathlib import Path; from sigdir.serve.servers.startup import open_app\n"
-        "from sigdir.serve.settings import Settings\n"
+        "from sigdir.serve.core.settings import Settings\n"
         "open_app(Settings(Path(sys.argv[1]))); print(pyarrow.default_memory_pool().backend_name)"
     )
     done = subprocess.run(

@@ -16,7 +16,7 @@ from falcon.testing import TestClient
 
 from sigdir.cli.serve import serve
 from sigdir.serve.app import create_app, routes
-from sigdir.serve.settings import Settings
+from sigdir.serve.core.settings import Settings
 from sigdir.warehouse.index.view import Reader
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.serve.support import (

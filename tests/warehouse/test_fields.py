@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from sigdir.cli.sql import sql
-from sigdir.serve import openapi
+from sigdir.serve.core import openapi
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.index.records import csv_head, csv_line, render_record
 from sigdir.warehouse.table.fields import FIELDS, PARTITION, RECORD_FIELDS, STORED

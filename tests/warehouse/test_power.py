@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from sigdir.serve.texts import canonical_text
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.texts import canonical_text
+from sigdir.serve.core.writer import Writer
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,
@@ -59,8 +59,8 @@ POSTS = """
 import json, sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from sigdir.serve.texts import canonical_text
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.texts import canonical_text
+from sigdir.serve.core.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from sigdir.serve import openapi
+from sigdir.serve.core import openapi
 from tests.serve.support import HOST, Server, get
 from tests.web.conftest import Open
 

@@ -1,13 +1,16 @@
-"""The memory of a process: what it keeps, and a limit on what a part of the program may add."""
+"""A process of this program: what memory it keeps and may add, and its end with the one that started it."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import resource
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pyarrow as pa
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 @contextmanager
@@ -28,4 +31,17 @@ def limited_memory(more: int) -> Iterator[None]:
 
 def return_freed_memory() -> None:
     """Have Arrow use the system's allocator. Its own keeps what is freed: a worker grew to 255 MiB under a load that needs 160."""
+    import pyarrow as pa  # the parent of a server's processes does without
+
     pa.set_memory_pool(pa.system_memory_pool())
+
+
+def end_with_parent(parent: int | None = None) -> None:
+    """Have the kernel end this process by SIGTERM when the thread that started it ends, even by kill -9.
+
+    Ends it at once where the process ``parent`` has ended already.
+    """
+    with suppress(AttributeError, OSError):  # Linux has it
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import falcon
 
+from sigdir.serve.core.contracts import BODY_BYTES, explained
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
-from sigdir.signatures.calldata import MAX_BYTES
-from sigdir.signatures.contract import ContractInterface, interface_of
 from sigdir.signatures.contract_json import document
 from sigdir.signatures.decode_input import BadInput, code_input
-from sigdir.signatures.given_contract import code_of_input
-from sigdir.signatures.readings import Input
-from sigdir.warehouse.index.known import texts_of_hashes
-from sigdir.warehouse.index.view import Reader, View
-
-BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the field's name
-
-
-def explained(view: View, input: Input) -> ContractInterface:
-    """The interface of an input that is code, by the texts of a view; raises BadInput."""
-    code = code_of_input(input)
-    return interface_of(code, texts_of_hashes(view, code.hashes))
+from sigdir.warehouse.index.view import Reader
 
 
 class ContractResource:

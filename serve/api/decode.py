@@ -10,7 +10,7 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.contract import BODY_BYTES, explained
+from sigdir.serve.core.contracts import BODY_BYTES, explained
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import falcon
 
-from sigdir.serve.settings import HOST_PATTERN, SCHEMES, Settings
+from sigdir.serve.core.settings import HOST_PATTERN, SCHEMES, Settings
 
 
 def base_url(req: falcon.Request, settings: Settings) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from sigdir.serve.writer import Writer
+from sigdir.serve.core.writer import Writer
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, Collection

@@ -21,10 +21,9 @@ from typing import Any, NamedTuple
 
 import falcon
 
+from sigdir.serve.core.settings import COUNTS_FOLDER, MIB, Settings
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
-from sigdir.serve.metrics.counts import FOLDER
-from sigdir.serve.settings import MIB, Settings
 
 _FREE_BYTES, _FREE_FORM_BYTES = 160, 4096
 """A request up to this size is answered where it is. A call of two words takes 60 us, and to pass it on 200.
@@ -71,7 +70,7 @@ class BudgetProcess:
     ) -> None:
         """``seconds`` and ``memory`` take the place of what the size of a request allows, ``line`` of ``line_of``."""
         self._environment = {**os.environ, **settings.environment()}
-        self._environment.pop(FOLDER, None)  # what it answers the worker counts
+        self._environment.pop(COUNTS_FOLDER, None)  # what it answers the worker counts
         self._seconds, self._memory = seconds, memory
         self._turn = threading.Lock()
         self._line = threading.BoundedSemaphore(line or line_of(settings.threads))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import falcon
 
-from sigdir.serve import openapi
+from sigdir.serve.core import openapi
 from sigdir.serve.http.conditional import not_modified, weak
 from sigdir.serve.http.json_answer import send_json
 

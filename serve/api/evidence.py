@@ -6,14 +6,14 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.answers import answer, etag
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.urls import base_url
 from sigdir.serve.http.conditional import lookup_caching, not_modified, token_of
 from sigdir.serve.http.errors import detail, not_found
 from sigdir.serve.http.json_answer import json_bytes
 from sigdir.serve.lists.paging import InvalidPage, link, page_number
 from sigdir.serve.lists.query import parse
-from sigdir.serve.settings import Settings
-from sigdir.serve.urls import base_url
+from sigdir.serve.pages.answers import answer, etag
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.rank import Ranked
 from sigdir.warehouse.evidence.lookup import SourceSighting, text_evidence

@@ -8,8 +8,8 @@ from typing import Any
 
 import falcon
 
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.json_answer import json_bytes, send_json
-from sigdir.serve.settings import Settings
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.files import is_disk_full
 from sigdir.warehouse.table.fold_mark import last_fold, last_pull

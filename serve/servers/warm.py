@@ -1,6 +1,6 @@
 """Compiles or loads kernels before something waits for them.
 
-A worker calls ``warm`` before its first request. ``python -P -m sigdir.serve.warm STEP...`` runs steps in a process of
+A worker calls ``warm`` before its first request. ``python -P -m sigdir.serve.servers.warm STEP...`` runs steps in a process of
 its own and prints the name of each when it is done; `sigdir compile` does so with all of them.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 
 from sigdir.pipeline.formats.solidity.outline import outline_of
 from sigdir.serve.bulk import dumps
+from sigdir.serve.core.texts import canonical_text
 from sigdir.serve.http import forms
-from sigdir.serve.texts import canonical_text
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.code_scan import scan_code
@@ -91,9 +91,9 @@ def warm_import() -> None:
     """
     from sigdir.pipeline.progress import Reporter
     from sigdir.pipeline.run import Options, run_import
+    from sigdir.serve.core.settings import Settings
     from sigdir.serve.servers import waitress_worker  # noqa: F401 - loads waitress
     from sigdir.serve.servers.startup import open_app
-    from sigdir.serve.settings import Settings
 
     with TemporaryDirectory() as folder:
         texts = Path(folder, "texts.txt")

@@ -1,10 +1,8 @@
-"""The two imports over HTTP: the signatures of a contract's ABI, or of a Solidity source, are stored at once."""
+"""The candidates of an ABI or of Solidity that was sent."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import falcon
 
 from sigdir.pipeline.formats.solidity import (
     MAX_POSTED_TOKENS,
@@ -13,43 +11,10 @@ from sigdir.pipeline.formats.solidity import (
     has_too_many_tokens,
     is_too_long_to_post,
 )
-from sigdir.serve.answers import answer
-from sigdir.serve.http import bodies, options
 from sigdir.serve.http.bodies import Upload, loads
 from sigdir.serve.http.errors import field_error
-from sigdir.serve.http.json_answer import json_bytes
-from sigdir.serve.settings import Settings
-from sigdir.serve.texts import store_entries
-from sigdir.serve.writer import Writer
 from sigdir.signatures.abi import abi_entry, has_no_selector
 from sigdir.signatures.candidates import Entry
-
-
-class ImportResource:
-    """A body of many signatures. Answers the four counters."""
-
-    negotiates = True
-    stores = True
-    is_costly = True
-    name: str
-    """Its name in 4byte.directory's API."""
-    fields: options.Fields
-
-    def __init__(self, settings: Settings, writer: Writer) -> None:
-        self._max_body, self._writer = settings.max_import_body, writer
-
-    def entries(self, fields: dict[str, Any]) -> list[Entry]:
-        """The candidates of a body's fields; raises HttpError."""
-        raise NotImplementedError
-
-    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        entries = self.entries(bodies.fields_of(req, self._max_body))
-        counters = store_entries(self._writer, entries)
-        resp.status = falcon.HTTP_201
-        answer(req, resp, json_bytes(counters))
-
-    def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
-        answer(req, resp, options.description(self.name, self.fields))
 
 
 def abi_entries(text: str) -> list[Entry]:
@@ -76,14 +41,6 @@ def _is_abi_entry(item: Any) -> bool:
         return False
     inputs = item.get("inputs")
     return isinstance(inputs, list) and all(isinstance(i, dict) and isinstance(i.get("type"), str) for i in inputs)
-
-
-class AbiImportResource(ImportResource):
-    name = "Contract Abi Import Api"
-    fields = options.ABI_FIELDS
-
-    def entries(self, fields: dict[str, Any]) -> list[Entry]:
-        return abi_entries(bodies.text_field(fields, "contract_abi"))
 
 
 def solidity_entries(fields: dict[str, Any]) -> list[Entry]:
@@ -123,11 +80,3 @@ def _checked(field: str, code: bytes) -> bytes:
         most = f"at most {MAX_POSTED_TOKENS} words and marks outside of bodies and comments"
         raise field_error(field, f"Ensure this source has {most}.")
     return code
-
-
-class SolidityImportResource(ImportResource):
-    name = "Solidity Import Api"
-    fields = options.SOLIDITY_FIELDS
-
-    def entries(self, fields: dict[str, Any]) -> list[Entry]:
-        return solidity_entries(fields)

@@ -19,7 +19,7 @@ from sigdir.warehouse.table.fields import RECORD_FIELDS
 
 PATH = "/api/v1/openapi.json"
 
-_FILE = Path(__file__).with_name("openapi.yaml")
+_FILE = Path(__file__).parents[1] / "openapi.yaml"
 
 
 @cache

@@ -13,6 +13,9 @@ from sigdir.warehouse.table.files import is_read_only
 
 MIB = 1 << 20
 
+COUNTS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names the folder in which processes keep their counts."""
+
 SCHEMES = ("http", "https")
 HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 """A name, an IPv4 or a bracketed IPv6 address, with a port or without one."""
