@@ -117,11 +117,15 @@ class _Index:
     def entries(self, digest: bytes) -> list[tuple[str, str]]:
         prefix = int.from_bytes(digest[:4])
         at = bisect_left(self._prefixes, prefix)
-        found = []
+        found, left = [], len(self._texts) + len(self._declared)
         while at < self.rows and self._prefixes[at] == prefix:
             text = _line(self._texts, self._starts[at])
+            left -= len(text)
             if not self._is_topics or keccak256(text.encode()) == digest:
                 found.append((text, self._declaration(at, text) if self._declared_at else ""))
+                left -= len(found[-1][1])
+            if left < 0:  # a small pack would take the time of a large one
+                raise BadPack("a text is beside several numbers")
             at += 1
         return found
 

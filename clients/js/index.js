@@ -52,8 +52,10 @@ export class Pack {
     const index = this.indexes[COLLECTIONS[digits.length === 8 ? 0 : 1]];
     if (!index) return [];
     const prefix = parseInt(digits.slice(0, 8), 16), found = [];
+    let left = index.texts.length; // a small pack would take the time of a large one
     for (let at = firstAt(index.prefixes, prefix); index.prefixes[at] === prefix; at++) {
       const text = lineAt(index.texts, index.starts[at]);
+      check((left -= text.length) >= 0, "a text is beside several numbers");
       if (digits.length === 8 || digestOf(text) === digits) found.push([text, index, at]);
     }
     return found;
@@ -61,9 +63,11 @@ export class Pack {
 
   #declared(hash) {
     const found = [];
+    let read = 0;
     for (const [text, index, at] of this.#found(hash)) {
       const declaration = index.declaredAt.length ? lineAt(index.declared, index.declaredAt[at]) : "";
       if (!declaration) continue;
+      check((read += declaration.length) <= index.declared.length, "a declaration is beside several texts");
       const parsed = parseDeclaration(declaration), isRight = (parsed.kind === "event") === String(hash).length > 10;
       check(isRight && canonicalText(parsed.name, parsed.inputs) === text, `the declaration of ${text} is of another text`);
       found.push([declaration, parsed]);

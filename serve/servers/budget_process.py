@@ -40,6 +40,7 @@ def main(descriptor: int) -> None:
     connection: Connection[Any, Any] = Connection(descriptor)
     with suppress(EOFError, OSError):
         connection.send("ready")
+        _opened()
         while True:
             environ, budget = connection.recv()
             connection.send(_answer(_opened(), environ, connection.recv_bytes(), budget))
@@ -47,11 +48,12 @@ def main(descriptor: int) -> None:
 
 @cache
 def _opened() -> Any:
-    """The application, opened by the first request: a server that is started or stopped waits for nothing here."""
+    """The application over the newest version. It opens after the worker was told ``ready``, which waits for nothing here."""
     settings = Settings.from_environment().as_the_medium_allows()
     try:
         existing(settings.warehouse)
         reader = Reader(Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None))
+        reader.current()
         return create_app(settings, reader, Writer(reader.paths, reader))
     except (WarehouseError, OSError) as error:
         sys.exit(f"error: the process of long requests: {error}")

@@ -19,7 +19,7 @@ from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATU
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.operator_key import PrivateKey
 from sigdir.signatures.pack import Pack
-from sigdir.signatures.pack_file import MAGIC, TEXTS, BadPack, PackColumns, pack_bytes
+from sigdir.signatures.pack_file import INDEXED, MAGIC, TEXTS, BadPack, PackColumns, pack_bytes
 from sigdir.signatures.pack_texts import PackRow, encoded
 from sigdir.signatures.types import parse_declaration
 from tests.conftest import ROOT, SAFETY_SECONDS, import_files
@@ -129,6 +129,24 @@ def test_node_refuses_what_python_refuses(tmp_path: Path) -> None:
             sigdir.Pack(path)
         asked.append({"path": str(path), "hashes": []})
     assert [found.get("refused") for found in in_node(asked)] == ["BadPack"] * len(bad)
+
+
+def test_node_reads_a_line_once(tmp_path: Path) -> None:
+    """A pack whose numbers all have one long text, or one long declaration, is refused as soon as it is asked."""
+    sevens, zeros = (1000 * number.to_bytes(4, "little") for number in (7, 0))
+    starts = b"".join((4 * at).to_bytes(4, "little") for at in range(1000))
+    types = ["uint256"] * 500
+    declared = f"function f() returns ({', '.join(types)})\n".encode()
+    asked = []
+    for columns in (
+        [sevens, zeros, f"f({','.join(types)})\n".encode(), b"", b""],
+        [sevens, starts, b"f()\n" * 1000, zeros, declared],
+    ):
+        path = tmp_path / f"{len(asked)}.pack"
+        path.write_bytes(pack_bytes(INDEXED, 0, [PackColumns(SIGNATURES, 1000, columns)]))
+        asked.append({"path": str(path), "hashes": ["0x00000007"]})
+    messages = [one.get("message", "") for one in in_node(asked)]
+    assert [message.endswith(("several numbers", "several texts")) for message in messages] == [True, True]
 
 
 def test_node_checks_signatures(tmp_path: Path) -> None:

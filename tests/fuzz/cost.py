@@ -1,6 +1,7 @@
 """The cost fuzzer: ``python -m tests.fuzz cost [SECONDS] [SEED]``. Looks for inputs whose cost is not in proportion.
 
-A target is a route with one of its fields in one of the forms of a body, a route with a raw body, or a reader of files.
+A target is a route with one of its fields in one of the forms of a body, a route with a raw body, a reader of files, an
+argument of a tool for agents, or a column of a pack.
 A shape is a prefix, a unit repeated, a second unit repeated as often, and a suffix. A shape is a finding if a target
 
 - takes at 64 kB more than ``GROWTH`` times the processor time that it takes at 8 kB, the best of five, and over
@@ -26,14 +27,16 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote_from_bytes
+from urllib.parse import quote_from_bytes, urlencode
 
 import falcon.testing
+from mcp.server.mcpserver import MCPServer
 
+from sigdir.pipeline.directory import opened
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find, open_each
@@ -42,9 +45,11 @@ from sigdir.pipeline.unread import UnreadInputs
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
+from sigdir.serve.mcp_server import mcp_server
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files
+from tests.fuzz.offline import TOOLS, answer_bytes, pack_targets
 from tests.fuzz.targets import read
 from tests.pipeline.test_formats import SAMPLES
 from tests.pipeline.test_samples import SAMPLES as DOCUMENTED
@@ -115,6 +120,19 @@ BODIES: dict[str, Sequence[str]] = {
 }
 """The fields of each route that takes a body."""
 
+_CALL = {"data": _HASHES[0] + "00" * 64}
+_RETURNED = {"data": "0x" + "00" * 32, "as": "return"}
+BESIDE: dict[tuple[str, str], dict[str, str]] = {
+    ("/api/v1/decode/", "code"): _CALL,
+    ("/api/v1/decode/", "abi"): _CALL,
+    ("/api/v1/decode/", "selector"): _RETURNED,
+    ("/api/v1/decode/", "text"): _RETURNED,
+    ("/decode/", "call"): {"data": _RETURNED["data"]},
+    ("/decode/", "selector"): {"data": _RETURNED["data"]},
+    ("/decode/", "contract"): _CALL,
+}
+"""What stands beside a field that says nothing alone."""
+
 _FILTERS = [
     "text_signature", "hex_signature", "hex_signature__in", "ordering", "page", "page_size", "cursor", "format",
     "created_at__gte", "created_at__lt",
@@ -124,7 +142,7 @@ QUERIES: dict[str, Sequence[str]] = {
     "/api/v1/event-signatures/": _FILTERS,
     "/api/v1/signatures/{id}/": ["format"],
     "/api/v1/signatures/{id}/evidence/": ["page", "page_size", "format"],
-    "/api/v1/decode/": ["data", "as"],
+    "/api/v1/decode/": ["data", "as", "selector", "text"],
     "/api/v1/resolve/": ["hash", "full", "format"],
     "/api/v1/changes/": ["after", "limit", "collection", "evidence"],
     "/signature-database/v1/lookup": ["function", "event", "filter"],
@@ -133,7 +151,10 @@ QUERIES: dict[str, Sequence[str]] = {
     "/api/v1/signatures": ["function", "event", "all"],
     "/signatures/{hash}": [],
     "/topic0/{hash}": [],
-    "/": ["q"],
+    "/": ["q", "query"],
+    "/signatures/": ["q", "query", "bytes4_signature"],
+    "/event-signatures/": ["q", "bytes_signature"],
+    "/llms.txt": [],
     "/search/": ["q", "in", "page"],
     "/search/results/": ["q", "in", "page"],
     "/browse/{collection}/": ["before", "after"],
@@ -141,7 +162,7 @@ QUERIES: dict[str, Sequence[str]] = {
     "/topic/{hash}/": ["id"],
     "/submit/": ["text", "as"],
     "/submit/stored/": ["functions", "events", "others"],
-    "/decode/": ["data"],
+    "/decode/": ["data", "selector"],
 }
 """The parameters of each route that takes a query or a hash. Parts of a path get the text too."""
 
@@ -171,6 +192,9 @@ def targets() -> dict[str, Run]:
     for format in FORMATS:
         if format.name not in ("tree", "sqlite", "parquet"):  # binary: their own fuzzers
             found[f"read {format.name}"] = partial(_read, format.name, "")
+    for name in TOOLS:
+        found[f"mcp {name}"] = partial(_ask, name)
+    found |= pack_targets()
     for ending in _ENDINGS:
         found[f"read by detection {ending}".rstrip()] = partial(_read, "", ending)
     return found
@@ -187,21 +211,27 @@ def _post_type(path: str, content_type: bytes) -> tuple[int, int]:
 
 
 def _post_field(path: str, name: str, form: str, value: bytes) -> tuple[int, int]:
-    text = value.decode("utf-8", "replace")
+    text, beside = value.decode("utf-8", "replace"), BESIDE.get((path, name), {})
     if form == JSON:
-        return _post(path, JSON, json.dumps({name: text}).encode())
+        return _post(path, JSON, json.dumps({**beside, name: text}).encode())
     if form == _AS_LIST:
-        return _post(path, JSON, json.dumps({name: text.split("\0")}).encode())
+        return _post(path, JSON, json.dumps({**beside, name: text.split("\0")}).encode())
     if form == FORM:
-        return _post(path, FORM, f"{name}={quote_from_bytes(value)}".encode())
+        return _post(path, FORM, f"{urlencode(beside)}&{name}={quote_from_bytes(value)}".encode())
     file = b'; filename="x"' if name in ("file", "source_file") else b""
+    parts = [_part(other, text.encode()) for other, text in beside.items()]
+    return _post(path, MULTIPART, b"".join([*parts, _part(name, value, file), b"--b--\r\n"]))
+
+
+def _part(name: str, value: bytes, file: bytes = b"") -> bytes:
     head = b'--b\r\nContent-Disposition: form-data; name="' + name.encode() + b'"' + file + b"\r\n\r\n"
-    return _post(path, MULTIPART, head + value + b"\r\n--b--\r\n")
+    return head + value + b"\r\n"
 
 
 def _get(path: str, name: str, value: bytes) -> tuple[int, int]:
+    beside = urlencode(BESIDE.get((path, name), {}))
     path = path.format(id="1", hash=_HASHES["topic" in path], collection="functions")
-    query = f"{name}={quote_from_bytes(value)}" if name else quote_from_bytes(value, safe="/=&%+;,")
+    query = f"{beside}&{name}={quote_from_bytes(value)}" if name else quote_from_bytes(value, safe="/=&%+;,")
     return _answered("GET", path, query)
 
 
@@ -214,6 +244,12 @@ def _answered(method: str, path: str, query: str) -> tuple[int, int]:
     answer = _client().simulate_request(method, path, query_string=query)
     assert answer.status_code < 500, answer.status
     return len(path) + len(query), 0 if path in _BULK else len(answer.content)
+
+
+def _ask(name: str, value: bytes) -> tuple[int, int]:
+    _client()
+    assert _App.tools is not None
+    return len(value), answer_bytes(_App.tools, name, value.decode("utf-8", "replace"))
 
 
 def _read(format: str, ending: str, data: bytes) -> tuple[int, int]:
@@ -258,11 +294,12 @@ _TRIES_A_COPY = 500
 
 
 class _App:
-    """The application over a copy of the warehouse."""
+    """The application and the tools for agents over a copy of the warehouse; in every second one lookups are ranked."""
 
     copies = 0
     client: falcon.testing.TestClient | None = None
-    storage: tuple[Reader, Writer] | None = None
+    tools: MCPServer[Any] | None = None
+    opened = ExitStack()
 
     @classmethod
     def renew(cls) -> None:
@@ -270,13 +307,13 @@ class _App:
         paths = Paths(_folder() / f"copy-{cls.copies}")
         shutil.rmtree(_folder() / f"copy-{cls.copies - 1}", ignore_errors=True)
         shutil.copytree(_warehouse(), paths.root)
-        if cls.storage is not None:
-            old_reader, old_writer = cls.storage
-            old_writer.close()
-            old_reader.close()
-        reader = Reader(paths)
-        cls.storage = reader, Writer(paths, reader)
-        cls.client = falcon.testing.TestClient(create_app(Settings(paths.root), *cls.storage))
+        cls.opened.close()
+        keep = cls.opened.enter_context
+        reader = keep(closing(Reader(paths)))
+        writer = keep(closing(Writer(paths, reader)))
+        settings = Settings(paths.root, rank_lists=cls.copies % 2 == 1)
+        cls.client = falcon.testing.TestClient(create_app(settings, reader, writer))
+        cls.tools = mcp_server(keep(opened(paths)))
 
 
 def _client() -> falcon.testing.TestClient:

@@ -41,6 +41,7 @@ FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("read csv", (b"signature", b",hash", b"", b"\nf()")),
     ("read csv", (b"signature,x", b",hash", b"\nf(),0x\n")),
     ("POST /api/v1/import-solidity/ source_code json", (b"'constant uint256[]", b"73", b"", b"import 'a';/*")),
+    ("pack event-signatures indexed 2", (b"${", b'}}boundary="', b"\0", b"\r\n--b\r\n--b")),
     ("read solc-hashes", (b"Function signatures:\n======= ", b":", b"x")),
 ]  # fmt: skip
 """Targets and shapes whose cost was out of proportion once."""

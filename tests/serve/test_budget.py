@@ -190,6 +190,18 @@ def test_waiting_requests_leave_threads_to_others(folder: Path, monkeypatch: pyt
             process.close()
 
 
+def test_the_process_opens_the_warehouse_before_a_request(folder: Path) -> None:
+    """That takes a second with many rows, which the first client need not wait for."""
+    process = BudgetProcess(Settings(folder))
+    process.start()
+    try:
+        assert process._process is not None
+        maps = Path(f"/proc/{process._process.pid}/maps")
+        until(lambda: str(folder) in maps.read_text(), "the warehouse's columns to be mapped")
+    finally:
+        process.close()
+
+
 def test_a_process_that_was_killed_is_replaced(clients: tuple[TestClient, TestClient], process: BudgetProcess) -> None:
     """The request that finds it dead is told to come again."""
     assert ask(clients[1], "a call").status_code == 200

@@ -243,6 +243,21 @@ def test_the_form_for_lookups_is_checked_on_demand(columns: list[bytes]) -> None
         pack.check()
 
 
+def test_a_text_is_beside_one_number() -> None:
+    """A pack whose numbers all have one long text, or one long declaration, is refused before that is read many times."""
+    long = b"f(" + b",".join([b"uint256"] * 500) + b")\n"
+    declared = b"function f() returns (" + b", ".join([b"uint256"] * 500) + b")\n"
+    texts = b"f()\n" * 1000
+    starts = numbers(*range(0, 4000, 4))
+    for columns in (
+        [numbers(*[7] * 1000), numbers(*[0] * 1000), long, b"", b""],
+        [numbers(*[7] * 1000), starts, texts, numbers(*[0] * 1000), declared],
+    ):
+        pack = sigdir.Pack(remade(columns, 1000, INDEXED))
+        with pytest.raises(BadPack, match="several numbers"):
+            pack.declarations(numbers(7)[::-1])
+
+
 # Signatures.
 
 
