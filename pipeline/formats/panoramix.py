@@ -26,8 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.hashes import parse_hash
-from sigdir.pipeline.formats.json_reader import first_object, is_json, values_of
+from sigdir.pipeline.formats.json_reader import first_object, first_values, is_json, values_of
 from sigdir.pipeline.source import Source
 from sigdir.signatures import arrow
 from sigdir.signatures.abi import abi_entry, has_no_selector, rejected_entry
@@ -61,6 +62,7 @@ _SCHEMA = pa.schema(
         ),
     ]
 )
+_SAMPLE, _SHOWN_CHARACTERS = 64, 300
 _PARSE = pj.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore")
 
 
@@ -78,6 +80,11 @@ def looks_like(source: Source) -> bool:
 
 
 def read(source: Source) -> Iterator[ReadTask]:
+    """Raises BadInput, which shows the first object, for objects of something else."""
+    found = [value for value in first_values(source, _SAMPLE) if isinstance(value, dict) and value]
+    if found and all(value.keys().isdisjoint(_SCHEMA.names) for value in found):
+        shown = rejected_entry(found[0], 1).text.decode()[:_SHOWN_CHARACTERS]
+        raise BadInput(source.name, f"no JSON lines with selector and abi; the first object is {shown}")
     for block, first_line in source.blocks():
         yield partial(_read_block, block, first_line, source.number)
 
