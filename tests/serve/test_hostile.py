@@ -652,6 +652,12 @@ BLANKS = 1 << 16
 STORED = f"function7({','.join(['uint256'] * 40)})"
 _LOG = {"topics": ["0x" + "11" * 32] * 4, "data": "0x" + "00" * 32 * 64}
 _EVENTS = [f"event E{number}({','.join(['bytes'] * 1_000)})" for number in range(14)]
+_ABI = [{"type": "function", "name": "f", "inputs": [{"type": "uint8[0][65000]"}] * 9}] * 1_000
+_RETURNED = {
+    "as": "return",
+    "data": "0x" + "00" * 32_000,
+    "texts": [f"function f() returns ({','.join(['uint8'] * 1_300)})"] * 8,
+}
 _COPIES = "39" * 100 + "".join(f"61{number:04x}fe" for number in range(16_000))
 _ALMOST = b'--b\r\nContent-Disposition: form-data; name="text"\r\n\r\n' + b"\r\n--" * (15 * MIB // 4) + b"\r\n--b--\r\n"
 
@@ -664,6 +670,9 @@ DEAR: dict[str, tuple[str, str, bytes, Mapping[str, str]]] = {
     "contracts": ("POST", "/submit/", _contracts(BLANKS), FORM),
     "more contracts": ("POST", "/submit/", _contracts(3 * MIB), FORM),
     "a file of contracts": ("POST", SOLIDITY_PATH, *multipart({}, {"source_file": b"contract " * (3 * MIB // 9)})),
+    "a previewed file of contracts": ("POST", "/submit/", *multipart({}, {"file": b"contract " * (3 * MIB // 9)})),
+    "an ABI at hand": ("POST", "/api/v1/decode/", json.dumps({"data": selector(STORED), "abi": _ABI}).encode(), JSON),
+    "what a call returned": ("POST", "/api/v1/decode/", json.dumps(_RETURNED).encode(), JSON),
     "blanks": ("POST", "/api/v1/decode/", json.dumps({"data": "f()" + " " * BLANKS}).encode(), JSON),
     "blanks on the page": ("POST", "/decode/", urlencode({"data": "f()" + " " * BLANKS}).encode(), FORM),
     "line ends": ("POST", "/api/v1/decode/", json.dumps({"data": "f(" + "\n" * BLANKS}).encode(), JSON),
