@@ -5,7 +5,7 @@ argument of a tool for agents, or a column of a pack.
 A shape is a prefix, a unit repeated, a second unit repeated as often, and a suffix. A shape is a finding if a target
 
 - takes at 64 kB more than ``GROWTH`` times the processor time that it takes at 8 kB, the best of five, and over
-  ``NOISE_SECONDS``. Linear is 8, quadratic 64. Child processes count.
+  ``NOISE_SECONDS``. Linear is 8, quadratic 64.
 - does the same with memory, over ``NOISE_BYTES``.
 - answers at any size with more than ``MOST_BYTES_A_BYTE`` for each byte of the request, and ``FRAME_BYTES`` of page.
 
@@ -15,7 +15,6 @@ Each finding is printed as a row of ``FOUND`` in ``test_cost.py``.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import resource
@@ -28,7 +27,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote_from_bytes, urlencode
@@ -361,35 +360,9 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def _processor_seconds() -> float:
-    """Of this process and its children, those that live too."""
+    """Of this process and its children that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (
-        time.process_time() + ended.ru_utime + ended.ru_stime + sum(map(_seconds_of, _children(int(time.monotonic()))))
-    )
-
-
-@lru_cache(maxsize=1)
-def _children(_: int) -> list[int]:
-    """The processes whose parent this one is, looked for once a second: to look costs more than most runs."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = stat.read_text().rpartition(")")[2].split()[1]
-        except OSError:  # it has ended
-            continue
-        if int(parent) == os.getpid():
-            found.append(int(stat.parent.name))
-    return found
-
-
-def _seconds_of(process: int) -> float:
-    spent = 0
-    for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
-        try:
-            spent += int(thread.read_text().split()[0])
-        except OSError:
-            continue
-    return spent / 1e9
+    return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
 def peak_bytes(run: Run, data: bytes) -> int:
