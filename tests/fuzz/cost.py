@@ -383,7 +383,7 @@ def problem(run: Run, shape: Shape, *, with_memory: bool = True) -> str:
         try:
             with time_limit(_MOST_SECONDS):
                 seconds, request, answer = cost(run, data)
-            if size == LARGE and seconds > max(NOISE_SECONDS, GROWTH * before):
+            if size == LARGE and seconds > max(NOISE_SECONDS, LARGE // SMALL * before):
                 seconds = min([seconds, *(cost(run, data).seconds for _ in range(4))])
                 before = min(cost(run, shape.of_size(SMALL)).seconds for _ in range(5))
         except TookTooLongError:
