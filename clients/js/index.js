@@ -62,8 +62,7 @@ export class Pack {
   }
 
   #declared(hash) {
-    const found = [];
-    let read = 0;
+    let found = [], read = 0;
     for (const [text, index, at] of this.#found(hash)) {
       const declaration = index.declaredAt.length ? lineAt(index.declared, index.declaredAt[at]) : "";
       if (!declaration) continue;

@@ -137,7 +137,7 @@ def test_node_reads_a_line_once(tmp_path: Path) -> None:
     starts = b"".join((4 * at).to_bytes(4, "little") for at in range(1000))
     types = ["uint256"] * 500
     declared = f"function f() returns ({', '.join(types)})\n".encode()
-    asked = []
+    asked: list[dict[str, Any]] = []
     for columns in (
         [sevens, zeros, f"f({','.join(types)})\n".encode(), b"", b""],
         [sevens, starts, b"f()\n" * 1000, zeros, declared],
