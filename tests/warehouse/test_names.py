@@ -104,8 +104,7 @@ def test_a_posted_row_has_no_import(reader: Reader, warehouse: Path) -> None:
     assert origins(reader.refreshed(), warehouse)["posted()"] == POSTED
 
 
-def test_a_row_whose_file_is_gone_has_no_origin(reader: Reader, warehouse: Path) -> None:
-    """A mapped row is still served after its file was removed; its origin is unknown."""
+def test_a_row_whose_commit_cannot_be_read_has_no_origin(reader: Reader, warehouse: Path) -> None:
     view = reader.current()
-    view.snapshot.files[SIGNATURES][0].path.unlink()
+    Paths(warehouse).log_entry(1).write_bytes(b"{")
     assert origins(view, warehouse)["name()"] is None

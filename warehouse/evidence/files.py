@@ -90,7 +90,7 @@ def sightings_table(
     """The sightings of one input: row ``i`` has ``values[of_row[i]]``, or is LISTED where there are none."""
     rows = len(ids)
     if values is None or of_row is None:
-        return pa.table([arrow.numbers(ids), *_listed(rows, source, import_id, file)], schema=SIGHTING_SCHEMA)
+        values, of_row = values_batch([LISTED]), np.zeros(rows, np.int32)
     said = {name: _encoded(name, values[name]).take(arrow.numbers(of_row)) for name in VALUE_NAMES}
     columns = {
         "id": arrow.numbers(ids),
@@ -104,14 +104,6 @@ def sightings_table(
 
 def _encoded(name: str, column: pa.Array) -> pa.Array:
     return column.dictionary_encode() if pa.types.is_dictionary(SIGHTING_SCHEMA.field(name).type) else column
-
-
-@lru_cache(maxsize=8)
-def _listed(rows: int, source: int, import_id: int, file: str | None) -> list[pa.Array]:
-    """The columns after the id where each row is LISTED. The chunks of a list have the same ones."""
-    one = sightings_table(np.zeros(1, np.int64), source, import_id, file, values_batch([LISTED]), np.zeros(1, np.int32))
-    at = arrow.numbers(np.zeros(rows, np.int32))
-    return [column.combine_chunks().take(at) for column in one.columns[1:]]
 
 
 def _repeated(value: str | None, rows: int) -> pa.DictionaryArray:

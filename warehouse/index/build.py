@@ -8,7 +8,7 @@ time and is built again. A data file's name is never reused, so neither is the f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
+from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.index.derived import allocate, build, map_column, new_column, opened, require_written
 from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.scan import SEGMENT_COLUMNS, hashes_of
@@ -33,7 +34,7 @@ from sigdir.warehouse.table.schema import FILE_SCHEMA
 Array = npt.NDArray[Any]
 
 _BATCH_ROWS = 1 << 17
-_COLUMNS = ("ids", "created_at", "offsets", "hash", "hashes", "trigrams")
+_COLUMNS = ("ids", "created_at", "offsets", "hash", "hashes", "trigrams", "import_rows", "imports")
 _FILES = (*(f"{name}.npy" for name in _COLUMNS), "text", "lists")
 
 
@@ -41,15 +42,14 @@ Tick = Callable[[int], None]
 """Called with the number of rows of each piece that was built."""
 
 
-def segment_of(paths: Paths, file: DataFile, tick: Tick = lambda _: None, preload: bool = False) -> Segment:
+def segment_of(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> Segment:
     """Map a data file's columns; a missing or broken index is built first.
 
-    ``preload`` reads all pages and enters them at once, for columns that fit into memory; those of the hashes are
-    entered always. Raises UnreadableWarehouse, naming the data file, where that is damaged.
+    Raises UnreadableWarehouse, naming the data file, where that is damaged.
     """
 
     def open_it(folder: Path) -> Segment:
-        return open_index(folder, file.rows, preload)
+        return open_index(folder, file.rows)
 
     name = index_name(file.collection, file.path)
     found = opened([cache / name for cache in paths.index_caches(file.path)], open_it)
@@ -69,25 +69,23 @@ def build_index(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> No
     build(folder, folder, lambda folder: open_index(folder, file.rows), write)
 
 
-def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
+def open_index(folder: Path, rows: int) -> Segment:
     """Map the folder of a data file with this many rows; raises OSError, ValueError or EOFError.
 
     Every byte is read and compared with its checksum: see ``checksums.py`` for what that costs.
     """
     require_written(folder, _FILES)
-    *mapped, starts = [map_column(folder / f"{name}.npy") for name in _COLUMNS]
-    ids, created_at, offsets, hash, hashes = mapped
-    text: Array = np.memmap(folder / "text", np.uint8, "r")
-    lists: Array = np.memmap(folder / "lists", np.uint8, "r")
+    # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
+    ids, created_at, offsets, hash, hashes, starts, import_rows, imports = (
+        np.asarray(map_column(folder / f"{name}.npy")) for name in _COLUMNS
+    )
+    text, lists = (np.asarray(np.memmap(folder / name, np.uint8, "r")) for name in ("text", "lists"))
     fits = len(ids) == len(created_at) == len(hash) == len(hashes) == rows and len(offsets) == rows + 1
     if not (fits and offsets[-1] == len(text)):
         raise ValueError(f"{folder} does not fit its data file")
-    for array in (*mapped, text) if preload else (hashes,):  # a lookup searches the hashes of every file
-        _populate(array)
-    # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
-    ids, created_at, offsets, text, hash, hashes = map(np.asarray, (ids, created_at, offsets, text, hash, hashes))
-    trigrams = Trigrams(as_readonly(np.asarray(starts)), as_readonly(np.asarray(lists)))
-    return Segment.of(rows, ids, created_at, offsets, text, hash, hashes, trigrams)
+    trigrams = Trigrams(as_readonly(starts), as_readonly(lists))
+    segment = Segment.of(rows, ids, created_at, offsets, text, hash, hashes, trigrams)
+    return replace(segment, imports=(import_rows, imports))
 
 
 def unused(cache: Path, used: set[str]) -> list[Path]:
@@ -99,20 +97,6 @@ def unused(cache: Path, used: set[str]) -> list[Path]:
     return [entry for entry in entries if index_of_entry(entry) not in used]
 
 
-_POPULATE_READ = 22  # Linux 5.14; the mmap module has no name for it
-
-
-def _populate(array: Array) -> None:
-    """Enter all pages of a mapping, where the kernel can.
-
-    The first touch of a page costs a process 2.5 microseconds, and a hundred rows are on six pages. Entered
-    together a page costs 0.4.
-    """
-    mapping: Any = array.base
-    with suppress(OSError, ValueError):  # an older kernel, an empty column
-        mapping.madvise(_POPULATE_READ)
-
-
 def _write_columns(folder: Path, file: DataFile, tick: Tick) -> Array:
     """Write all but the trigrams; the offsets of the texts."""
     width, rows = file.collection.hash_bytes, file.rows
@@ -122,6 +106,7 @@ def _write_columns(folder: Path, file: DataFile, tick: Tick) -> Array:
     hash = new_column(folder, "hash", np.uint8, rows, width)
     at = written = 0
     offsets[0] = 0
+    import_rows, imports = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     with (folder / "text").open("wb") as text:
         for batch in _batches(file.path, rows):
             here = slice(at, at + batch.num_rows)
@@ -134,8 +119,14 @@ def _write_columns(folder: Path, file: DataFile, tick: Tick) -> Array:
             written += len(piece)
             with naming(file.path):
                 hash[here] = hashes_of(batch["hash"], width)
+            numbers = batch["import_id"].to_numpy()
+            begins = np.flatnonzero(differs(numbers))
+            import_rows.append(begins + at)
+            imports.append(numbers[begins])
             at += batch.num_rows
             tick(batch.num_rows)
+    np.save(folder / "import_rows.npy", np.concatenate(import_rows))
+    np.save(folder / "imports.npy", np.concatenate(imports))
     sort_hashes(hash, new_column(folder, "hashes", np.uint64, rows))
     return offsets
 
@@ -157,7 +148,7 @@ def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:
     with naming(file), pq.ParquetFile(file, page_checksum_verification=True) as parquet:
         if not parquet.schema_arrow.equals(FILE_SCHEMA):
             raise UnreadableWarehouse(f"{file}: other columns than {', '.join(FILE_SCHEMA.names)}")
-        for batch in each(parquet.iter_batches(_BATCH_ROWS, columns=[*SEGMENT_COLUMNS])):
+        for batch in each(parquet.iter_batches(_BATCH_ROWS, columns=[*SEGMENT_COLUMNS, "import_id"])):
             found += batch.num_rows
             if found <= rows:
                 yield batch

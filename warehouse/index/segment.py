@@ -50,6 +50,9 @@ class Segment:
     trigrams: Trigrams | None = None
     """Finds rows by a piece of their name; without them, as for staged rows, every byte is scanned."""
 
+    imports: tuple[Array, Array] | None = None
+    """The rows at which another import begins, and the imports' numbers; None where all rows were POSTed."""
+
     @classmethod
     def of(
         cls, rows: int, ids: Array, created_at: Array, offsets: Array, text: Array, hash: Array,
@@ -65,6 +68,13 @@ class Segment:
 
     def text_at(self, row: int) -> str:
         return self.text[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
+
+    def import_at(self, row: int) -> int:
+        """The number of the import that a row is of; 0 for a POSTed one."""
+        if self.imports is None:
+            return 0
+        rows, numbers = self.imports
+        return int(numbers[rows.searchsorted(row, side="right") - 1])
 
     def summary_at(self, row: int) -> Summary:
         """What the sources say of a row's text."""

@@ -65,10 +65,6 @@ _ALL = 2**63 - 1
 
 _KEPT, _KEPT_CHARACTERS = 8192, 4096
 
-# Indexes that take less than a quarter of the memory are read as a whole when they are mapped.
-_ROW_BYTES = 80
-_PRELOADED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
@@ -303,12 +299,11 @@ class Reader:
     def _map(self) -> None:
         """Map the snapshot's files and start its staged rows anew."""
         files, evidence = self._snapshot.files, self._snapshot.evidence
-        preload = _ROW_BYTES * sum(map(self._snapshot.count, COLLECTIONS)) < _PRELOADED_BYTES
         all_files = self._snapshot.all_files()
 
         def mapped(file: DataFile) -> tuple[Segment, Summaries]:
             # Neither ever changes, so mappings are kept: mapping a file takes 0.6 ms, and each fold adds one.
-            segment = self._mapped.get(file.path) or segment_of(self._paths, file, self._tick, preload)
+            segment = self._mapped.get(file.path) or segment_of(self._paths, file, self._tick)
             summaries = self._summaries.get(folder_name(file, evidence))
             return segment, summaries or summaries_of(self._paths, file, segment.ids, evidence)
 

@@ -106,17 +106,18 @@ def _vacuum_store(paths: Paths, store: Store, keep: timedelta, dry_run: bool) ->
     """
     pull(paths)
     pull(paths, check="nothing", manifests=True)
-    folders = [paths.partition(collection) for collection in COLLECTIONS]
-    data = {paths.root / each.name: each for folder in folders for each in store.list(paths.name(folder))}
-    evidence = {paths.root / each.name: each for each in store.list(paths.name(paths.evidence))}
+    folders: dict[Path, Kind] = {paths.evidence: "evidence"}
+    for collection in COLLECTIONS:
+        folders[paths.partition(collection)] = "data"
+    there = {
+        paths.root / each.name: Waste(kind, paths.root / each.name, each.size)
+        for folder, kind in folders.items()
+        for each in store.list(paths.name(folder))
+    }
     snapshot = read_snapshot(paths)
-    survey = survey_of(paths, snapshot, keep.total_seconds(), (data | evidence).__contains__)
-    left = {paths.root / each.name for each in orphans(paths, store)}
-    found: list[Waste] = []
-    unneeded = (survey.replaced - survey.kept) | left
-    found += [Waste("data", path, data[path].size) for path in sorted(data) if path in unneeded]
-    unneeded = survey.replaced_evidence | left
-    found += [Waste("evidence", path, evidence[path].size) for path in sorted(evidence) if path in unneeded]
+    survey = survey_of(paths, snapshot, keep.total_seconds(), there.__contains__)
+    unneeded = survey.replaced | {paths.root / each.name for each in orphans(paths, store)}
+    found = [there[path] for path in sorted(there) if path in unneeded]
     if not dry_run:
         store.delete(paths.name(waste.path) for waste in found)
     return Vacuumed(survey.oldest, snapshot.version, tuple(found))

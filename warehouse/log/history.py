@@ -45,7 +45,7 @@ def newest_import(paths: Paths, newest: int, after: int = -1) -> dict[str, Any] 
     return None
 
 
-class Summaries:
+class CommitSummaries:
     """The summaries of one log, each read at most once: an entry never changes."""
 
     def __init__(self, paths: Paths) -> None:
@@ -81,7 +81,7 @@ def version_at(paths: Paths, time: datetime) -> int | None:
         return None
     moment = time if time.tzinfo else time.replace(tzinfo=UTC)
     milliseconds = (moment - EPOCH) // timedelta(milliseconds=1)
-    summaries = Summaries(paths)
+    summaries = CommitSummaries(paths)
     first = next((summary for number in range(newest + 1) if (summary := summaries.at(number))), None)
     if first is not None and moment < first["committed_at"]:
         raise UnreadableWarehouse(

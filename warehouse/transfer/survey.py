@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.log.entry import LogEntry, read_entry
-from sigdir.warehouse.log.evidence import ManifestFile, manifest_of_entry
+from sigdir.warehouse.log.entry import read_entry
+from sigdir.warehouse.log.evidence import ManifestFile, manifest_at
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.manifest import manifest_of, sources_paths
 from sigdir.warehouse.log.snapshot import Snapshot
@@ -39,7 +39,7 @@ Kind = Literal["data", "evidence", "log", "run", "index", "mirror"]
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the log shows: the files of the versions in the window, and files that were replaced earlier.
+    """What the log shows: the files of the versions in the window, and those that only earlier versions name.
 
     ``oldest`` is the oldest version that is whole, its evidence too. Orphans older than ``orphans_before`` (seconds
     since 1970) go.
@@ -49,99 +49,57 @@ class Survey:
     replaced: set[Path]
     oldest: int
     orphans_before: float
-    kept_evidence: set[Path]
-    replaced_evidence: set[Path]
 
     def by_age(self, keep: timedelta) -> Survey:
         """The same for a copy, whose files go by their age alone: they may have been fetched for an older version."""
-        return replace(self, replaced=set(), replaced_evidence=set(), orphans_before=time.time() - keep.total_seconds())
+        return replace(self, replaced=set(), orphans_before=time.time() - keep.total_seconds())
+
+    def is_waste(self, file: Path) -> bool:
+        return file not in self.kept and (file in self.replaced or _is_older(file, self.orphans_before))
 
 
 def survey_of(paths: Paths, snapshot: Snapshot, keep: float, exists: Callable[[Path], bool] = Path.exists) -> Survey:
     """Walk the log from its end: version N - 1 has the files of N, and those that the commit of N removed."""
     now = time.time()
-    kept = {file.path for file in snapshot.all_files()}
-    replaced: set[Path] = set()
-    oldest = snapshot.version
-    whole = is_inside = True
-    evidence = _KeptEvidence(paths, snapshot.manifest, exists)
+    kept = {file.path for file in snapshot.all_files()} | (_evidence(paths, snapshot.manifest) or set())
+    named, oldest, is_whole = set(kept), snapshot.version, True
     for version in range(snapshot.version, 0, -1):
         entry = read_entry(paths, version)
-        evidence.add(entry, is_inside)
+        evidence = _evidence(paths, manifest_at(paths, version - 1))
+        files = {*entry.removed, *(evidence or ())}
+        named |= files
         committed_at = entry.committed_at.timestamp()
         # Until this commit the version before it was the newest.
         is_inside = committed_at > now - keep
-        (kept if is_inside else replaced).update(entry.removed)
-        whole = whole and all(path in kept and exists(path) for path in entry.removed)
-        if whole:
+        if is_inside:
+            kept |= files
+        parquet = {file for file in files if file.suffix == ".parquet"}
+        is_whole = is_whole and evidence is not None and parquet <= kept and all(map(exists, files))
+        if is_whole:
             oldest = version - 1
-        if not (is_inside or whole or committed_at > now - _ORPHAN_SECONDS):
+            kept |= files
+        if not (is_inside or is_whole or committed_at > now - _ORPHAN_SECONDS):
             break
-    oldest = max(oldest, evidence.oldest_whole())
-    return Survey(kept, replaced, oldest, now - _ORPHAN_SECONDS, evidence.kept, evidence.replaced)
+    return Survey(kept, named - kept, oldest, now - _ORPHAN_SECONDS)
 
 
-class _KeptEvidence:
-    """The evidence of the versions of a log, which are added from the newest on."""
-
-    def __init__(self, paths: Paths, newest: ManifestFile | None, exists: Callable[[Path], bool]) -> None:
-        self._paths, self._exists = paths, exists
-        self._manifests: list[tuple[int, ManifestFile]] = []
-        self.kept: set[Path] = self._files_of(newest) if newest is not None else set()
-        """What the versions in the window need."""
-        self._is_needed = False
-
-    def add(self, entry: LogEntry, is_inside: bool) -> None:
-        """Add a version; ``is_inside`` says whether it was the newest at some moment in the window."""
-        self._is_needed |= is_inside
-        manifest = manifest_of_entry(self._paths, entry)
-        if manifest is not None:
-            self._manifests.append((entry.version, manifest))
-            if self._is_needed:
-                self.kept |= self._files_of(manifest)
-        if entry.summary is not None:  # another program's version has the evidence of the one before it
-            self._is_needed = False
-
-    def _files_of(self, manifest: ManifestFile) -> set[Path]:
-        """The manifest and what it names; none where it cannot be read."""
-        with suppress(UnreadableWarehouse):
-            evidence = manifest_of(manifest)
-            files = [file.path for file in evidence.all_files()]
-            return {manifest.path, *sources_paths(self._paths, evidence), *files}
+def _evidence(paths: Paths, manifest: ManifestFile | None) -> set[Path] | None:
+    """A manifest and what it names, nothing before the first sighting; None where it cannot be read."""
+    if manifest is None:
         return set()
-
-    def oldest_whole(self) -> int:
-        """The oldest of the versions, from the newest on, whose evidence is whole; keeps that evidence."""
-        oldest = -1
-        for version, manifest in self._manifests:
-            files = self._files_of(manifest)
-            data = {file for file in files if file.suffix == ".parquet"}
-            if not files or not all(map(self._exists, files)) or not data <= self.kept:
-                return max(oldest, version + 1)
-            self.kept |= files
-        return oldest
-
-    @property
-    def replaced(self) -> set[Path]:
-        """What the versions before the window named and no version in it needs."""
-        named = set().union(*(self._files_of(manifest) for _, manifest in self._manifests))
-        return named - self.kept
+    with suppress(UnreadableWarehouse):
+        evidence = manifest_of(manifest)
+        return {manifest.path, *sources_paths(paths, evidence), *(file.path for file in evidence.all_files())}
+    return None
 
 
 def waste(paths: Paths, snapshot: Snapshot, survey: Survey) -> Iterator[tuple[Kind, Path]]:
     """What a folder has and nothing needs, with its kind. The caller holds the lock of publishers."""
-    for collection in COLLECTIONS:
-        for file in paths.partition(collection).glob("*.parquet"):
-            if file not in survey.kept and (file in survey.replaced or _is_older(file, survey.orphans_before)):
-                yield "data", file
-    for file in paths.evidence_files():
-        if file not in survey.kept_evidence and (
-            file in survey.replaced_evidence or _is_older(file, survey.orphans_before)
-        ):
-            yield "evidence", file
-    for file in paths.log_part_files():
-        if _is_older(file, survey.orphans_before):
-            yield "log", file
+    listed: tuple[tuple[Kind, list[Path]], ...] = (
+        ("data", paths.data_files()), ("evidence", paths.evidence_files()), ("log", paths.log_part_files()),
+    )  # fmt: skip
+    for kind, files in listed:
+        yield from ((kind, file) for file in files if survey.is_waste(file))
     for folder in dead_runs(paths.tmp):
         yield "run", folder
     if paths.cache.is_dir() or paths.visible.is_dir():
