@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import quiet_option
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.progress import Reporter
-from sigdir.serve.servers.warm import NOT_OF_REQUESTS, SEPARATE, STEPS
+from sigdir.serve.servers.warm import PARTS, STEPS
 from sigdir.signatures import kernels
 from sigdir.signatures.interruption import waiting
 
@@ -43,18 +42,17 @@ def compile(quiet: bool) -> None:
         raise Failure("no folder for compiled kernels can be written to; set NUMBA_CACHE_DIR to one that can")
     kernels.remove_compiled()
     with reporter(quiet) as progress:
-        progress.stage("compiling kernels, once; half a minute on an idle machine", len(STEPS) + len(NOT_OF_REQUESTS))
-        _run(SEPARATE, progress)
-        _run([[step] for step in NOT_OF_REQUESTS], progress)
+        progress.stage("compiling kernels, once; 15 seconds on an idle machine", len(STEPS))
+        _run(progress)
     if not quiet:
         click.echo(f"kernels are compiled, in {kernels.FOLDER}")
 
 
-def _run(parts: Sequence[Sequence[str]], progress: Reporter) -> None:
-    """Run each part in a process of its own, one a core at a time; raises Failure. No process outlives an interruption."""
+def _run(progress: Reporter) -> None:
+    """Run each part in a process of its own; raises Failure. No process outlives an interruption."""
     started: list[subprocess.Popen[str]] = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        running = {pool.submit(_run_part, part, progress, started) for part in parts}
+    with ThreadPoolExecutor(len(PARTS)) as pool:
+        running = {pool.submit(_run_part, part, progress, started) for part in PARTS}
         try:
             while running:
                 with waiting():

@@ -1,6 +1,6 @@
 """The decorator of compiled functions, and the folder that keeps what numba compiled.
 
-numba compiles a kernel when it is called first. All of them take half a minute of processor time, and the next process loads them in half a
+numba compiles a kernel when it is called first. All of them take 20 seconds of processor time, and the next process loads them in half a
 second. They are kept in the first of these folders that can be written to:
 
 1. ``NUMBA_CACHE_DIR``, where it is set;
@@ -163,10 +163,10 @@ def _say() -> None:
         return
     _said.set()
     if FOLDER is not None:
-        _log.warning("compiling kernels, once; half a minute on an idle machine")
+        _log.warning("compiling kernels, once; 15 seconds on an idle machine")
     else:
         _log.warning(
-            "compiling kernels in memory at each start, half a minute on an idle machine: no folder for them can be written to;"
+            "compiling kernels in memory at each start, 20 seconds on an idle machine: no folder for them can be written to;"
             " set NUMBA_CACHE_DIR to one that can"
         )
 

@@ -13,7 +13,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from sigdir.serve.servers.warm import SEPARATE, STEPS
+from sigdir.serve.servers.warm import PARTS, STEPS
 from tests.conftest import ROOT, environment
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -49,11 +49,9 @@ def compiled():
     kernels = [each for each in gc.get_objects() if isinstance(each, Dispatcher) and each.py_func.__module__.startswith("sigdir.")]
     return {{(kernel.py_func.__qualname__, types) for kernel in kernels for types in kernel.signatures}}
 
-for part in warm.SEPARATE:
+for part in warm.PARTS:
     for step in part:
         warm.STEPS[step]()
-for step in warm.NOT_OF_REQUESTS.values():
-    step()
 before = compiled()
 assert before
 main(["import", {str(ROOT / "samples")!r}, "docs/examples/Token.sol", "--quiet"], standalone_mode=False)
@@ -68,7 +66,7 @@ assert compiled() == before, compiled() - before
         [sys.executable, "-c", code], cwd=ROOT, env=environment(tmp_path / "w"), capture_output=True, text=True, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert sorted(step for part in SEPARATE for step in part) == sorted(STEPS)
+    assert sorted(step for part in PARTS for step in part) == sorted(STEPS)
 
 
 def test_the_constraints_fit_the_requirements() -> None:

@@ -64,18 +64,15 @@ def _code() -> None:
     scan_code(b"\0")
 
 
-STEPS: Final[Mapping[str, Callable[[], None]]] = {
-    "grammar": _grammar, "one_text": _one_text, "records": _records, "search": _search,
-    "forms": forms.warm, "code": _code,
+_OF_REQUESTS: Final[Mapping[str, Callable[[], None]]] = {
+    "grammar": _grammar, "one_text": _one_text, "records": _records, "search": _search, "forms": forms.warm, "code": _code,
 }  # fmt: skip
 """What a request may need."""
-SEPARATE: Final = (("grammar", "one_text"), ("records", "search", "forms", "code"))
-"""The steps in two parts that share no kernel, for two processes at the same time."""
 
 
 def warm() -> None:
     """Compile or load every kernel that a request may need."""
-    for step in STEPS.values():
+    for step in _OF_REQUESTS.values():
         step()
 
 
@@ -106,10 +103,11 @@ def warm_import() -> None:
         open_app(Settings(Path(folder, "warehouse")))
 
 
-NOT_OF_REQUESTS: Final[Mapping[str, Callable[[], None]]] = {"import": warm_import, "solidity": warm_solidity}
-"""The steps that a worker does not wait for at its start."""
+STEPS: Final = {**_OF_REQUESTS, "import": warm_import, "solidity": warm_solidity}
+PARTS: Final = (("grammar", "one_text", "import"), ("records", "search", "forms", "code", "solidity"))
+"""The steps for two processes at the same time. They share no kernel, but that the import loads all of requests at its end."""
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        {**STEPS, **NOT_OF_REQUESTS}[name]()
+        STEPS[name]()
         print(name, flush=True)

@@ -19,7 +19,6 @@ CORPUS = Path(".fuzz")
 WITH_KERNELS = [
     "sigdir.pipeline.formats.solidity.outline",
     "sigdir.pipeline.formats.text",
-    "sigdir.serve.bulk.resolve",
     "sigdir.serve.http.forms",
     "sigdir.signatures.canonicalise",
     "sigdir.signatures.code_scan",

@@ -145,10 +145,10 @@ def test_a_temporary_folder_that_others_may_enter_is_not_used(installation: Inst
 @pytest.mark.parametrize(
     ("folder", "said"),
     [
-        ("kernels.FOLDER", "compiling kernels, once; half a minute on an idle machine"),
+        ("kernels.FOLDER", "compiling kernels, once; 15 seconds on an idle machine"),
         (
             "None",
-            "compiling kernels in memory at each start, half a minute on an idle machine: no folder for them can be written to;",
+            "compiling kernels in memory at each start, 20 seconds on an idle machine: no folder for them can be written to;",
         ),
     ],
 )
