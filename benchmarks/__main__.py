@@ -13,6 +13,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from benchmarks import (
+    bench_ask,
     bench_bulk,
     bench_decode,
     bench_engine,
@@ -71,6 +72,7 @@ _LONG = ("engine-executors", "engine-memory", "import-large", "serve-large", "se
             "evidence",
             "pack",
             "sql",
+            "ask",
             "upkeep",
             "store",
             "serve",
@@ -119,6 +121,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "import": lambda: bench_import.figures(rows, rounds, present),
         "evidence": lambda: bench_evidence.figures(rounds, present),
         "pack": lambda: bench_pack.figures(rounds, present, corpus.CACHE),
+        "ask": lambda: bench_ask.figures(rows, rounds),
         "sql": lambda: bench_sql.figures(rows, rounds, present),
         "upkeep": lambda: bench_upkeep.figures(rows, rounds),
         "store": lambda: bench_store.figures(rows, rounds),

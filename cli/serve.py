@@ -12,6 +12,7 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.cli.store import StoreUrl
+from sigdir.serve.core.named_queries import read_queries
 from sigdir.serve.core.settings import Settings, is_origin, write_token
 from sigdir.serve.servers.start import EXTRAS
 from sigdir.serve.servers.supervisor import run
@@ -19,6 +20,14 @@ from sigdir.serve.servers.supervisor import run
 _DEFAULTS = Settings()
 _GRANIAN_THREADS = 1
 """Two that answer at the same time cost each other more than the work."""
+
+_SQL_THREADS = 3
+
+
+def _readable_queries(_context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
+    if value is not None:
+        read_queries(value)
+    return value and value.absolute()
 
 
 def _origin(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -102,12 +111,21 @@ def _node_url(_context: click.Context, _option: click.Parameter, value: str) -> 
     "--rpc", default="", show_envvar=True, metavar="URL", callback=_node_url,
     help="The decode page explains transactions of this node, and asks nobody else.",
 )  # fmt: skip
+@click.option("--sql", is_flag=True, show_envvar=True, help="Let anybody run SQL that reads, within limits: /sql/.")
+@click.option(
+    "--sql-seconds", type=click.FloatRange(0, 3600, min_open=True), default=_DEFAULTS.sql_seconds, show_envvar=True,
+    help="How long a query over HTTP may take.",
+)  # fmt: skip
+@click.option(
+    "--sql-queries", type=click.Path(exists=True, dir_okay=False, path_type=Path), show_envvar=True, metavar="FILE",
+    callback=_readable_queries, help="Named queries for --sql, each after a line `-- name: NAME`.",
+)  # fmt: skip
 @click.pass_context
 def serve(
     context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int | None, max_body: int, max_import_body: int,
     fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str,
     silent_seconds: float, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
-    rank_lists: bool, rpc: str,
+    rank_lists: bool, rpc: str, sql: bool, sql_seconds: float, sql_queries: Path | None,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -128,6 +146,7 @@ def serve(
       SIGDIR_WRITE_TOKEN=$(cat token.txt) sigdir serve
       sigdir serve --rank-lists
       sigdir serve --rpc http://127.0.0.1:8545
+      sigdir serve --sql --sql-queries questions.sql
       sigdir serve --warehouse s3://signatures/main --primary-url https://signatures.example.org
       sigdir serve --follow-store s3://signatures/main --warehouse /var/cache/signatures
     """
@@ -149,10 +168,13 @@ def serve(
 
         folder = working_copy(follow_store, None if is_default else Path(str(folder))).root
     assert isinstance(folder, Path)
-    threads = threads or (_GRANIAN_THREADS if server == "granian" else _DEFAULTS.threads)
+    threads = threads or (_GRANIAN_THREADS if server == "granian" and not sql else _DEFAULTS.threads)
+    if sql and threads < _SQL_THREADS:
+        raise click.UsageError(f"--sql needs --threads {_SQL_THREADS} or more: a query holds one while it runs")
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
         log_requests, read_only, token, silent_seconds, cache, follow_store, primary_url, rank_lists, rpc,
+        sql, sql_seconds, sql_queries,
     )  # fmt: skip
     sys.exit(run(settings, server, _write_address))
 

@@ -15,9 +15,10 @@ import click
 from sigdir.cli.errors import Command, Failure
 from sigdir.cli.limits import limits
 from sigdir.cli.options import Duration, as_of_option, memory_limit_option, warehouse_option
-from sigdir.cli.rows import WRITERS, rows_options, write_rows
+from sigdir.cli.rows import rows_options, write_rows
 from sigdir.cli.script import COMMANDS, QUIT, parts_of
 from sigdir.cli.shell import run_command, run_shell, words_of
+from sigdir.pipeline.row_writers import WRITERS
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.signatures.interruption import waiting
 from sigdir.warehouse import Warehouse
@@ -71,7 +72,7 @@ def _named(option: str, metavar: str, help: str, **more: Any) -> Callable[[Calla
 @rows_options
 @click.option(
     "--output", type=click.Path(), metavar="FILE",
-    help="Write to a file: .csv, .json, .ndjson or .parquet; .gz or .zst after it compresses.",
+    help="Write to a file: .csv, .json, .ndjson, .parquet or .arrow; .gz or .zst after it compresses.",
 )  # fmt: skip
 @memory_limit_option("1GB", "Memory for a query; above it, data is spilled to disk.")
 @click.option(

@@ -16,9 +16,11 @@ from sigdir.serve.api.document import DocumentResource
 from sigdir.serve.api.evidence import EvidenceResource
 from sigdir.serve.api.health import LiveResource, ReadyResource
 from sigdir.serve.api.imports import AbiImportResource, SolidityImportResource
+from sigdir.serve.api.sql import SqlResource
 from sigdir.serve.bulk import changes, dumps, resolve
 from sigdir.serve.core.budget import BudgetProcess, CostlyRequests
 from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.sql_runner import SqlRunner
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
@@ -42,6 +44,7 @@ from sigdir.serve.pages.llms import LlmsResource
 from sigdir.serve.pages.page import page_cache
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
+from sigdir.serve.pages.sql import SqlPage
 from sigdir.serve.pages.statistics import StatisticsPage
 from sigdir.serve.pages.status import StatusPage
 from sigdir.serve.pages.stored import PATH as STORED_PATH
@@ -55,12 +58,12 @@ from sigdir.warehouse.index.view import Reader
 
 def create_app(
     settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None,
-    budget: BudgetProcess | None = None,
+    budget: BudgetProcess | None = None, sql: BudgetProcess | None = None,
 ) -> Any:  # fmt: skip
     """The WSGI application of one warehouse; ``pages`` keeps the pages for people.
 
-    ``counts`` gets what /metrics shows; without it no answer is counted or logged. ``budget`` answers costly requests;
-    without it the application answers them itself.
+    ``counts`` gets what /metrics shows; without it no answer is counted or logged. ``budget`` answers costly requests and
+    ``sql`` SQL; without them the application answers itself.
     """
     table = routes(settings, reader, writer, counts, pages)
     app: Any = falcon.App()
@@ -70,7 +73,7 @@ def create_app(
     access = WriteAccess(settings.read_only, settings.write_token, is_replica, settings.primary_url)
     app.add_middleware([Negotiation(table, access), AnswerHeaders()])
     if budget is not None:
-        app.add_middleware(CostlyRequests(budget, settings))
+        app.add_middleware(CostlyRequests(budget, settings, sql))
     app.req_options.strip_url_path_trailing_slash = False
     add_error_handlers(app)
     add_routes(app, table)
@@ -141,5 +144,11 @@ def routes(
         Route("/docs/", DocsPage(settings), "GET, HEAD"),
         Route("/statistics/", StatisticsPage(reader, paths), "GET, HEAD"),
         Route("/status/", StatusPage(reader, cache, paths), "GET, HEAD"),
+        *(_sql_routes(settings, reader) if settings.sql else ()),
     ]
     # fmt: on
+
+
+def _sql_routes(settings: Settings, reader: Reader) -> list[Route]:
+    runner = SqlRunner(settings, reader)
+    return [Route("/api/v1/sql/", SqlResource(runner), "GET, HEAD, POST"), Route("/sql/", SqlPage(runner), "GET, HEAD")]

@@ -4,7 +4,8 @@ Decoding, contracts, Solidity, ABIs, previews and multipart forms are read by co
 bounded by the bytes of the request. If a bound is missing somewhere, the kernel ends that process when the budget is
 used up, the client gets a 422 or 413 that says so, and other requests have waited for nothing.
 
-The process runs the same application (``servers/budget_process.py``), a request at a time.
+The process runs the same application (``servers/budget_process.py``), a request at a time. With `--sql` a second such
+process answers SQL. It gives way to everything else on the machine, and a query ends when its client goes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
@@ -24,6 +26,7 @@ import falcon
 from sigdir.serve.core.settings import COUNTS_FOLDER, MIB, Settings
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
+from sigdir.warehouse.sql.time_limit import EXIT_STATUS
 
 _FREE_BYTES, _FREE_FORM_BYTES = 160, 4096
 """A request up to this size is answered where it is. A call of two words takes 60 us, and to pass it on 200.
@@ -32,6 +35,9 @@ _SECONDS, _SECONDS_PER_MIB = 1.0, 0.5
 _MEMORY, _MEMORY_PER_BYTE = 64 * MIB, 32
 _TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 10.0, 60.0, 60.0
 _END_SECONDS = 1.0
+_LOOK_SECONDS = 0.1
+_SQL_SECONDS, _SQL_MEMORY = 60.0, 1024 * MIB
+"""Of SQL: a query has a time limit of its own, and the engine one of memory; this is for what hears neither."""
 _RETRY_SECONDS = 1
 _WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 """How compiled code ends that gets no memory: tree-sitter by the first, C++ by the second."""
@@ -62,18 +68,27 @@ def line_of(threads: int) -> int:
     return max(1, threads - 2)
 
 
+def sql_process(settings: Settings) -> BudgetProcess:
+    """The process that answers SQL. A third of the threads may wait for it."""
+    return BudgetProcess(settings, _SQL_SECONDS, _SQL_MEMORY, runs_sql=True, line=max(1, settings.threads // 3))
+
+
 class BudgetProcess:
     """The process that answers costly requests, started when it is needed and replaced when it ends."""
 
     def __init__(
-        self, settings: Settings, seconds: float | None = None, memory: int | None = None, line: int | None = None
-    ) -> None:
+        self, settings: Settings, seconds: float | None = None, memory: int | None = None, line: int | None = None,
+        *, runs_sql: bool = False,
+    ) -> None:  # fmt: skip
         """``seconds`` and ``memory`` take the place of what the size of a request allows, ``line`` of ``line_of``."""
         self._environment = {**os.environ, **settings.environment()}
         self._environment.pop(COUNTS_FOLDER, None)  # what it answers the worker counts
         self._seconds, self._memory = seconds, memory
         self._turn = threading.Lock()
-        self._line = threading.BoundedSemaphore(line or line_of(settings.threads))
+        self._line = threading.BoundedSemaphore(
+            line or line_of(settings.threads - settings.threads // 3 * settings.sql)
+        )
+        self._task = ["sql"] if runs_sql else []
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
         self._is_ready = False
@@ -83,7 +98,8 @@ class BudgetProcess:
         """Start it, without waiting until it is ready. It ends when this process ends."""
         self.close()
         self._connection, theirs = Pipe()
-        command = [sys.executable, "-P", "-m", "sigdir.serve.servers.budget_process", str(theirs.fileno())]
+        module = "sigdir.serve.servers.budget_process"
+        command = [sys.executable, "-P", "-m", module, str(theirs.fileno()), *self._task]
         with theirs:
             self._process = subprocess.Popen(
                 command, env=self._environment, pass_fds=[theirs.fileno()], start_new_session=True
@@ -97,10 +113,13 @@ class BudgetProcess:
             self._stop()
         self._process = None
 
-    def answer(self, environ: dict[str, str], read: Callable[[], bytes]) -> Answer:
+    def answer(
+        self, environ: dict[str, str], read: Callable[[], bytes], is_gone: Callable[[], bool] = lambda: False
+    ) -> Answer:
         """The application's answer to a request; raises HttpError where it is over its budget, or has no place in line.
 
-        ``read`` gives the body. It is called in turn, so that a worker has one such body in memory.
+        ``read`` gives the body. It is called in turn, so that a worker has one such body in memory. ``is_gone`` says
+        whether the client has hung up: then the process is interrupted, and ended where it does not hear that.
         """
         if not self._line.acquire(blocking=False):
             raise unavailable("Too many long requests at once.", _RETRY_SECONDS)
@@ -108,13 +127,13 @@ class BudgetProcess:
             if not self._turn.acquire(timeout=_TURN_SECONDS):
                 raise unavailable("Too many long requests at once.", _RETRY_SECONDS)
             try:
-                return self._answer(environ, read())
+                return self._answer(environ, read(), is_gone)
             finally:
                 self._turn.release()
         finally:
             self._line.release()
 
-    def _answer(self, environ: dict[str, str], body: bytes) -> Answer:
+    def _answer(self, environ: dict[str, str], body: bytes, is_gone: Callable[[], bool]) -> Answer:
         budget = budget_of(len(body))
         budget = Budget(self._seconds or budget.seconds, self._memory or budget.memory)
         if self._process is None:
@@ -122,7 +141,7 @@ class BudgetProcess:
         assert self._connection is not None
         try:
             self._await_ready(self._connection)
-            answer = self._exchanged(self._connection, environ, body, budget)
+            answer = self._exchanged(self._connection, environ, body, budget, is_gone)
         except (EOFError, OSError):
             raise self._ended(budget) from None
         if answer is None:
@@ -130,13 +149,14 @@ class BudgetProcess:
         return answer
 
     def _exchanged(
-        self, connection: Connection[Any, Any], environ: dict[str, str], body: bytes, budget: Budget
-    ) -> Answer | None:
+        self, connection: Connection[Any, Any], environ: dict[str, str], body: bytes, budget: Budget,
+        is_gone: Callable[[], bool],
+    ) -> Answer | None:  # fmt: skip
         """What the process answers; raises EOFError, OSError where it ends or is stuck."""
         try:
             connection.send((environ, budget))
             connection.send_bytes(body)
-            if connection.poll(_STUCK_SECONDS):
+            if self._has_answer(connection, is_gone):
                 answer: Answer | None = connection.recv()
                 return answer
         except (EOFError, OSError):
@@ -145,6 +165,18 @@ class BudgetProcess:
             self.close()  # its answer may still come, and the next request must not get it
             raise
         raise EOFError
+
+    def _has_answer(self, connection: Connection[Any, Any], is_gone: Callable[[], bool]) -> bool:
+        """Wait for the answer. It is None for a client that has gone."""
+        assert self._process is not None
+        last = time.monotonic() + _STUCK_SECONDS
+        while not connection.poll(_LOOK_SECONDS):
+            if is_gone():
+                self._process.send_signal(signal.SIGINT)
+                return connection.poll(_END_SECONDS)
+            if time.monotonic() > last:
+                return False
+        return True
 
     def _await_ready(self, connection: Connection[Any, Any]) -> None:
         """Raises EOFError where the process does not start, HttpError where that takes long."""
@@ -164,6 +196,8 @@ class BudgetProcess:
             self._process.kill()
             status = self._process.wait()
         self.start()
+        if status == EXIT_STATUS and self._task:
+            return detail(422, "The query takes longer than it may, and did not end when it was told to.")
         if status == -signal.SIGPROF:
             return detail(
                 422, f"This request takes more than {budget.seconds:.2g} s of processor time. Send less at once."
@@ -184,34 +218,48 @@ class CostlyRequests:
     """Middleware: passes costly requests to the process, and answers with what it answers.
 
     Costly are requests of resources that ``is_costly`` marks, and multipart forms; shorter ones are answered at once.
-    Transactions of a node have a process of their own, for which no other request waits.
+    Transactions of a node have a process of their own, for which no other request waits. All requests of resources that
+    ``runs_sql`` marks go to the process ``sql``.
     """
 
-    def __init__(self, process: BudgetProcess, settings: Settings) -> None:
-        self._process = process
+    def __init__(self, process: BudgetProcess, settings: Settings, sql: BudgetProcess | None = None) -> None:
+        self._process, self._sql = process, sql
         self._node_process = BudgetProcess(settings, _NODE_SECONDS, _NODE_MEMORY, 1) if settings.rpc else None
         self._max_body = max(settings.max_body, settings.max_import_body)
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
-        size = req.content_length if req.method == "POST" else len(req.query_string)
-        is_form = (req.content_type or "").lower().startswith("multipart/")
-        is_costly = getattr(resource, "is_costly", False)
-        if not (is_costly or is_form) or req.method == "OPTIONS":
-            return
-        process = self._process
-        if self._node_process is not None and req.method != "POST" and "tx" in req.params:
-            process, size = self._node_process, None
-        # The resource refuses what is too long, in its own words and without reading it.
-        if size is not None and (size <= (_FREE_BYTES if is_costly else _FREE_FORM_BYTES) or size > self._max_body):
+        process = self._process_of(req, resource)
+        if process is None:
             return
         environ = {name: value for name, value in req.env.items() if isinstance(value, str)}
         is_post = req.method == "POST"
-        answer = process.answer(environ, lambda: bodies.read_body(req, self._max_body) if is_post else b"")
+        answer = process.answer(
+            environ,
+            lambda: bodies.read_body(req, self._max_body) if is_post else b"",
+            req.env.get("waitress.client_disconnected", lambda: False),
+        )
         resp.status = answer.status
         for name, value in answer.headers:
             resp.set_header(name, value)
         resp.data = answer.body
         resp.complete = True
+
+    def _process_of(self, req: falcon.Request, resource: Any) -> BudgetProcess | None:
+        """The process that answers a request; None where it is answered here."""
+        if req.method == "OPTIONS":
+            return None
+        size = req.content_length if req.method == "POST" else len(req.query_string)
+        # The resource refuses what is too long, in its own words and without reading it.
+        if size is not None and size > self._max_body:
+            return None
+        if getattr(resource, "runs_sql", False):
+            return self._sql
+        is_form = (req.content_type or "").lower().startswith("multipart/")
+        is_costly = getattr(resource, "is_costly", False)
+        if is_costly and self._node_process is not None and req.method != "POST" and "tx" in req.params:
+            return self._node_process
+        free = _FREE_BYTES if is_costly else _FREE_FORM_BYTES
+        return self._process if (is_costly or is_form) and (size is None or size > free) else None
 
 
 def _end(process: subprocess.Popen[bytes], connection: Connection[Any, Any]) -> None:

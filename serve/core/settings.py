@@ -57,6 +57,12 @@ class Settings:
     """Whether a lookup of whole hashes in 4byte.directory's lists answers in the order of rank, filtered."""
     rpc: str = field(default="", repr=False)
     """The URL of a node that the decode page asks for transactions; it may hold a key."""
+    sql: bool = False
+    """Whether anybody may run SQL that reads, in a process of its own."""
+    sql_seconds: float = 1.0
+    """How long a query may take; a request may ask for less."""
+    sql_queries: Path | None = None
+    """A file of named queries."""
 
     @property
     def on_read_only_media(self) -> bool:

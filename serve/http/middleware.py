@@ -19,7 +19,8 @@ _MAX_QUERY_BYTES = 16_384
 _OPEN_PATHS = ("/api/", "/dumps/", "/signature-database/", "/signatures/", "/topic0/")
 
 _EXPOSED = (
-    "Clashes-With, ETag, Existing-Id, Reject-Position, Reject-Reason, Retry-After, Unknown-Parameters, WWW-Authenticate"
+    "Clashes-With, ETag, Existing-Id, Reject-Position, Reject-Reason, Retry-After, Truncated, "
+    "Unknown-Parameters, WWW-Authenticate"
 )
 
 

@@ -1,8 +1,9 @@
-"""The process that answers costly requests: ``python -P -m sigdir.serve.servers.budget_process DESCRIPTOR``.
+"""The process that answers costly requests: ``python -P -m sigdir.serve.servers.budget_process DESCRIPTOR [sql]``.
 
 The descriptor is its end of a pipe. The settings are in SIGDIR_ variables. Before a request the process sets a timer of
 processor time; the kernel ends it by SIGPROF where that runs out, whatever code runs then. A limit of memory makes the
-request fail with MemoryError, a 413. It ends when the pipe closes, that is with the process that started it.
+request fail with MemoryError, a 413. It ends when the pipe closes, that is with the process that started it. SIGINT ends
+the query that runs: its client has gone.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from io import BytesIO
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from sigdir.serve.app import create_app
@@ -23,27 +25,48 @@ from sigdir.serve.core.process import limited_memory, return_freed_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.servers.warm import warm, warm_solidity
+from sigdir.signatures.interruption import noting
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.paths import Paths, existing
 
-_NICENESS = 5
-"""Costly requests give way to all others."""
+_NICENESS, _SQL_NICENESS = 5, 10
+"""Costly requests give way to all others, and SQL to these."""
 
 
-def main(descriptor: int) -> None:
-    os.nice(_NICENESS)
+def main(descriptor: int, runs_sql: bool) -> None:
+    _give_way(_NICENESS)
+    if runs_sql:
+        signal.signal(signal.SIGINT, lambda *_: None)  # between two queries
     return_freed_memory()
     warm()
-    warm_solidity()
+    if not runs_sql:
+        warm_solidity()
     import_module("pandas")  # Arrow imports it at its first conversion: 0.4 s of the first request's budget
     connection: Connection[Any, Any] = Connection(descriptor)
+    if runs_sql:
+        _give_way(_SQL_NICENESS - _NICENESS)
     with suppress(EOFError, OSError):
         connection.send("ready")
         _opened()
         while True:
             environ, budget = connection.recv()
-            connection.send(_answer(_opened(), environ, connection.recv_bytes(), budget))
+            app, body = _opened(), connection.recv_bytes()
+            answer = None
+            with noting(_kill, (signal.SIGINT,)) if runs_sql else nullcontext(), suppress(KeyboardInterrupt):
+                answer = _answer(app, environ, body, budget)
+            connection.send(answer)
+
+
+def _give_way(more: int) -> None:
+    """Let other processes go first. Linux shares the processor between sessions before it looks at niceness."""
+    niceness = os.nice(more)
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(niceness))
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @cache
@@ -80,4 +103,4 @@ def _answer(app: Any, environ: dict[str, str], body: bytes, budget: Budget) -> A
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), "sql" in sys.argv[2:])

@@ -28,7 +28,7 @@ from schemathesis.specs.openapi.checks import (
 from sigdir.serve.api import decode
 from sigdir.serve.app import create_app
 from sigdir.serve.bulk import changes, resolve
-from sigdir.serve.core import openapi
+from sigdir.serve.core import openapi, sql_request, sql_runner
 from sigdir.serve.core.cursors import cursor_at
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.lists import resources
@@ -110,7 +110,10 @@ OPERATIONS = [
     ) for method in ("GET", "HEAD")),
     *(f"POST {path}" for path in ("/api/v1/decode/", "/api/v1/contract/", "/api/v1/resolve/", "/signature-database/v1/import", "/api/v1/import")),
 ]  # fmt: skip
-"""All but those of the document itself, which Schemathesis leaves out."""
+"""All but those of the document itself, which Schemathesis leaves out, and those of SQL."""
+
+SQL_OPERATIONS = [f"{method} /api/v1/sql/" for method in ("GET", "HEAD", "POST")]
+"""They are called without a server: on a busy machine the process that runs SQL waits for all others."""
 
 NOT_ROUTES = {"/api/v1/signatures"}
 """Paths of the document that the application's sinks answer."""
@@ -128,13 +131,13 @@ def described(served: Server) -> dict[str, Any]:
 
 def test_the_document_has_every_operation(described: dict[str, Any]) -> None:
     """The routes and methods that clients know are all in it, and no others."""
-    assert sorted(described.keys() - {f"HEAD {DOCUMENT}"}) == sorted(OPERATIONS)
+    assert sorted(described.keys() - {f"HEAD {DOCUMENT}"}) == sorted(OPERATIONS + SQL_OPERATIONS)
 
 
 @pytest.fixture
 def app(warehouse: Path) -> Iterator[Any]:
     with opened(warehouse) as storage:
-        yield create_app(Settings(warehouse), *storage)
+        yield create_app(Settings(warehouse, sql=True), *storage)
 
 
 def test_a_route_of_the_application_is_in_the_document(app: Any) -> None:
@@ -178,6 +181,28 @@ def test_answers_are_as_described(server: Server, described: dict[str, Any], lab
             case.validate_response(answer, checks=CHECKS)
 
     hold()
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("label", SQL_OPERATIONS)
+def test_answers_of_sql_are_as_described(app: Any, label: str, mode: GenerationMode) -> None:
+    """Status, type, headers and body; most generated queries are none."""
+    schema: Any = schemathesis.openapi.from_wsgi(DOCUMENT, app)
+    [operation] = [found.ok() for found in schema.get_all_operations() if found.ok().label == label]
+
+    @settings(max_examples=EXAMPLES, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def hold(case: Any) -> None:
+        case.call_and_validate(checks=CHECKS)
+
+    hold()
+    query = {"sql": "SELECT 1 AS a"}
+    case = (
+        operation.Case(body=query, media_type="application/json")
+        if label[:4] == "POST"
+        else operation.Case(query=query)
+    )
+    assert case.call_and_validate(checks=CHECKS).status_code == 200
 
 
 FOUND: list[tuple[str, dict[str, str], dict[str, str], int]] = [
@@ -272,6 +297,12 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     page_size = parameters["PageSize"]["schema"]
     assert page_size["default"] == DEFAULT_PAGE_SIZE
     assert page_size["maximum"] == MAX_PAGE_SIZE
+    sql = {p.get("name"): p for p in document["paths"]["/api/v1/sql/"]["get"]["parameters"]}
+    assert (sql["sql"]["schema"]["maxLength"], schemas["SqlBody"]["properties"]["sql"]["maxLength"]) == (
+        sql_request.MAX_CHARACTERS, sql_request.MAX_CHARACTERS
+    )  # fmt: skip
+    assert sql["format"]["schema"]["enum"] == list(sql_request.FORMATS)
+    assert schemas["SqlRows"]["properties"]["rows"]["maxItems"] == sql_runner.MAX_ROWS
     for page in ("SignaturePage", "EventSignaturePage"):
         assert schemas[page]["properties"]["results"]["maxItems"] == page_size["maximum"]
 

@@ -19,7 +19,8 @@ import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse import QueryError, UnreadableWarehouse
 from sigdir.warehouse.log.snapshot import read_snapshot
-from sigdir.warehouse.sql.engine import TABLE_FUNCTIONS, Database
+from sigdir.warehouse.sql.engine import Database
+from sigdir.warehouse.sql.guard import TABLE_FUNCTIONS
 from sigdir.warehouse.table.files import remove_dead_runs
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.schema import FILE_SCHEMA

@@ -1,13 +1,13 @@
 """SQL over one version of the warehouse. DuckDB, in memory, on views over the snapshot's files.
 
 The connection reads the snapshot's data files and nothing else: the engine may open no other file, only listed table
-functions may be called, the network is off, and the configuration is locked. SQL text from anyone may be run.
+functions may be called, the network is off, and the configuration is locked. SQL text from anyone may be run. For
+``strangers`` it also says nothing of the machine: it names only our views, spills nothing, and no message has a path.
 ``unsafe`` lifts all of that, for users who run SQL of their own.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import weakref
@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from sigdir.signatures.interruption import each, waiting
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.sql.search import NAME, create_search
+from sigdir.warehouse.sql.guard import HOW_TO_GIVE_FILES, refusal, stranger_message
+from sigdir.warehouse.sql.search import create_search
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, identifier, quoted
 from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
 from sigdir.warehouse.table.files import RunFolder, own_temporary_folder
@@ -82,59 +83,17 @@ def _require_intact(snapshot: Snapshot) -> None:
                 raise UnreadableWarehouse(f"{path}: damaged: these are not the bytes that were written")
 
 
-_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
-
-
-# The table functions that SQL from anyone may call: none of them opens a file, runs SQL that is given as a text, takes
-# an address in memory or changes a setting.
-TABLE_FUNCTIONS = frozenset({
-    "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_memory", "duckdb_settings", "duckdb_tables",
-    "duckdb_types", "duckdb_views", "generate_series", "icu_calendar_names", "json_each", "json_tree", "pg_timezone_names",
-    "pragma_collations", "pragma_platform", "pragma_show", "pragma_table_info", "pragma_version", "range", "repeat",
-    "repeat_row", "summary", "unnest", NAME,
-})  # fmt: skip
-
-
-_HOW_TO_GIVE_FILES = "--file NAME=PATH (in Python files={NAME: PATH}) lets a query read a file by that name"
-
-
-def _refusal(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
-    """Why a text may not be run: it is more than one statement, or one that does more than read the warehouse.
-
-    EXPLAIN ANALYZE runs what it explains, and a common table expression of a SELECT may be a COPY or an INSERT,
-    so the parser's whole tree is searched.
-    """
-    explained = _EXPLAIN.match(query)
-    query = query[explained.end() :] if explained else query
-    if not connection.extract_statements(query):
-        return None
-    tree = connection.sql("SELECT json_serialize_sql($query::VARCHAR) AS tree", params={"query": query})
-    parsed = json.loads(tree.to_arrow_table()["tree"][0].as_py())
-    parts = list(_parts(parsed))
-    writes = any(str(part.get("type")).endswith("_QUERY_NODE") for part in parts)  # COPY_QUERY_NODE, INSERT_QUERY_NODE
-    if parsed["error"] or len(parsed["statements"]) != 1 or writes:
-        return "one query that reads, please: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE or SHOW"
-    called = {part["function"]["function_name"].lower() for part in parts if part.get("type") == "TABLE_FUNCTION"}
-    refused = sorted(called - TABLE_FUNCTIONS)
-    return f"{refused[0]}() reaches more than the warehouse; {_HOW_TO_GIVE_FILES}" if refused else None
-
-
-def _parts(tree: Any) -> Iterator[dict[str, Any]]:
-    """All objects of a parsed query."""
-    if isinstance(tree, dict):
-        yield tree
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for part in tree:
-            yield from _parts(part)
-
-
 class Result:
     """The rows of a query; they can be fetched once, in one of the forms below."""
 
     def __init__(self, database: Database, relation: duckdb.DuckDBPyRelation | None) -> None:
         self._database = database  # keeps the connection open
         self._relation = relation
+
+    @property
+    def types(self) -> list[str]:
+        """The engine's types of the columns."""
+        return [] if self._relation is None else [str(type) for type in self._relation.types]
 
     def arrow(self) -> pa.Table:
         """All rows as an Arrow table; raises QueryError."""
@@ -194,10 +153,12 @@ class Database:
 
     def __init__(
         self, paths: Paths, snapshot: Snapshot, memory_limit: str = "1GB", threads: int | None = None,
-        unsafe: bool = False, files: Mapping[str, Any] | None = None,
+        unsafe: bool = False, files: Mapping[str, Any] | None = None, strangers: bool = False,
     ) -> None:  # fmt: skip
-        self._unsafe = unsafe
-        self._log = LazyLog(paths, snapshot.version)
+        self._unsafe, self._strangers = unsafe, strangers
+        self._query = ""
+        """The one that runs, for the places in errors."""
+        self._log = LazyLog(paths, snapshot.version, names_only=strangers)
         self._connection = connect(memory_limit, threads or os.cpu_count() or 1)
         # The engine prints a complaint at exit about functions that are still registered.
         weakref.finalize(self, self._connection.close)
@@ -220,6 +181,9 @@ class Database:
             self._confine([str(file.path) for file in snapshot.all_files()] + evidence + read)
 
     def _confine(self, files: list[str]) -> None:
+        if self._strangers:
+            self._connection.execute("SET max_temp_directory_size = '0 bytes'")
+            self._connection.execute("SET errors_as_json = true")  # they have the position
         self._connection.execute("SET allowed_paths = $files", {"files": files})
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
@@ -252,12 +216,12 @@ class Database:
         Only statements that read are run, unless ``unsafe``: COPY could write to the files that the engine may
         read.
         """
+        self._query = query
         with self.engine_errors_as_ours():
-            if not self._unsafe and (refusal := _refusal(self._connection, query)):
-                raise QueryError(refusal)
+            if not self._unsafe and (refused := refusal(self._connection, query, self._strangers)):
+                raise QueryError(refused)
             if _LISTS_VIEWS.search(query):
-                while self._create_next():
-                    pass
+                self._create_all()
             while True:
                 try:
                     with waiting(self.interrupt):
@@ -265,6 +229,15 @@ class Database:
                 except duckdb.CatalogException:  # the query may name what is not created yet
                     if not self._create_next():
                         raise
+
+    def prepare(self) -> None:
+        """Create all that queries may need, so that none of them waits for it."""
+        with self.engine_errors_as_ours():
+            self._create_all()
+
+    def _create_all(self) -> None:
+        while self._create_next():
+            pass
 
     def _create_next(self) -> bool:
         """Create the next functions or views that queries have not needed so far. False if all are there."""
@@ -280,6 +253,7 @@ class Database:
 
     def parameters(self, statement: str) -> set[str]:
         """The parameters of a statement: names, and numbers from 1 for ``?`` and ``$1``; raises QueryError."""
+        self._query = statement
         with self.engine_errors_as_ours():
             return {name for each in self._connection.extract_statements(statement) for name in each.named_parameters}
 
@@ -290,7 +264,8 @@ class Database:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             log_error, self._log.error = self._log.error, None
-            raise log_error or QueryError(_message(error)) from error
+            message = stranger_message(str(error), self._query) if self._strangers else _message(error)
+            raise log_error or QueryError(message) from error
         except RuntimeError as error:  # the engine's form of Ctrl-C
             if "interrupted" in str(error):
                 raise KeyboardInterrupt from error
@@ -316,7 +291,7 @@ class Database:
 def _message(error: Exception) -> str:
     """The engine's message, and what to do where a query names a file that it may not read."""
     text = str(error)
-    return f"{text}; {_HOW_TO_GIVE_FILES}" if "disabled by configuration" in text else text
+    return f"{text}; {HOW_TO_GIVE_FILES}" if "disabled by configuration" in text else text
 
 
 def _create_functions(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:

@@ -184,11 +184,13 @@ class LazyLog:
     """The imports and rejects in the log up to a version, read at each scan.
 
     The engine turns our errors into its own, with a traceback in the message. ``error`` keeps the last one of ours.
+    ``names_only`` leaves the folders of sources out.
     """
 
-    def __init__(self, paths: Paths, version: int) -> None:
+    def __init__(self, paths: Paths, version: int, *, names_only: bool = False) -> None:
         self._paths = paths
         self._version = version
+        self._names_only = names_only
         self.error: WarehouseError | None = None
 
     def _keeping_error(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -200,7 +202,7 @@ class LazyLog:
 
     def _entries(self) -> list[dict[str, Any]]:
         entries = history(self._paths, self._version) if self._version >= 0 else []
-        return [entry for entry in entries if "import" in entry]
+        return [without_folders(entry) if self._names_only else entry for entry in entries if "import" in entry]
 
     def imports(self) -> pa.RecordBatchReader:
         """One row per import, with the columns of IMPORTS_SCHEMA."""
@@ -238,6 +240,17 @@ class _LazyStream:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._read().__arrow_c_stream__(requested_schema)
+
+
+def without_folders(entry: dict[str, Any]) -> dict[str, Any]:
+    """An import's summary as anybody may see it: its files by their names, without the reasons of faults."""
+    sources = [source | {"path": public_name(source["path"]), "fault": None} for source in entry["sources"]]
+    return entry | {"sources": sources, "faults": []}
+
+
+def public_name(path: str) -> str:
+    """The name of a source without its folder."""
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def imports_table(entries: Sequence[dict[str, Any]]) -> pa.Table:

@@ -1,0 +1,96 @@
+"""SQL in the browser: an editor, the rows as a table, and the same rows in other formats."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+import falcon
+
+from sigdir.pipeline.values import json_of, plain, rows_of
+from sigdir.serve.core.sql_request import FORMATS, SqlRequest, missing_values, request_of
+from sigdir.serve.core.sql_runner import MAX_ROWS, Rows, SqlRunner
+from sigdir.serve.http.conditional import not_modified, token_at, weak
+from sigdir.serve.http.errors import HttpError
+from sigdir.serve.http.negotiate import HTML
+from sigdir.serve.pages.page import build, rendered, send
+from sigdir.warehouse.sql.guard import STRANGERS_VIEWS
+
+_MAX_SHOWN = 200
+"""Characters of a value."""
+
+_EXAMPLES = (
+    ("the newest texts", "SELECT id, text_signature, hex_signature, created_at\nFROM signatures\nORDER BY id DESC\nLIMIT 20"),
+    ("a selector", "FROM ranked\nWHERE hex_signature = selector($declaration)\nORDER BY position"),
+    ("the commonest names", "FROM names\nORDER BY texts DESC\nLIMIT 20"),
+    ("selectors with several texts", "SELECT hex_signature, texts, text_signatures\nFROM collisions\nORDER BY texts DESC\nLIMIT 20"),
+    ("a search", "FROM search('permit')\nLIMIT 50"),
+)  # fmt: skip
+
+
+class SqlPage:
+    """The editor, and below it the answer. Its address can be shared."""
+
+    kind = HTML
+    runs_sql = True
+
+    def __init__(self, runner: SqlRunner) -> None:
+        self._runner = runner
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        values: dict[str, Any] = {"request": None, "problem": ""}
+        try:
+            request = request_of(req, self._runner.named, self._runner.seconds)
+            _, token = self._runner.snapshot(request.as_of)
+            if not_modified(req, resp, weak(f"{token_at(token, f'{req.path}?{req.query_string}')}-{build()}")):
+                return
+            values["request"] = request
+            values |= self._answer(request) if request.sql else {}
+        except HttpError as error:
+            if error.status >= 500:
+                raise
+            resp.delete_header("ETag")
+            resp.status = falcon.code_to_http_status(error.status)
+            values["problem"] = _sentence(error.body)
+        send(req, resp, self._page(req, values))
+
+    on_head = on_get
+
+    def _answer(self, request: SqlRequest) -> dict[str, Any]:
+        """What the template shows of an answer; raises HttpError."""
+        wanted = sorted(self._runner.parameters(request.sql, request.as_of))
+        given = request.values if isinstance(request.values, dict) else {}
+        found = {"parameters": [(name, given.get(name, "")) for name in wanted]}
+        return found if missing_values(given, set(wanted)) else found | self._runner.run(request, _shown)
+
+    def _page(self, req: falcon.Request, values: dict[str, Any]) -> bytes:
+        fields = {"sql": req.get_param("sql") or "", "as_of": req.get_param("as_of") or ""}
+        request = values["request"]
+        downloads = [(form, f"/api/v1/sql/?{req.query_string}&{urlencode({'format': form})}") for form in FORMATS]
+        return rendered("sql.html", **{
+            "here": "/sql/", "sql": request.sql if request else fields["sql"], "as_of": fields["as_of"], "parameters": [],
+            "columns": None, "rows": [], "truncated": False, "version": None, "downloads": downloads, "most": MAX_ROWS,
+            "examples": _EXAMPLES, "named": self._runner.named.values(), "views": STRANGERS_VIEWS,
+            "seconds": self._runner.seconds,
+        } | values)  # fmt: skip
+
+
+def _shown(rows: Rows) -> dict[str, Any]:
+    shown = [[_cell(value) for value in row] for row in rows_of(rows.table.to_batches())]
+    return {"columns": rows.table.schema.names, "rows": shown, "truncated": rows.truncated, "version": rows.version}
+
+
+def _cell(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        text = value
+    elif isinstance(value, dict | list | bool | int | float):
+        text = json_of(value).decode()
+    else:
+        text = str(plain(value))
+    return text if text is None or len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+
+
+def _sentence(error: dict[str, Any]) -> str:
+    """An error's body as a sentence."""
+    [(name, text)] = error.items()
+    return str(text) if name == "detail" else f"{name}: {' '.join(text)}"

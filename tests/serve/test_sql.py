@@ -1,0 +1,252 @@
+"""SQL over HTTP: what strangers may ask, what they get, and what ends a query."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from falcon.testing import Result, TestClient
+
+from sigdir.serve.app import create_app
+from sigdir.serve.core.named_queries import parse_queries, read_queries
+from sigdir.serve.core.settings import Settings
+from sigdir.warehouse import QueryError
+from tests.conftest import SAFETY_SECONDS, import_files
+from tests.serve.support import HOST, TRANSFER, get, opened, post, selector, serving
+from tests.warehouse.support import run_command
+
+PATH = "/api/v1/sql/"
+ENDLESS = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
+QUERIES = """
+-- name: like
+-- Texts that begin
+-- with a name.
+-- $name: transfer
+SELECT text_signature FROM signatures
+-- a comment
+WHERE text_signature LIKE $name || '(%' ORDER BY id;
+-- name: one
+
+SELECT 1 AS one
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sql")
+    for number, texts in enumerate(([TRANSFER], [f"f{n}(uint256)" for n in range(1500)])):
+        (file := folder / f"texts{number}.txt").write_text("\n".join(texts))
+        import_files([file], folder / "warehouse")
+    (folder / "queries.sql").write_text(QUERIES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[TestClient]:
+    warehouse = folder / "warehouse"
+    with opened(warehouse) as storage:
+        yield TestClient(
+            create_app(Settings(warehouse, sql=True, sql_queries=folder / "queries.sql", sql_seconds=20), *storage)
+        )
+
+
+def ask(client: TestClient, sql: str, **parameters: str) -> Result:
+    return client.simulate_get(PATH, params={"sql": sql} | parameters)
+
+
+def test_rows_come_with_columns_and_version(client: TestClient) -> None:
+    """Values of parameters are bound by their names or places, in an address and in a body."""
+    sql = "SELECT id, text_signature FROM signatures WHERE hex_signature = $hash"
+    wanted = {
+        "version": 2, "columns": [{"name": "id", "type": "BIGINT"}, {"name": "text_signature", "type": "VARCHAR"}],
+        "rows": [[1, TRANSFER]], "truncated": False,
+    }  # fmt: skip
+    assert ask(client, sql, hash=selector(TRANSFER)).json == wanted
+    assert ask(client, sql.replace("$hash", "?"), **{"1": selector(TRANSFER)}).json == wanted
+    for params in ({"hash": selector(TRANSFER)}, [selector(TRANSFER)]):
+        body = {"sql": sql if isinstance(params, dict) else sql.replace("$hash", "?"), "params": params}
+        assert client.simulate_post(PATH, json=body).json == wanted
+
+
+def test_more_rows_than_a_thousand_are_truncated(client: TestClient) -> None:
+    """Each format has the same first thousand rows, and says that there are more."""
+    sql = "SELECT id, text_signature FROM signatures ORDER BY id"
+    whole = ask(client, sql).json
+    assert (len(whole["rows"]), whole["truncated"]) == (1000, True)
+    answers = {form: ask(client, sql, format=form) for form in ("csv", "ndjson", "parquet", "arrow")}
+    assert {answer.headers["truncated"] for answer in answers.values()} == {"true"}
+    tables = [
+        pq.read_table(io.BytesIO(answers["parquet"].content)), pa.ipc.open_stream(answers["arrow"].content).read_all(),
+    ]  # fmt: skip
+    lines = answers["ndjson"].text.splitlines()
+    assert all([list(row.values()) for row in table.to_pylist()] == whole["rows"] for table in tables)
+    assert [list(json.loads(line).values()) for line in lines] == whole["rows"]
+    assert answers["csv"].text.splitlines()[:2] == ["id,text_signature", f'1,"{TRANSFER}"']
+    assert ask(client, "SELECT 1 AS a").json["truncated"] is False
+
+
+def test_an_older_version_can_be_asked(client: TestClient) -> None:
+    sql = "SELECT count(*) FROM signatures"
+    assert [ask(client, sql, **{"as_of": version} if version else {}).json["rows"] for version in ("", "1")] == [
+        [[1501]], [[1]]
+    ]  # fmt: skip
+    assert ask(client, sql, as_of="9").json == {"as_of": ["There is no such version, or it is not kept any more."]}
+
+
+def test_an_etag_names_the_version_and_the_query(client: TestClient) -> None:
+    """A client that has the answer gets a 304; another query, format or version has another ETag."""
+    tag = ask(client, "SELECT 1 AS a").headers["etag"]
+    again = client.simulate_get(PATH, params={"sql": "SELECT 1 AS a"}, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    others = [
+        ask(client, "SELECT 2 AS a"),
+        ask(client, "SELECT 1 AS a", format="csv"),
+        ask(client, "SELECT 1 AS a", as_of="1"),
+    ]
+    assert len({tag, *(other.headers["etag"] for other in others)}) == 4
+
+
+REFUSED = [
+    "SELECT current_setting('allowed_paths')", "SELECT main.current_setting('allowed_paths')", "FROM duckdb_views()",
+    "FROM sqlite_master", "WITH sqlite_master AS (SELECT 1) FROM sqlite_master", "FROM information_schema.views",
+    "SUMMARIZE duckdb_views", "FROM parts.sources", "FROM '/etc/passwd'", "FROM read_text('/etc/passwd')", "FROM rejects",
+    "EXPLAIN FROM signatures", "EXPLAIN ANALYZE FROM signatures", "SELECT pg_get_viewdef(1)", "SELECT 1; SELECT 2",
+    "COPY (SELECT 1) TO '/tmp/x'", "SET threads = 4", "CREATE TABLE a (b INT)", "PRAGMA database_list", "SHOW ALL TABLES",
+    "SELECT list_transform(['threads'], lambda x: current_setting(x))", "FROM query_table(['sqlite_master'])", ";", "--",
+    "ATTACH 'a.db'", "INSTALL httpfs", "SELECT (SELECT count(*) FROM duckdb_settings())", "CALL pragma_version()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_strangers_reach_our_views_and_nothing_else(client: TestClient, folder: Path, sql: str) -> None:
+    """A 400 that names no path of the server."""
+    answer = ask(client, sql)
+    assert (answer.status_code, list(answer.json)) == (400, ["sql"])
+    assert str(folder) not in answer.text
+
+
+def test_no_view_has_a_folder_of_the_server(client: TestClient, folder: Path) -> None:
+    """Every view can be read, and none of them has a path that the operator imported from."""
+    views = client.simulate_get(PATH).json["views"]
+    answers = [ask(client, f"FROM {view} LIMIT 100", format="ndjson") for view in views]
+    assert [answer.status_code for answer in answers] == [200] * len(views)
+    assert not [answer.text for answer in answers if str(folder) in answer.text]
+    assert "texts0.txt" in answers[views.index("imports")].text
+
+
+ERRORS = {
+    "SELECT * FORM x": 'line 1, column 15: syntax error at or near "x"',
+    "SELECT 1,\n  'ä', ,": 'line 2, column 8: syntax error at or near ","',
+    "SELECT 'abc'::INT": "line 1, column 13: Could not convert string 'abc' to INT32",
+    f"FROM search('{'a' * 300}')": "search() takes at most 256 characters, and these are 300",
+}
+
+
+@pytest.mark.parametrize("sql", ERRORS)
+def test_an_error_names_its_place(client: TestClient, sql: str) -> None:
+    answer = ask(client, sql)
+    assert (answer.status_code, answer.json) == (400, {"sql": [ERRORS[sql]]})
+
+
+def test_wrong_fields_are_named(client: TestClient) -> None:
+    """Each has an error of its own."""
+    for fields, name in (
+        ({"sql": "SELECT $a"}, "a"), ({"sql": "SELECT 1", "b": "2"}, "b"), ({"sql": "SELECT 1", "seconds": "21"}, "seconds"),
+        ({"sql": "SELECT 1", "seconds": "nan"}, "seconds"), ({"sql": "SELECT 1", "format": "xml"}, "format"),
+        ({"query": "none"}, "query"), ({"sql": "SELECT 1", "as_of": "soon"}, "as_of"),
+    ):  # fmt: skip
+        answer = client.simulate_get(PATH, params=fields)
+        assert (answer.status_code, list(answer.json)) == (400, [name])
+    for body in ({"sql": "SELECT ?", "params": [{}]}, {"sql": "SELECT ?", "params": [2**200]}, {"sql": 1}, {"rows": 2}):
+        assert client.simulate_post(PATH, json=body).status_code == 400
+
+
+def test_limits_of_memory_bytes_and_time_are_told(client: TestClient) -> None:
+    """413 for memory and bytes, 422 for time; what is nested deeply is refused."""
+    assert ask(client, "SELECT list(range) FROM range(100000000)").status_code == 413
+    assert ask(client, "SELECT repeat('x', 5000000) AS x").json == {
+        "detail": "The answer is larger than 4 MiB. Ask for fewer rows or columns."
+    }
+    late = ask(client, ENDLESS, seconds="0.1")
+    assert (late.status_code, late.json) == (422, {"detail": "The query was stopped after 0.1 s."})
+    for deep in ("[" * 30_000 + "]" * 30_000, "+".join("1" * 30_000)):
+        assert client.simulate_post(PATH, json={"sql": f"SELECT {deep}"}).status_code == 400
+
+
+def test_named_queries_have_sentences_and_usual_values(client: TestClient) -> None:
+    """They are listed, and run by their names."""
+    like, one = client.simulate_get(PATH).json["queries"]
+    assert (like["name"], like["about"], like["values"]) == (
+        "like",
+        "Texts that begin with a name.",
+        {"name": "transfer"},
+    )
+    assert one["sql"] == "SELECT 1 AS one"
+    assert client.simulate_get(PATH, params={"query": "like"}).json["rows"] == [[TRANSFER]]
+    assert client.simulate_get(PATH, params={"query": "like", "name": "f3"}).json["rows"] == [["f3(uint256)"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("SELECT 1", "line 1: a query needs a name"), ("-- name: a b\nSELECT 1", "line 1: 'a b' is no name"),
+        ("-- name: a\nSELECT 1\n-- name: a\nSELECT 2", "line 3: a is there twice"), ("-- name: a\n-- b", "a: there is no SQL"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_of_queries_names_the_line(text: str, error: str, tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match=error):
+        parse_queries(text.splitlines())
+    (file := tmp_path / "queries.sql").write_bytes(b"\xff")
+    with pytest.raises(QueryError, match="not UTF-8 at byte 0"):
+        read_queries(file)
+
+
+def test_the_page_shows_rows_inputs_and_errors(client: TestClient) -> None:
+    """It works without a script: a form of an address, a field for each parameter, links to the other formats."""
+
+    def page(**fields: str) -> str:
+        return client.simulate_get("/sql/", params=fields).text
+
+    rows = page(sql="SELECT text_signature, NULL AS b FROM signatures ORDER BY id LIMIT 1")
+    assert f"<td>{TRANSFER}</td>" in rows
+    assert "format=parquet" in rows
+    assert 'name="name"' in page(query="like")
+    assert "give their values" in page(sql="SELECT $a || 'x' AS b")
+    assert "<td>1x</td>" in page(sql="SELECT $a || 'x' AS b", a="1")
+    wrong = client.simulate_get("/sql/", params={"sql": "SELECT <b>"})
+    assert (wrong.status_code, "line 1, column 8" in wrong.text, "<b>" in wrong.text) == (400, True, False)
+
+
+def test_sql_is_off_by_default(folder: Path) -> None:
+    with opened(folder / "warehouse") as storage:
+        client = TestClient(create_app(Settings(folder / "warehouse"), *storage))
+        assert [client.simulate_get(path).status_code for path in (PATH, "/sql/")] == [404, 404]
+
+
+def test_a_query_whose_client_hangs_up_ends(folder: Path) -> None:
+    """A server answers SQL in a process beside its worker: the query of a client that has gone holds nobody up."""
+    with serving(folder / "warehouse", "--sql", "--sql-seconds", "3000", workers=1) as server:
+        first = get(server.port, f"{PATH}?{urlencode({'sql': 'SELECT 1 AS a'})}")
+        assert (first.status, first.json().get("rows")) == (200, [[1]]), (first.body, server.stderr())
+        connection = HTTPConnection(HOST, server.port, timeout=SAFETY_SECONDS)
+        connection.request("GET", f"{PATH}?{urlencode({'sql': ENDLESS})}")
+        time.sleep(0.5)
+        connection.close()
+        answer: Any = post(server.port, PATH, {"sql": "SELECT 2 AS a"}).json()
+        assert answer["rows"] == [[2]]
+        late = get(server.port, f"{PATH}?{urlencode({'sql': ENDLESS, 'seconds': '0.2'})}")
+        assert late.status == 422
+
+
+def test_few_threads_cannot_serve_sql(tmp_path: Path) -> None:
+    result = run_command("serve", "--sql", "--threads", "2", "--warehouse", tmp_path)
+    assert (result.returncode, "--threads 3 or more" in result.stderr) == (2, True)
