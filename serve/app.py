@@ -16,11 +16,9 @@ from sigdir.serve.api.document import DocumentResource
 from sigdir.serve.api.evidence import EvidenceResource
 from sigdir.serve.api.health import LiveResource, ReadyResource
 from sigdir.serve.api.imports import AbiImportResource, SolidityImportResource
-from sigdir.serve.api.sql import SqlResource
 from sigdir.serve.bulk import changes, dumps, resolve
 from sigdir.serve.core.budget import BudgetProcess, CostlyRequests
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.sql_runner import SqlRunner
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
@@ -44,7 +42,6 @@ from sigdir.serve.pages.llms import LlmsResource
 from sigdir.serve.pages.page import page_cache
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
-from sigdir.serve.pages.sql import SqlPage
 from sigdir.serve.pages.statistics import StatisticsPage
 from sigdir.serve.pages.status import StatusPage
 from sigdir.serve.pages.stored import PATH as STORED_PATH
@@ -150,5 +147,9 @@ def routes(
 
 
 def _sql_routes(settings: Settings, reader: Reader) -> list[Route]:
+    from sigdir.serve.api.sql import SqlResource  # and DuckDB, which other servers do without
+    from sigdir.serve.core.sql_runner import SqlRunner
+    from sigdir.serve.pages.sql import SqlPage
+
     runner = SqlRunner(settings, reader)
     return [Route("/api/v1/sql/", SqlResource(runner), "GET, HEAD, POST"), Route("/sql/", SqlPage(runner), "GET, HEAD")]
