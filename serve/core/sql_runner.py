@@ -1,6 +1,6 @@
 """Runs the SQL of strangers: one query at a time, over one version, within its time, rows and bytes.
 
-It runs in a process of its own (``serve/budget.py``), on one thread, and the engine is confined
+It runs in a process of its own (``serve/core/budget.py``), on one thread, and the engine is confined
 (``warehouse/sql/guard.py``). What the kernel bounds stands there: processor time and the memory of the process.
 """
 
