@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from sigdir.signatures.calldata import as_json
+from sigdir.signatures.clear_signing import CallDisplay
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.readings import Candidate, Reading
 
@@ -26,6 +27,8 @@ def candidate_lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
         yield f"{indent}{attempt.text}  does not decode: {attempt.detail}{why}"
         return
     yield indent + attempt.text + _note(candidate)
+    if candidate.display is not None:
+        yield from _display_lines(candidate.display, indent)
     width = max((len(type.text) for type in attempt.types), default=0)
     names = [name[0] if isinstance(name, tuple) else name for name in candidate.known.names]
     longest = max(map(len, names), default=-2) + 2
@@ -35,6 +38,14 @@ def candidate_lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
         for nested in candidate.nested:
             if nested.path[0] == number:
                 yield from _nested_lines(nested.path, nested.reading, indent + "    ")
+
+
+def _display_lines(shown: CallDisplay, indent: str) -> Iterator[str]:
+    """What a signer sees, and by which descriptor."""
+    of = " of ".join(filter(None, (shown.contract, shown.owner)))
+    yield f"{indent}  a signer sees, by {shown.source}{f' for {of}' if of else ''}: {shown.sentence or shown.intent}"
+    for field in shown.fields:
+        yield f"{indent}    {field.label}: {field.text}"
 
 
 def _nested_lines(path: Sequence[int], reading: Reading, indent: str) -> Iterator[str]:

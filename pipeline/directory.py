@@ -17,6 +17,7 @@ from sigdir.signatures.rank import noted_reasons, standard_of
 from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:  # numba takes 0.3 s to load, and looking a hash up in a pack does without
+    from sigdir.signatures.clear_signing import Descriptor
     from sigdir.signatures.readings import Input, Known, Reading
     from sigdir.signatures.returns import Returned
 
@@ -54,6 +55,9 @@ class Directory(Protocol):
     def returns(self, selector: bytes) -> tuple[Returned, ...]:
         """What the declarations of a selector's texts say that it returns."""
 
+    def descriptors(self, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
+        """How calls of a function of the contract at a chain and address are shown."""
+
     def ranked(self, hash: bytes) -> list[RankedText]:
         """The texts with their reasons."""
 
@@ -79,6 +83,10 @@ class PackDirectory:
 
         found = self._pack.declarations(selector) if len(selector) == SIGNATURES.hash_bytes else ()
         return tuple(returns_of((one, 1) for one in found))
+
+    def descriptors(self, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
+        """None: a pack has no descriptors."""
+        return ()
 
     def ranked(self, hash: bytes) -> list[RankedText]:
         entries = self._pack.entries(hash)
@@ -142,7 +150,7 @@ def opened(source: Source) -> Iterator[Directory]:
 def readings_of(directory: Directory, alternatives: Sequence[Input]) -> list[Reading]:
     """The readings of one input that may have several shapes, the surest first."""
     from sigdir.signatures.reading_json import ordered
-    from sigdir.signatures.readings import Form, Readings
+    from sigdir.signatures.readings import Form, Readings, add_displays
 
     readings = Readings(
         one._replace(returned=directory.returns(one.selector)) if one.form is Form.RETURN else one
@@ -150,7 +158,10 @@ def readings_of(directory: Directory, alternatives: Sequence[Input]) -> list[Rea
     )
     while wanted := readings.wanted():
         readings.supply(known_of_all(directory, wanted))
-    return ordered([reading for found in readings.results() for reading in found])
+    results = readings.results()
+    for one, found in zip(alternatives, results, strict=True):
+        add_displays(one, found, directory.descriptors)
+    return ordered([reading for found in results for reading in found])
 
 
 def known_of_all(directory: Directory, hashes: Iterable[bytes]) -> dict[bytes, list[Known]]:

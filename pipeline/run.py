@@ -262,7 +262,7 @@ class InputReader(AbstractContextManager["InputReader"]):
     def multi_source(self, format: Format, make: Callable[[Import], MultiSourceReader]) -> MultiSourceReader:
         """The reader of a format whose inputs refer to each other."""
         if format.name not in self._readers:
-            job = Import(self._run.options.paths, partial(_make_tables, self._run))
+            job = Import(self._run.options.paths, partial(_make_tables, self._run), partial(_refuse, self._run))
             self._readers[format.name] = self._open.enter_context(make(job))
         return self._readers[format.name]
 
@@ -288,6 +288,12 @@ class InputReader(AbstractContextManager["InputReader"]):
             for result in results:
                 run.state.add_result(result)
                 run.progress.rows(result.read)
+
+
+def _refuse(run: ImportRun, number: int, error: BadInput) -> None:
+    """Note the fault of an input that is read together with others."""
+    run.state.input(number).fault = error.reason
+    run.unread.add_fault(error)
 
 
 def _make_tables(run: ImportRun) -> ScratchTables:

@@ -75,6 +75,10 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._inputs[source.number] = report
         return report
 
+    def input(self, number: int) -> FileReport:
+        """The report of an input."""
+        return self._inputs[number]
+
     def add_file(self, report: FileReport) -> int:
         """Number an input that was read elsewhere. Its report has the counts already."""
         number = len(self._inputs)

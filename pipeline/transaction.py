@@ -78,16 +78,18 @@ class Transaction:
     accounts: dict[bytes, Account] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def codes(self, address: bytes | None) -> list[tuple[bytes, bytes]]:
+    def codes(self, address: bytes) -> list[tuple[bytes, bytes]]:
         """The addresses and codes that answer calls of an address: its own, then those behind it."""
-        found: dict[bytes, bytes] = {}
-        waiting = [address] if address is not None else []
-        while waiting:
-            account = self.accounts.get(waiting.pop(0))
-            if account is not None and account.address not in found:
-                found[account.address] = account.code
-                waiting += account.behind
-        return [(address, code) for address, code in found.items() if code]
+        addresses = (address, *self.behind(address))
+        return [(at, self.accounts[at].code) for at in addresses if at in self.accounts and self.accounts[at].code]
+
+    def behind(self, address: bytes) -> list[bytes]:
+        """The addresses to which an address delegates, and those to which they do."""
+        found = [address]
+        for at in found:
+            account = self.accounts.get(at)
+            found += [one for one in (account.behind if account else ()) if one not in found]
+        return found[1:]
 
 
 def checked_hash(text: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sigdir.pipeline.directory import RankedText
+from sigdir.signatures.clear_signing import Descriptor
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.readings import Known
 from sigdir.signatures.returns import Returned
-from sigdir.warehouse.index.known import known_returns, known_texts
+from sigdir.warehouse.index.known import known_descriptors, known_returns, known_texts
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths, existing
@@ -27,6 +29,9 @@ class WarehouseDirectory:
 
     def returns(self, selector: bytes) -> tuple[Returned, ...]:
         return known_returns(self._reader.current(), selector)
+
+    def descriptors(self, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
+        return known_descriptors(self._reader.current(), selector, place)
 
     def ranked(self, hash: bytes) -> list[RankedText]:
         rows = ranked_rows(self._reader.current(), Collection.of_hash(hash), hash)

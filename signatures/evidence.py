@@ -37,6 +37,8 @@ class Witness(IntEnum):
     """An ABI or a source declares it."""
     COMPILED = 3
     """An ABI declares it, and its runtime bytecode holds the selector or the topic: checked by us."""
+    DESCRIBED = 4
+    """A descriptor for clear signing (ERC-7730) says what a call of it means to whoever signs."""
 
 
 class Contract(NamedTuple):
@@ -70,6 +72,8 @@ class Sighting(NamedTuple):
     """How many contracts a source counts that does not name them (Sourcify's compilations)."""
     verified: bool = False
     """Whether a source that compiles contracts itself vouches for it (Sourcify)."""
+    display: str = ""
+    """How a call is shown to whoever signs it, as JSON (``clear_signing.py``); "" where the source does not say so."""
 
 
 LISTED = Sighting()

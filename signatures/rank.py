@@ -104,6 +104,7 @@ def plain_reasons(text: Summary) -> tuple[str, ...]:
     """The reasons that any text has: its counts and its age."""
     declared = text.contracts - text.compiled
     found = (
+        "described for clear signing" if text.witness is Witness.DESCRIBED else "",
         f"compiled in {counted(text.compiled, 'contract')}" if text.compiled else "",
         f"declared in {counted(declared, 'contract')}" if declared > 0 else "",
         "verified by a source that compiles contracts" if text.verified else "",

@@ -53,6 +53,8 @@ def candidate_document(reading: Reading, candidate: Candidate) -> dict[str, Any]
     found |= {"confidence": candidate.confidence.value, "reasons": list(candidate.reasons)}
     if candidate.note:
         found["note"] = candidate.note
+    if candidate.display is not None:
+        found["display"] = candidate.display.to_dict()
     found["parameters"] = parameters(candidate)
     if candidate.others:
         found |= {"ambiguous": candidate.is_ambiguous, "other_splits": list(map(list, candidate.others))}

@@ -20,7 +20,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import lru_cache
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES, SPARE, UTF8, Budget, DecodeAttempt, attempt, layout_of
 from sigdir.signatures.canonicalise import canonicalise_one
+from sigdir.signatures.clear_signing import CallDisplay, Called, Descriptor
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError
@@ -87,7 +88,8 @@ class Input(NamedTuple):
     """Bytes to explain. ``texts``, canonical or as declared, are tried before the directory's; an anonymous log has no others.
 
     ``libraries`` is how many libraries are not linked into code. What a call returned has the ``selector`` of the call, and
-    ``returned``, what a directory knows of it. ``contract`` is the one that was called, or made the log.
+    ``returned``, what a directory knows of it. ``contract`` is the one that was called, or made the log,
+    ``called`` where a call goes, where that is known.
     """
 
     form: Form
@@ -99,6 +101,7 @@ class Input(NamedTuple):
     selector: bytes = b""
     returned: tuple[Returned, ...] = ()
     contract: AbiContract | CodeContract | None = None
+    called: Called | None = None
 
 
 class Known(NamedTuple):
@@ -182,6 +185,8 @@ class Candidate:
     is_ambiguous: bool = False
     note: str = ""
     nested: list[Nested] = field(default_factory=list)
+    display: CallDisplay | None = None
+    """How it is shown to whoever signs it."""
 
     @property
     def decodes(self) -> bool:
@@ -224,6 +229,23 @@ class Reading:
     def best(self) -> Candidate | None:
         """The first candidate, if it decodes."""
         return self.candidates[0] if self.candidates and self.candidates[0].decodes else None
+
+
+def add_displays(
+    input: Input, readings: Iterable[Reading], descriptors: Callable[[bytes, tuple[int, bytes]], Sequence[Descriptor]]
+) -> None:
+    """Say how a call is shown to whoever signs it, by the first descriptor for a contract that is called.
+
+    ``descriptors`` gives those for a selector and a place: a chain and an address.
+    """
+    called = input.called
+    for reading in readings if called is not None else ():
+        assert called is not None
+        found = [one for at in called.addresses for one in descriptors(reading.hash, (called.chain, at))]
+        for candidate in reading.candidates if found and reading.form is Form.CALLDATA else ():
+            if candidate.attempt.values is not None:
+                shown = (one.shown(candidate.attempt.types, candidate.attempt.values, called) for one in found)
+                candidate.display = next(filter(None, shown), None)
 
 
 class Nested(NamedTuple):
@@ -560,6 +582,7 @@ def _misfit(found: Candidate) -> tuple[bool, int, bool, int]:
 
 
 _SURE_BITS = 48
+_SURE = {Witness.COMPILED: "compiled into contracts", Witness.DESCRIBED: "described for clear signing"}
 
 
 def _confidence(
@@ -571,8 +594,8 @@ def _confidence(
     is_standard = is_built_in or canonical().get(hash) == text
     if is_standard:
         reasons.append("an error of the language" if is_built_in else f"text of {sources()[hash]}")
-    elif found.known.witness is Witness.COMPILED:
-        reasons.append("compiled into contracts")
+    elif found.known.witness in _SURE:
+        reasons.append(_SURE[found.known.witness])
     if found.known.why:
         reasons.append(found.known.why)
     if found.known.membership is Membership.CANNOT:
@@ -588,7 +611,7 @@ def _confidence(
     reasons.append("the values encode to the same bytes")
     if found.others:
         reasons.append("other choices of the indexed parameters give improbable values")
-    if is_standard or found.known.witness is Witness.COMPILED:
+    if is_standard or found.known.witness in _SURE:
         return Confidence.HIGH, tuple(reasons)
     if rivals > 0:
         return Confidence.MEDIUM, (*reasons, f"{rivals} other {'text fits' if rivals == 1 else 'texts fit'} as well")

@@ -16,6 +16,7 @@ from sigdir.pipeline.archive import is_archive
 from sigdir.pipeline.errors import BadInput, BrokenJSON
 from sigdir.pipeline.formats import (
     abi,
+    clear_signing,
     csv,
     hash_lines,
     huff,
@@ -60,6 +61,8 @@ class Import:
     """The paths that the import was given."""
     make_tables: Callable[[], ScratchTables]
     """Makes tables within the import's memory limit."""
+    refuse: Callable[[int, BadInput], None]
+    """Notes that the input of this number, which the user did not name, cannot be read; raises it if that ends the import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,12 @@ FORMATS = (
     Format(
         "rows", "rows with a signature, as JSON lines, lists or 4byte.directory's API pages", "see below",
         _BY_COLUMN, rows.looks_like, _packed(rows.entries), (".jsonl", ".ndjson"), is_by_line=rows.is_by_line,
+    ),
+    Format(
+        "clear-signing", "descriptors for clear signing, ERC-7730, with their includes",
+        "`display.formats` of contracts: each function with its names, its intent and the labels of its fields; those for"
+        " EIP-712 messages have none",
+        "always functions", clear_signing.looks_like, clear_signing.read, (), lambda job: clear_signing.Descriptors(job.refuse),
     ),
     Format(
         "map", "a JSON object from hash to text, as in 4byte.json", "or to a list of texts; maps of topics too",

@@ -9,6 +9,7 @@ from typing import Any
 from sigdir.pipeline.transaction import Transaction
 from sigdir.signatures.bytecode import BadBytecode
 from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.clear_signing import Called
 from sigdir.signatures.contract import ContractCode, read_code
 from sigdir.signatures.given_contract import CodeContract
 from sigdir.signatures.reading_json import document
@@ -82,7 +83,9 @@ def _inputs(one: Transaction, contracts: _Contracts) -> Iterator[tuple[str, str,
         if len(one.input) > MAX_BYTES:
             one.notes.append(f"Its call has {len(one.input):,} bytes; at most {MAX_BYTES:,} are decoded.")
         else:
-            yield "call", "The call", one.to, Input(Form.CALLDATA, one.input, contract=contracts.at(one.to))
+            called = Called(one.chain, (one.to, *one.behind(one.to)), one.sender, one.value)
+            input = Input(Form.CALLDATA, one.input, contract=contracts.at(one.to), called=called)
+            yield "call", "The call", one.to, input
     left = 4 * MAX_BYTES
     for number, log in enumerate(one.logs):
         left -= len(log.data)

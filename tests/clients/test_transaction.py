@@ -88,7 +88,18 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "texts.txt").write_text(
         f"{SPAM}\n{TRANSFER}\nmulticall(bytes[])\nerror ERC20InsufficientBalance(address,uint256,uint256)"
     )
-    import_files([folder / "texts.txt", ROOT / "samples"], folder / "warehouse")
+    fields = [
+        {"path": "value", "label": "Amount", "format": "tokenAmount"},
+        {"path": "to", "label": "Receiver", "format": "addressName"},
+    ]
+    shown = {"intent": "Send", "interpolatedIntent": "Send {value} to {to}", "fields": fields}
+    descriptor = {
+        "context": {"contract": {"deployments": [{"chainId": 31337, "address": TOKEN}]}},
+        "display": {"formats": {"transfer(address to,uint256 value)": shown}},
+    }
+    (folder / "calldata-token.json").write_text(json.dumps(descriptor))
+    sources = [folder / "texts.txt", folder / "calldata-token.json", ROOT / "samples"]
+    import_files(sources, folder / "warehouse")
     return folder / "warehouse"
 
 
@@ -162,6 +173,7 @@ def test_a_proxy_is_followed(
     assert (found["status"], len(found["logs"])) == ("succeeded", 1)
     for part in (found["call"], found["logs"][0]):
         assert part["contract"]["proxies"] == [{"name": how, "address": TOKEN}]
+    assert found["call"]["candidates"][0]["display"]["sentence"].startswith("Send 7 to 0x7099")
     [first, *others] = found["call"]["candidates"]
     assert (first["text_signature"], first["in_contract"]) == (TRANSFER, True)
     assert [one["in_contract"] for one in others if one["text_signature"] == SPAM] == [False]
@@ -204,6 +216,8 @@ def test_the_page_of_a_server_with_a_node(node: Chain, server: Server) -> None:
         "succeeded",
         "Transfer(address",
         "<dt>Value</dt><dd>0</dd>",
+        "Send 7 to 0x7099",
+        "Receiver",
     ):
         assert part in page.body.decode().replace("<wbr>", "")
     for wrong, status in (("0x12", 400), ("0x" + "7" * 64, 404)):

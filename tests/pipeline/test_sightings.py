@@ -73,6 +73,9 @@ SAID = {
     "export.csv": LISTS,
     "import.json": LISTS,
     "lookup.json": {Said(SET, U, LISTED)},
+    "calldata-token.json": {Said(
+        "transfer(address,uint256)", F, Witness.DESCRIBED, "function transfer(address to, uint256 value)", "calldata-token.json"
+    )},
     "signatures": LISTS,
     "dump.jsonl": {SETS},
     "etherface.csv": {Said(SET, F, LISTED)},

@@ -93,6 +93,7 @@ def test_a_node_that_takes_no_batch_is_asked_one_by_one(node: NodeServer, takes_
     node.results["eth_getCode"] = lambda parameters: MINIMAL if parameters[0] == TO else "0x6001"
     found = read(node)
     assert (found.chain, found.succeeded, found.block) == (1, True, 16)
+    assert found.to is not None
     assert [code.hex() for _, code in found.codes(found.to)] == [MINIMAL[2:], "6001"]
     assert {parameters[1] for method, parameters in node.asked if method == "eth_getCode"} == {"0x10"}
 
@@ -101,6 +102,7 @@ def test_without_the_state_of_the_block_contracts_are_read_as_they_are_now(node:
     pruned = {"code": -32000, "message": "missing trie node"}
     node.results["eth_getCode"] = lambda parameters: "0x6001" if parameters[1] == "latest" else pruned
     found = read(node)
+    assert found.to is not None
     assert found.codes(found.to)[0][1] == b"\x60\x01"
     assert found.notes == [
         "Contracts are read as they are now: the node has no state of its block (error -32000: missing trie node)."

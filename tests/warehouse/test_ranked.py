@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked, Summary, noted_reasons, plain_reasons
 from sigdir.signatures.standards import NO_TEXT, canonical, sources
 from sigdir.warehouse.evidence.lookup import text_evidence
@@ -92,19 +93,19 @@ def test_summaries_of_scattered_texts(tmp_path: Path) -> None:
 
 def test_reasons() -> None:
     """Each row has those of its counts and its day; a standard and why it looks mined come first."""
-    counts = [(1, 0, 0, False), (2, 3, 1, True), (1, 0, 0, False), (1, 0, 0, False)]
+    counts = [(1, 1, 0, 0, False), (3, 2, 3, 1, True), (4, 1, 0, 0, False), (1, 1, 0, 0, False)]
     times = [0, 86_400_000_000, 86_400_000_001, 0]
     standards, mined = ["ERC-20", None, None, None], [None, None, "odd", None]
     plain = [pa.array(column, kind) for column, kind in zip(zip(*counts, strict=True), _COUNT_TYPES, strict=True)]
     columns = [*plain, pa.array(times), pa.array(standards, pa.string()), pa.array(mined, pa.string())]
     found = reasons_of(*(pa.chunked_array([column]) for column in columns)).to_pylist()
-    for row, ((named, contracts, compiled, verified), time) in enumerate(zip(counts, times, strict=True)):
+    for row, ((witness, named, contracts, compiled, verified), time) in enumerate(zip(counts, times, strict=True)):
         seen = datetime.fromtimestamp(time / 1e6, UTC)
-        text = Summary(0, "", sources=named, contracts=contracts, compiled=compiled, verified=verified, first_seen=seen)
+        text = Summary(0, "", Witness(witness), (), named, contracts, compiled, verified, seen)
         assert found[row] == [*noted_reasons(standards[row] or "", mined[row] or ""), *plain_reasons(text)]
 
 
-_COUNT_TYPES = (pa.uint32(), pa.uint32(), pa.uint32(), pa.bool_())
+_COUNT_TYPES = (pa.uint8(), pa.uint32(), pa.uint32(), pa.uint32(), pa.bool_())
 
 
 def test_ranked_loads_no_pandas(known: Known) -> None:

@@ -31,7 +31,7 @@ DECLARED_GROUP_ROWS = 8_192
 FILE_ROWS = 5_000_000
 """At most so many sightings are in a file."""
 
-VALUE_NAMES = ("kind", "witness", "contracts", "verified", "contract", "contract_key", "declaration")
+VALUE_NAMES = ("kind", "witness", "contracts", "verified", "contract", "contract_key", "display", "declaration")
 """The columns that come from a ``Sighting``; the others from the import."""
 
 VALUES_SCHEMA = pa.schema(
@@ -45,9 +45,11 @@ VALUES_SCHEMA = pa.schema(
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd",
     "compression_level": 1,
-    "use_dictionary": [name for name in SIGHTING_SCHEMA.names if name not in ("id", "verified", "declaration")],
+    "use_dictionary": [
+        name for name in SIGHTING_SCHEMA.names if name not in ("id", "verified", "display", "declaration")
+    ],
     "column_encoding": {"id": "DELTA_BINARY_PACKED"},
-    "write_statistics": ["id", "source", "import_id", "kind", "witness"],
+    "write_statistics": ["id", "source", "import_id", "kind", "witness", "display"],
     "write_page_index": True,
     "write_page_checksum": True,
     "version": "2.6",
@@ -74,6 +76,7 @@ def values_batch(sightings: Iterable[Sighting]) -> pa.RecordBatch:
         arrow.numbers(np.array([row.verified for row in rows], np.bool_)),
         arrow.strings([row.contract.name if row.contract else None for row in rows]),
         arrow.numbers(np.array(keys, np.int64), np.array([row.contract is not None for row in rows], np.bool_)),
+        arrow.strings([row.display or None for row in rows]),
         arrow.strings([row.declaration or None for row in rows]),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=VALUES_SCHEMA)

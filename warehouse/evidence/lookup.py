@@ -6,7 +6,7 @@ groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import numbers, values
-from sigdir.signatures.collections import Collection
+from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.warehouse.evidence.declarations import tally
 from sigdir.warehouse.evidence.files import footer_of, id_ranges
@@ -77,12 +77,37 @@ def text_evidence(manifest: Manifest, collection: Collection, id: int) -> TextEv
     return TextEvidence(_declarations(table, id), table, labels)
 
 
-def _sightings(file: EvidenceFile, id: int, manifest: Manifest) -> Iterator[pa.Table]:
-    """The text's sightings that count, row group by row group."""
+def displays_of(manifest: Manifest, id: int) -> list[tuple[str, str, str]]:
+    """Each declaration of the function with this id that has a display, with it and the label of its source.
+
+    The newest comes first. Raises UnreadableWarehouse.
+    """
+    files = [file for file in manifest.files[SIGNATURES] if file.first_id <= id <= file.last_id]
+    tables = [part for file in files for part in _sightings(file, id, manifest, _has_displays)]
+    rows = [row for table in tables for row in table.filter(table["display"].is_valid()).to_pylist()]
+    rows.sort(key=lambda row: -row["import_id"])
+    return [(row["declaration"] or "", row["display"], manifest.sources[row["source"]].label) for row in rows]
+
+
+def _has_displays(group: pq.RowGroupMetaData) -> bool:
+    """Whether a row group may have a display."""
+    statistics = group.column(_DISPLAY).statistics
+    return statistics is None or statistics.null_count is None or statistics.null_count < group.num_rows
+
+
+_DISPLAY = SIGHTING_SCHEMA.get_field_index("display")
+
+
+def _sightings(
+    file: EvidenceFile, id: int, manifest: Manifest, wanted: Callable[[pq.RowGroupMetaData], bool] = lambda _: True
+) -> Iterator[pa.Table]:
+    """The text's sightings that count, row group by row group, of the wanted ones."""
     with naming(file.path), ExitStack() as stack:
         parquet: pq.ParquetFile | None = None
         firsts, lasts = id_ranges(file.path)
         for number in np.flatnonzero((firsts <= id) & (id <= lasts)).tolist():
+            if not wanted(footer_of(file.path).row_group(number)):
+                continue
             uniform = _uniform(file.path, number)
             if uniform is not None:
                 yield _counting(uniform, manifest)

@@ -2,7 +2,7 @@
 
 A sighting is renewed by a later one of the same source, text and contract; sightings without a contract are alike in that.
 A new one that says nothing beyond the earlier ones is not written: a list that is imported again costs nothing at rest.
-An earlier one goes where a new one has another declaration in its place. It stays where it says more: a kind, a
+An earlier one goes where a new one has another declaration, or another display, in its place. It stays where it says more: a kind, a
 declaration, a better witness or more contracts. Kinds do not exclude each other.
 
 An import that replaces its sources writes all that they say. There the earlier sightings are only counted.
@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 
 _WHOSE = ["id", "source", "import_id"]
 _AMOUNTS = ["witness", "contracts", "verified"]
-_COLUMNS = [*_WHOSE, "contract_key", "kind", "declaration", *_AMOUNTS]
+_COLUMNS = [*_WHOSE, "contract_key", "kind", "display", "declaration", *_AMOUNTS]
 
 # What is noted of an earlier sighting: its source names the text, says the same again, says something else instead.
 _NAMED, _AGAIN, _INSTEAD = np.uint8(1), np.uint8(2), np.uint8(4)
@@ -184,7 +184,9 @@ def _without(file: EvidenceFile, goes: npt.NDArray[np.bool_], gone: Counter[int]
 
 
 class _Said(NamedTuple):
-    """Sightings as columns. ``place`` is a text's or a contract's in a source, ``whole`` is place, kind and declaration."""
+    """Sightings as columns. ``place`` is a text's or a contract's in a source, ``declared`` is place, declaration and display,
+    ``whole`` that and the kind.
+    """
 
     source: Array
     text: Array
@@ -207,8 +209,9 @@ def _said(table: pa.Table) -> _Said:
     text = _joined(values(table["id"]), source)
     place = _joined(text, codes(table["contract_key"]))
     of_kind, declaration = _joined(place, kind), codes(table["declaration"])
+    declared = _joined(_joined(place, declaration), codes(table["display"]))
     return _Said(
-        source, text, place, of_kind, _joined(place, declaration), _joined(of_kind, declaration),
+        source, text, place, of_kind, declared, _joined(declared, kind),
         kind != Kind.UNKNOWN, declaration >= 0, *(values(table[name]) for name in _AMOUNTS),
     )  # fmt: skip
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain, islice
 
 from sigdir.signatures.abi_decoder import SPARE
+from sigdir.signatures.clear_signing import Descriptor
 from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.signatures.evidence import Witness
 from sigdir.signatures.reading_json import ordered
-from sigdir.signatures.readings import MAX_TEXTS, Form, Input, Known, Reading, Readings, known_of
+from sigdir.signatures.readings import MAX_TEXTS, Form, Input, Known, Reading, Readings, add_displays, known_of
 from sigdir.signatures.returns import MAX_DECLARATIONS, Returned, returns_of
-from sigdir.warehouse.evidence.lookup import text_evidence
+from sigdir.warehouse.evidence.lookup import displays_of, text_evidence
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.table.errors import WarehouseError
@@ -56,6 +59,31 @@ def _declared(view: View, row: RankedRow) -> Sequence[tuple[str, int]]:
         return [(row.ranked.summary.declaration, 1)]
 
 
+def known_descriptors(view: View, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
+    """The descriptors of a function of the contract at a place, the newest first.
+
+    The view keeps those of the selector: they are in row groups of Parquet too.
+    """
+    kept: dict[tuple[int, bytes], list[Descriptor]] | None = view.found.get(("displays", selector))
+    if kept is None:
+        kept = {}
+        rows = [row for row in ranked_rows(view, SIGNATURES, selector) if row.counts.witness == Witness.DESCRIBED]
+        for display in chain.from_iterable(_displays(view, row) for row in rows[:MAX_TEXTS]):
+            one = Descriptor.of(*display)
+            for at in one.places:
+                kept.setdefault(at, []).append(one)
+        view.keep(("displays", selector), kept, 0)
+    return kept.get(place, ())
+
+
+def _displays(view: View, row: RankedRow) -> Sequence[tuple[str, str, str]]:
+    """What is stored of a text's displays; none where the evidence was vacuumed or is damaged."""
+    try:
+        return displays_of(view.snapshot.evidence, row.id)
+    except (WarehouseError, OSError):
+        return ()
+
+
 def texts_of_hashes(view: View, hashes: Iterable[bytes]) -> dict[bytes, list[Known]]:
     """What ``known_texts`` gives for each hash."""
     return {hash: known_texts(view, hash) for hash in hashes}
@@ -69,6 +97,8 @@ def read_inputs(view: View, inputs: Iterable[Input], spare: int = SPARE) -> list
     readings = Readings(inputs, spare)
     while wanted := readings.wanted():
         readings.supply(texts_of_hashes(view, wanted))
+    for input, found in zip(inputs, readings.results(), strict=True):
+        add_displays(input, found, partial(known_descriptors, view))
     return readings.results()
 
 

@@ -46,7 +46,7 @@ class RankedRow(NamedTuple):
     @property
     def has_verified_contract(self) -> bool:
         """Whether bytecode proves that a contract has it, or a source that compiles contracts vouches for it."""
-        return self.counts.witness == Witness.COMPILED or self.counts.verified
+        return self.counts.compiled > 0 or self.counts.verified
 
     @property
     def ranked(self) -> Ranked:
@@ -79,7 +79,7 @@ def rival_of(view: View, collection: Collection, digest: bytes, text: str) -> st
         return standard
     for segment, rows in view.with_hash(collection, digest):
         for row in rows.tolist():
-            if segment.counts_at(row).witness == Witness.COMPILED and segment.text_at(row) != text:
+            if segment.counts_at(row).witness >= Witness.COMPILED and segment.text_at(row) != text:
                 return segment.text_at(row)
     return ""
 

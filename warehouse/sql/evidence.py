@@ -129,16 +129,22 @@ def _summaries(reader: SummaryReader, ids: pa.ChunkedArray) -> pa.StructArray:
 
 _DAY = 86_400_000_000
 _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC)
-_REASONED = {"sources": "UINTEGER", "contracts": "UINTEGER", "compiled": "UINTEGER", "verified": "BOOLEAN"}
+_REASONED = {
+    "witness": "UTINYINT",
+    "sources": "UINTEGER",
+    "contracts": "UINTEGER",
+    "compiled": "UINTEGER",
+    "verified": "BOOLEAN",
+}
 """What the reasons that any text has are made of, beside its time."""
 
 
 def reasons_of(
-    sources: pa.ChunkedArray, contracts: pa.ChunkedArray, compiled: pa.ChunkedArray, verified: pa.ChunkedArray,
+    witness: pa.ChunkedArray, sources: pa.ChunkedArray, contracts: pa.ChunkedArray, compiled: pa.ChunkedArray, verified: pa.ChunkedArray,
     times: pa.ChunkedArray, standards: pa.ChunkedArray, mined: pa.ChunkedArray,
 ) -> pa.DictionaryArray:  # fmt: skip
     """The reasons for the places of texts, as ``rank.Ranked`` gives them; ``times`` in microseconds since 1970."""
-    plain = [*map(values, (sources, contracts, compiled, verified)), values(times) // _DAY]
+    plain = [*map(values, (witness, sources, contracts, compiled, verified)), values(times) // _DAY]
     of_row, firsts = _distinct(plain)
     lists = [_plain_reasons(*one) for one in zip(*(column[firsts].tolist() for column in plain), strict=True)]
     for row in np.flatnonzero(values(standards.is_valid()) | values(mined.is_valid())).tolist():
@@ -149,12 +155,21 @@ def reasons_of(
 
 
 @lru_cache(maxsize=4096)
-def _plain_reasons(sources: int, contracts: int, compiled: int, verified: bool, day: int) -> tuple[str, ...]:
+def _plain_reasons(
+    witness: int, sources: int, contracts: int, compiled: int, verified: bool, day: int
+) -> tuple[str, ...]:
     """To word them for each 2,048 texts anew would take as long as all else that is done for these."""
     first_seen = _FIRST_DAY + timedelta(days=day)
     return plain_reasons(
         Summary(
-            0, "", sources=sources, contracts=contracts, compiled=compiled, verified=verified, first_seen=first_seen
+            0,
+            "",
+            Witness(witness),
+            sources=sources,
+            contracts=contracts,
+            compiled=compiled,
+            verified=verified,
+            first_seen=first_seen,
         )
     )
 
@@ -182,7 +197,7 @@ def _of_both(query: Callable[[Collection], str]) -> str:
 _NO_SIGHTINGS = (
     "(SELECT NULL::BIGINT AS id, NULL::INTEGER AS source, NULL::BIGINT AS import_id, NULL::TINYINT AS kind,"
     " NULL::TINYINT AS witness, NULL::INTEGER AS contracts, NULL::BOOLEAN AS verified, NULL::VARCHAR AS file,"
-    " NULL::VARCHAR AS contract, NULL::BIGINT AS contract_key, NULL::VARCHAR AS declaration LIMIT 0)"
+    " NULL::VARCHAR AS contract, NULL::BIGINT AS contract_key, NULL::VARCHAR AS display, NULL::VARCHAR AS declaration LIMIT 0)"
 )
 
 

@@ -39,11 +39,13 @@ SIGHTING_SCHEMA: Final = pa.schema(
         pa.field("file", pa.dictionary(pa.int32(), pa.string())),
         pa.field("contract", pa.dictionary(pa.int32(), pa.string())),
         pa.field("contract_key", pa.int64()),
+        pa.field("display", pa.string()),
         pa.field("declaration", pa.string()),
     ]
 )
 """An evidence file: a row a sighting. ``id`` is the text's id in the file's collection, ``source`` the source's number
 in the manifest, ``import_id`` 0 for a POST. ``kind`` and ``witness`` are the numbers of ``signatures/evidence.py``.
 ``contracts`` is the source's own count of contracts that it does not name, ``file`` the input's name, null where it is
-the source's label, ``contract_key`` the eight bytes of the contract's key as a number. Declarations are plain: a
+the source's label, ``contract_key`` the eight bytes of the contract's key as a number, ``display`` how a call is shown to whoever signs it,
+as JSON. Declarations are plain: a
 dictionary of a million of them is written again with each row group, which took half of an import's time."""

@@ -1,0 +1,128 @@
+"""A descriptor's formats as candidates, each with how a call of it is shown: references are resolved, groups are flat.
+
+What is kept of a format is a value of JSON, which ``sigdir.signatures.clear_signing`` reads::
+
+    {"chains": [[1, "0x..."]], "owner": "...", "contract": "...", "intent": "Send", "sentence": "Send {value} to {to}",
+     "fields": [{"path": "value", "label": "Amount", "format": "tokenAmount"}, ...]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sigdir.pipeline.formats.clear_signing.schema import member
+from sigdir.signatures.abi import encoded
+from sigdir.signatures.candidates import Entry
+from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.evidence import Contract, Sighting, Witness
+
+MAX_DISPLAY = 64 << 10
+"""Characters of what is kept of a format."""
+_MAX_FIELDS = 256
+_KEPT = ("encoding", "base", "decimals", "prefix", "threshold", "message")
+"""The parameters that a value is shown by without the chain's state."""
+
+
+class BadDescriptor(SigdirError):
+    """A descriptor that the standard does not allow; the message begins with the path."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+
+
+def merged(included: Any, own: Any) -> Any:
+    """A document over the one that it includes: its own values win, and fields of one path are one field."""
+    if isinstance(included, dict) and isinstance(own, dict):
+        found = dict(included)
+        for name, value in own.items():
+            is_fields = name == "fields" and isinstance(value, list) and isinstance(included.get(name), list)
+            found[name] = _fields_over(included[name], value) if is_fields else merged(included.get(name), value)
+        return found
+    return own
+
+
+def _fields_over(included: list[Any], own: list[Any]) -> list[Any]:
+    mine = {one["path"]: one for one in own if "path" in one}
+    kept = [merged(one, mine.pop(one.get("path"), {})) for one in included]
+    return [*kept, *(one for one in own if one.get("path") in mine or "path" not in one)]
+
+
+def entries_of(document: Mapping[str, Any], contract: Contract) -> Iterator[Entry]:
+    """The candidates of a merged document: a function each. One for messages (EIP-712) has none. Raises BadDescriptor.
+
+    One without contracts is there to be included, and may refer to what the including one has: it shows nothing.
+    """
+    context = document.get("context", {})
+    if "eip712" in context:
+        return
+    formats = document.get("display", {}).get("formats", {})
+    deployments = context.get("contract", {}).get("deployments", ())
+    for number, (text, format) in enumerate(formats.items(), 1):
+        path = member("$.display.formats", text)
+        shown = _display(document, deployments, format, path) if deployments else None
+        display = json.dumps(shown, ensure_ascii=False, separators=(",", ":")) if shown else ""
+        if len(display) > MAX_DISPLAY:
+            raise BadDescriptor(path, f"a format of over {MAX_DISPLAY:,} characters")
+        sighting = Sighting(witness=Witness.DESCRIBED, contract=contract, display=display)
+        yield Entry(encoded(f"function {text.strip()}"), number, sighting=sighting)
+
+
+def _display(document: Mapping[str, Any], deployments: Any, format: Mapping[str, Any], path: str) -> dict[str, Any]:
+    metadata = document.get("metadata", {})
+    found = {
+        "chains": sorted({(one["chainId"], one["address"].lower()) for one in deployments}),
+        "owner": metadata.get("owner"), "contract": metadata.get("contractName"), "token": metadata.get("token"),
+        "intent": format.get("intent"), "sentence": format.get("interpolatedIntent"),
+        "fields": list(_fields(document, format.get("fields", ()), "", path)),
+    }  # fmt: skip
+    if len(found["fields"]) > _MAX_FIELDS:
+        raise BadDescriptor(f"{path}.fields", f"over {_MAX_FIELDS} fields")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _fields(document: Mapping[str, Any], fields: Any, prefix: str, path: str) -> Iterator[dict[str, Any]]:
+    """The fields in their order, those of groups with the group's path before their own."""
+    for number, field in enumerate(fields):
+        place = f"{path}.fields[{number}]"
+        if "fields" in field:
+            yield from _fields(document, field["fields"], _below(prefix, field.get("path", "")), place)
+        else:
+            yield _field(document, field, prefix, place)
+
+
+def _below(prefix: str, path: str) -> str:
+    """A path that may be relative to a group's."""
+    return path if not prefix or path[:1] in ("#", "$", "@") else f"{prefix}.{path}".rstrip(".")
+
+
+def _field(document: Mapping[str, Any], field: Mapping[str, Any], prefix: str, place: str) -> dict[str, Any]:
+    if "$ref" in field:
+        field = merged(_at(document, field["$ref"], f"{place}.$ref"), field)
+    params = field.get("params", {})
+    found = {name: field[name] for name in ("label", "format", "visible") if name in field}
+    if "path" in field:
+        found["path"] = _below(prefix, field["path"])
+    if "value" in field:
+        found["value"] = _constant(document, field["value"], f"{place}.value")
+    found |= {name: _constant(document, params[name], f"{place}.params") for name in _KEPT if name in params}
+    if field.get("format") == "enum" and "$ref" in params:
+        found["enum"] = _at(document, params["$ref"], f"{place}.params.$ref")
+    if params.get("tokenPath") == "@.to":
+        found["is_own"] = True
+    return found
+
+
+def _constant(document: Mapping[str, Any], value: Any, place: str) -> Any:
+    return _at(document, value, place) if isinstance(value, str) and value.startswith("$.") else value
+
+
+def _at(document: Any, path: str, place: str) -> Any:
+    """What stands at a path of the document itself: `$.metadata.enums.mode`."""
+    found = document
+    for name in path.split(".")[1:]:
+        found = found.get(name) if isinstance(found, dict) else None
+    if found is None:
+        raise BadDescriptor(place, f"nothing is at {path[:200]}")
+    return found

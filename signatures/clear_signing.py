@@ -1,0 +1,253 @@
+"""How a call is shown to whoever signs it, by a descriptor of ERC-7730 that is made for the contract.
+
+What needs the chain's state is shown raw with its label: decimals and tickers of tokens, names of addresses. A field that
+never is to be shown, and one that the descriptor hides for this value, is left out.
+
+Source: ERC-7730, "Path references", "Value interpolation", "Field formats".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Context, Decimal
+from typing import Any, NamedTuple
+
+from sigdir.signatures.calldata import as_json
+from sigdir.signatures.types import BadDeclaration, Type, parameter_types, parse_declaration
+
+_MAX_VALUES = 100
+"""Of one field whose path leads to many."""
+_LAST_SECOND = 253_402_300_799  # 9999-12-31
+_CURRENCY_DECIMALS = 18
+_EXACT = Context(prec=200)
+_ESCAPED, _INSERTED = re.compile(r"\{\{|\}\}"), re.compile(r"\{([^{}]*)\}")
+_STEP = re.compile(r"\[(-?\d*)(?:(:)(-?\d*))?\]|([^.\[\]]+)")
+
+
+class Called(NamedTuple):
+    """Where a call goes: the chain, the address and those behind it; who sends it and how much, each None where unknown."""
+
+    chain: int
+    addresses: tuple[bytes, ...]
+    sender: bytes | None = None
+    value: int | None = None
+
+
+class ShownField(NamedTuple):
+    """A field as a signer sees it: its label, where its value is from, its format and its text."""
+
+    label: str
+    path: str
+    format: str
+    text: str
+
+
+class CallDisplay(NamedTuple):
+    """A call as a signer sees it. ``intent`` and ``sentence`` are "" where the descriptor has none."""
+
+    intent: str
+    sentence: str
+    owner: str
+    contract: str
+    source: str
+    fields: tuple[ShownField, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict() | {"fields": [one._asdict() for one in self.fields]}
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """What a descriptor says of one function: its declaration, what is kept of its format, and the source that has it."""
+
+    declaration: str
+    format: Mapping[str, Any]
+    source: str
+
+    @classmethod
+    def of(cls, declaration: str, display: str, source: str) -> Descriptor:
+        return cls(declaration, json.loads(display), source)
+
+    @property
+    def places(self) -> Iterator[tuple[int, bytes]]:
+        """The chains and addresses of the contracts that it is made for."""
+        return ((chain, bytes.fromhex(address[2:])) for chain, address in self.format["chains"])
+
+    def shown(self, types: Sequence[Type], values: Sequence[Any], called: Called) -> CallDisplay | None:
+        """A call with these values; None where the declaration is of other types."""
+        try:
+            declared = parse_declaration(self.declaration)
+        except BadDeclaration:
+            return None
+        if [one.canonical_type for one in declared.inputs] != [one.text for one in types]:
+            return None
+        call = _Call(list(zip(declared.nested_names, types, values, strict=True)), called, self.format.get("token"))
+        fields = list(call.fields(self.format["fields"]))
+        intent = self.format.get("intent", "")
+        if isinstance(intent, dict):
+            intent = ", ".join(f"{name}: {value}" for name, value in intent.items())
+        owner, contract = self.format.get("owner", ""), self.format.get("contract", "")
+        sentence = _sentence(self.format.get("sentence", ""), fields)
+        return CallDisplay(intent, sentence, owner, contract, self.source, tuple(fields))
+
+
+def _sentence(template: str, fields: Iterable[ShownField]) -> str:
+    """A sentence with the texts of fields in it; "" where it names one that is not shown."""
+    texts = {_plain(one.path): one.text for one in fields}
+    marked = _ESCAPED.sub(lambda found: "\1" if found[0] == "{{" else "\2", template)
+    if any(_plain(path) not in texts for path in _INSERTED.findall(marked)):
+        return ""
+    return _INSERTED.sub(lambda found: texts[_plain(found[1])], marked).replace("\1", "{").replace("\2", "}")
+
+
+def _plain(path: str) -> str:
+    return path.strip().removeprefix("#.").replace(".[", "[")
+
+
+class _Value(NamedTuple):
+    name: Any
+    type: Type
+    value: Any
+
+
+class _Call:
+    """The values of a call by their paths, and how they are shown."""
+
+    def __init__(self, parameters: Sequence[tuple[Any, Type, Any]], called: Called, token: Any) -> None:
+        self._parameters = [_Value(*one) for one in parameters]
+        self._called, self._token = called, token
+
+    def fields(self, formats: Iterable[Mapping[str, Any]]) -> Iterator[ShownField]:
+        for one in formats:
+            path, label, format = one.get("path", ""), one.get("label", ""), one.get("format", "raw")
+            found = [self._constant(one["value"])] if "value" in one else self._at(path)
+            found = [each for value in found for each in _elements(value)]
+            visible = one.get("visible", "always")
+            shown = [each for each in found if _is_visible(visible, each.value)]
+            if found and not shown:
+                continue
+            text = ", ".join(self._text(one, format, each) for each in shown[:_MAX_VALUES])
+            if len(shown) > _MAX_VALUES:
+                text += f" and {len(shown) - _MAX_VALUES:,} more"
+            yield ShownField(label or path, path, format, text if found else "not known here")
+
+    def _constant(self, value: Any) -> _Value:
+        return _Value("", parameter_types("_(string)")[0], str(value))
+
+    def _at(self, path: str) -> list[_Value]:
+        """The values at a path; none where it leads nowhere."""
+        if path.startswith("@."):
+            return self._of_container(path[2:])
+        found: list[_Value] = [_Value(("", [one.name for one in self._parameters]), _FRAME, self._parameters)]
+        for step in _STEP.finditer(path.removeprefix("#.")):
+            found = [inner for one in found for inner in _inside(one, step)][: _MAX_VALUES + 1]
+        return [one for one in found if one.type is not _FRAME]
+
+    def _of_container(self, name: str) -> list[_Value]:
+        called = self._called
+        address, number = parameter_types("_(address,uint256)")
+        sender = "" if called.sender is None else f"0x{called.sender.hex()}"
+        known = {
+            "to": (address, f"0x{called.addresses[0].hex()}"), "from": (address, sender), "value": (number, called.value),
+            "chainId": (number, called.chain),
+        }  # fmt: skip
+        type, value = known.get(name, (number, None))
+        return [] if value in (None, "") else [_Value("", type, value)]
+
+    def _text(self, field: Mapping[str, Any], format: str, one: _Value) -> str:
+        if isinstance(one.value, int) and not isinstance(one.value, bool):
+            shown = self._number(field, format, one.value)
+            if shown:
+                return shown
+        raw = "0x" + one.value.hex() if isinstance(one.value, bytes) else as_json(one.type, one.value, checksums=True)
+        text = raw if isinstance(raw, str) else json.dumps(raw)
+        return str(field["enum"].get(text, text)) if isinstance(field.get("enum"), dict) else text
+
+    def _number(self, field: Mapping[str, Any], format: str, value: int) -> str:
+        """A number in its format; "" for one that is shown raw."""
+        if format == "date":
+            if field.get("encoding") == "blockheight":
+                return f"block {value}"
+            return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC" if 0 <= value <= _LAST_SECOND else ""
+        if format == "duration":
+            return f"{value // 3600:02}:{value // 60 % 60:02}:{value % 60:02}"
+        if format == "unit":
+            base = str(field.get("base", ""))
+            return f"{_scaled(value, field.get('decimals', 0))}{'' if base == '%' else ' '}{base}"
+        if format == "amount":
+            return f"{_scaled(value, _CURRENCY_DECIMALS)} of the chain's currency"
+        return self._tokens(field, value) if format == "tokenAmount" else ""
+
+    def _tokens(self, field: Mapping[str, Any], value: int) -> str:
+        threshold = field.get("threshold")
+        if threshold is not None and value >= _integer(threshold):
+            return str(field.get("message", "Unlimited"))
+        if field.get("is_own") and self._token:
+            return f"{_scaled(value, self._token['decimals'])} {self._token['ticker']}"
+        return ""
+
+
+_FRAME = Type("")
+"""Stands for the type of all parameters together."""
+
+
+def _elements(one: _Value) -> Iterator[_Value]:
+    """The elements of an array, those of arrays in it too: a format is for each of them."""
+    if one.type.element is None:
+        yield one
+    else:
+        for each in one.value[: _MAX_VALUES + 1]:
+            yield from _elements(_Value(one.name, one.type.element, each))
+
+
+def _inside(one: _Value, step: re.Match[str]) -> list[_Value]:
+    """What a step of a path leads to: a member by its name, an element or a slice by its numbers."""
+    first, colon, last, name = step.groups()
+    if name is not None:
+        return _members(one, name)
+    if one.type.element is None and not isinstance(one.value, bytes | str):
+        return []
+    is_one = first != "" and colon is None
+    part = (
+        slice(int(first), int(first) + 1 or None) if is_one else slice(*(int(n) if n else None for n in (first, last)))
+    )
+    found = one.value[part]
+    if one.type.element is None:
+        return [_Value("", one.type, found)]
+    return [_Value(one.name, one.type.element, each) for each in found]
+
+
+def _members(one: _Value, name: str) -> list[_Value]:
+    if one.type is _FRAME:
+        return [each for each in one.value if _own_name(each.name) == name]
+    names = one.name[1] if isinstance(one.name, tuple) else ()
+    members = zip(names, one.type.members or (), one.value if one.type.members else (), strict=False)
+    return [_Value(*each) for each in members if _own_name(each[0]) == name]
+
+
+def _own_name(name: Any) -> str:
+    return str(name[0] if isinstance(name, tuple) else name)
+
+
+def _is_visible(rule: Any, value: Any) -> bool:
+    if isinstance(rule, dict):
+        hidden = rule.get("ifNotIn", ())
+        return "mustMatch" not in rule and str(value).lower() not in {str(one).lower() for one in hidden}
+    return bool(rule != "never")
+
+
+def _integer(text: Any) -> int:
+    """A number as a descriptor has it: an integer, or a text of one with 0x or without; too large a one for no number."""
+    try:
+        return int(str(text), 0)
+    except ValueError:
+        return 1 << 256
+
+
+def _scaled(value: int, decimals: int) -> str:
+    found = _EXACT.scaleb(Decimal(value), -decimals)
+    return f"{found:,f}".rstrip("0").rstrip(".") if decimals else f"{value:,}"

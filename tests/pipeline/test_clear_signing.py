@@ -1,0 +1,243 @@
+"""Descriptors for clear signing (ERC-7730): which texts they bring, how a call is shown by them, what is refused and where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eth_abi.abi import encode
+
+from sigdir.pipeline.directory import readings_of
+from sigdir.pipeline.warehouse_directory import WarehouseDirectory
+from sigdir.signatures.calldata import checksummed
+from sigdir.signatures.clear_signing import CallDisplay, Called
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.readings import Form, Input
+from tests.pipeline.support import CommandResult, invoke
+
+CHAIN, TOKEN, ROUTER = 1, "0x" + "a1" * 20, "0x" + "b2" * 20
+ME, YOU = "0x" + "11" * 20, "0x" + "22" * 20
+SCHEMA = "https://eips.ethereum.org/assets/eip-7730/erc7730-v2.schema.json"
+APPROVE = "approve(address spender,uint256 value)"
+
+
+def descriptor(formats: dict[str, Any], address: str = TOKEN, **more: Any) -> dict[str, Any]:
+    context = {"contract": {"deployments": [{"chainId": CHAIN, "address": address}]}}
+    return {
+        "$schema": SCHEMA,
+        "context": context,
+        "metadata": {"owner": "Acme"},
+        "display": {"formats": formats},
+    } | more
+
+
+COMMON = {
+    "display": {"formats": {APPROVE: {"intent": "Approve", "fields": [
+        {"path": "spender", "label": "Spender", "format": "addressName"},
+        {"path": "value", "label": "Amount", "format": "tokenAmount", "params": {"tokenPath": "@.to", "threshold": "0x8000"}},
+    ]}}},
+    "context": {"contract": {}},
+}  # fmt: skip
+TOKEN_FILE = descriptor(
+    {APPROVE: {"fields": [{"path": "value", "params": {"threshold": "0xff", "message": "All"}}]}}
+) | {
+    "includes": "common/erc20.json",
+    "metadata": {
+        "owner": "Acme",
+        "contractName": "Acme Token",
+        "token": {"ticker": "ACM", "name": "Acme", "decimals": 1},
+    },
+}
+ROUTER_FILE = descriptor(
+    {
+        "swap((address token, uint256 amount)[] legs, uint8 mode, uint256 deadline, bytes path)": {
+            "$id": "swap", "intent": {"Action": "Swap", "Kind": "Batch"},
+            "interpolatedIntent": "Swap {{all}} in mode {mode} until {deadline}",
+            "fields": [
+                {"path": "legs.[]", "fields": [{"path": "token", "label": "Token", "format": "addressName"},
+                                               {"path": "amount", "$ref": "$.display.definitions.send"}]},
+                {"path": "mode", "label": "Mode", "format": "enum", "params": {"$ref": "$.metadata.enums.mode"}},
+                {"path": "deadline", "label": "Until", "format": "date", "params": {"encoding": "timestamp"}},
+                {"path": "path.[-20:]", "label": "Last token", "format": "raw"},
+                {"path": "@.value", "label": "Paid", "format": "amount"}, {"path": "@.to", "label": "Router", "format": "addressName"},
+                {"path": "legs.[0].amount", "label": "First", "format": "unit", "params": {"base": "%", "decimals": 2}},
+                {"path": "mode", "label": "Hidden", "visible": "never"}, {"path": "mode", "label": "Quiet", "visible": {"ifNotIn": ["1"]}},
+                {"path": "nothing.there", "label": "Lost"}, {"value": "$.metadata.constants.fee", "label": "Fee"},
+            ],
+        }
+    },
+    ROUTER,
+    metadata={"owner": "Acme", "enums": {"mode": {"1": "fast"}}, "constants": {"fee": "0.3 %"}},
+)  # fmt: skip
+ROUTER_FILE["display"]["definitions"] = {"send": {"label": "Sends", "format": "tokenAmount"}}
+MESSAGE_FILE = {
+    "context": {"eip712": {"domain": {"name": "Permit2"}}},
+    "display": {"formats": {"Mail(string text)": {"fields": [{"path": "text", "label": "Text"}]}}},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A registry of a token with a common file, a router, and messages."""
+    (tmp_path / "registry" / "acme" / "common").mkdir(parents=True)
+    write(tmp_path / "registry/acme/common/erc20.json", COMMON)
+    write(tmp_path / "registry/acme/calldata-token.json", TOKEN_FILE)
+    write(tmp_path / "registry/acme/calldata-router.json", ROUTER_FILE)
+    write(tmp_path / "registry/acme/eip712-mail.json", MESSAGE_FILE)
+    return tmp_path
+
+
+def write(path: Path, document: Any) -> None:
+    path.write_text(json.dumps(document))
+
+
+def imported(folder: Path, *options: str) -> CommandResult:
+    return invoke(folder / "warehouse", "import", folder / "registry", *options)
+
+
+def shown(folder: Path, text: str, types: list[str], values: list[Any], to: str, **more: Any) -> CallDisplay | None:
+    called = Called(CHAIN, (bytes.fromhex(to[2:]),), **more)
+    data = keccak256(text.encode())[:4] + encode(types, values)
+    directory = WarehouseDirectory(folder / "warehouse")
+    try:
+        [reading] = readings_of(directory, [Input(Form.CALLDATA, data, called=called)])
+    finally:
+        directory.close()
+    assert reading.best is not None
+    assert reading.best.known.text == text
+    return reading.best.display
+
+
+SWAP = "swap((address,uint256)[],uint8,uint256,bytes)"
+LEGS = [(ME, 1250), (YOU, 7)]
+
+
+def swapped(folder: Path, mode: int = 1, to: str = ROUTER) -> CallDisplay | None:
+    values = [LEGS, mode, 1_700_000_000, b"\x01" * 3 + bytes.fromhex(ME[2:])]
+    return shown(folder, SWAP, ["(address,uint256)[]", "uint8", "uint256", "bytes"], values, to, value=15 * 10**17)
+
+
+def test_a_call_of_the_contract_is_shown_as_a_signer_sees_it(folder: Path) -> None:
+    """Intent, labels and formats; paths through groups, arrays and bytes; what needs the chain is raw; no other contract."""
+    assert imported(folder).status == 0
+    found = swapped(folder)
+    assert found is not None
+    assert (found.intent, found.sentence) == (
+        "Action: Swap, Kind: Batch",
+        "Swap {all} in mode fast until 2023-11-14 22:13:20 UTC",
+    )
+    assert (found.owner, found.source) == ("Acme", "registry/acme/calldata-router.json")
+    assert [(one.label, one.text) for one in found.fields] == [
+        ("Token", f"{ME}, {YOU}"), ("Sends", "1250, 7"), ("Mode", "fast"), ("Until", "2023-11-14 22:13:20 UTC"), ("Last token", ME),
+        ("Paid", "1.5 of the chain's currency"), ("Router", checksummed(ROUTER)), ("First", "12.5%"),
+        ("Lost", "not known here"), ("Fee", "0.3 %"),
+    ]  # fmt: skip
+    quiet = swapped(folder, mode=2)
+    assert quiet is not None
+    assert [one.text for one in quiet.fields if one.label in ("Mode", "Quiet")] == ["2", "2"]
+    assert swapped(folder, to=TOKEN) is None
+
+
+def test_an_including_descriptor_overrides_the_included_one(folder: Path) -> None:
+    """Field by field and parameter by parameter; the common file has no contract and shows nothing by itself."""
+    assert imported(folder).status == 0
+    text, types = "approve(address,uint256)", ["address", "uint256"]
+    for value, amount in ((0xFF, "All"), (25, "2.5 ACM")):
+        found = shown(folder, text, types, [YOU, value], TOKEN)
+        assert found is not None
+        assert (found.intent, found.contract) == ("Approve", "Acme Token")
+        assert [(one.label, one.text) for one in found.fields] == [
+            ("Spender", YOU),
+            ("Amount", amount),
+        ]
+
+
+def test_its_texts_rank_behind_the_standards_alone(folder: Path) -> None:
+    """With the witness `described`, above what many lists name; the message's descriptor has no text."""
+    other = "many_msg_babbage(bytes1)"
+    for number in range(3):
+        (folder / f"{number}.txt").write_text(f"{SWAP}\nmode_{number}()\n{other}")
+        invoke(folder / "warehouse", "import", folder / f"{number}.txt")
+    assert imported(folder).status == 0
+    resolved = invoke(folder / "warehouse", "resolve", "0x" + keccak256(SWAP.encode())[:4].hex(), "--json")
+    [one] = json.loads(resolved.stdout)[0]["texts"]
+    assert one["reasons"][0] == "described for clear signing"
+    assert one["declaration"].startswith("function swap((address token, uint256 amount)[] legs, uint8 mode")
+    query = "SELECT witness, count(*) AS n FROM sightings GROUP BY ALL ORDER BY n"
+    assert invoke(folder / "warehouse", "sql", query, "--format", "csv").stdout.decode().split() == [
+        "witness,n", "described,3", "listed,9",
+    ]  # fmt: skip
+
+
+def test_a_descriptor_that_is_imported_again_takes_the_place_of_the_earlier_one(folder: Path) -> None:
+    assert imported(folder).status == 0
+    changed = json.loads(json.dumps(ROUTER_FILE).replace('"Sends"', '"Gives"'))
+    write(folder / "registry/acme/calldata-router.json", changed)
+    assert imported(folder).status == 0
+    found = swapped(folder)
+    assert found is not None
+    assert "Gives" in [one.label for one in found.fields]
+    assert invoke(folder / "warehouse", "compact").status == invoke(folder / "warehouse", "verify").status == 0
+    assert swapped(folder) == found
+
+
+def set_format(document: dict[str, Any], path: list[Any], value: Any) -> None:
+    *way, last = path
+    for name in way:
+        document = document[name]
+    document[last] = value
+
+
+FORMAT = ["display", "formats", next(iter(ROUTER_FILE["display"]["formats"]))]
+SHOWN_FORMAT = f"$.display.formats[{json.dumps(FORMAT[-1][:60])}]"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        ([*FORMAT, "fields", 1, "format"], "poem", f'{SHOWN_FORMAT}.fields[1].format: "poem" is none of raw, addressName'),
+        ([*FORMAT, "fields", 1, "params"], {}, f"{SHOWN_FORMAT}.fields[1].params.$ref: is missing"),
+        ([*FORMAT, "fields", 2, "value"], 7, f"{SHOWN_FORMAT}.fields[2]: path and value exclude each other"),
+        ([*FORMAT, "colour"], "red", f"{SHOWN_FORMAT}.colour: no such key"), ([*FORMAT, "intent"], 7, f"{SHOWN_FORMAT}.intent: 7 is not of type"),
+        (["context", "contract", "deployments", 0, "address"], "0x12", '$.context.contract.deployments[0].address: "0x12" does not match'),
+        (["metadata", "enums"], {}, f"{SHOWN_FORMAT}.fields[1].params.$ref: nothing is at $.metadata.enums.mode"),
+        (["display", "definitions"], {}, f"{SHOWN_FORMAT}.fields[0].fields[1].$ref: nothing is at $.display.definitions.send"),
+        (["includes"], "calldata-router.json", '$.includes: "calldata-router.json" leads back to this descriptor'),
+        (["includes"], "circle.json", '$.includes: "calldata-router.json" leads back to this descriptor'),
+        (["includes"], "../../outside.json", '$.includes: "../../outside.json" is none of the descriptors of this import'),
+        (["includes"], "/etc/passwd", "is no path in the imported folder"), (["includes"], "https://example.org/a.json", "is no path in the imported folder"),
+    ],
+)  # fmt: skip
+def test_a_bad_descriptor_is_refused_with_the_path(folder: Path, path: list[Any], value: Any, problem: str) -> None:
+    """One fault; the other descriptors are imported. Named alone it ends the import."""
+    write(folder / "outside.json", COMMON)
+    write(folder / "registry/acme/circle.json", descriptor({}) | {"includes": "calldata-router.json"})
+    bad = json.loads(json.dumps(ROUTER_FILE))
+    set_format(bad, path, value)
+    write(folder / "registry/acme/calldata-router.json", bad)
+    ran = imported(folder, "--json")
+    report = json.loads(ran.stdout)
+    faults = {Path(one["path"]).name: one["reason"] for one in report["faults"]}
+    assert ran.status == 1
+    assert problem in faults["calldata-router.json"].replace("\\", "")
+    assert report["totals"]["imported"] == 1
+    alone = invoke(folder / "warehouse", "import", folder / "registry/acme/calldata-router.json")
+    assert alone.status == 2
+    assert "not a descriptor of ERC-7730: $." in alone.stderr
+
+
+def test_a_chain_of_includes_and_deep_groups_end(folder: Path) -> None:
+    """Over eight includes one behind the other, and groups in groups, are refused."""
+    for number in range(12):
+        write(folder / f"registry/link{number}.json", descriptor({}) | {"includes": f"link{number + 1}.json"})
+    write(folder / "registry/link12.json", descriptor({}))
+    groups: list[Any] = [{"path": "a", "label": "A"}]
+    for _ in range(100):
+        groups = [{"path": "a", "fields": groups}]
+    write(folder / "registry/deep.json", descriptor({"f(uint256 a)": {"fields": groups}}))
+    faults = {Path(one["path"]).name: one["reason"] for one in json.loads(imported(folder, "--json").stdout)["faults"]}
+    assert "nested too deeply" in faults.pop("deep.json")
+    assert set(faults) == {f"link{number}.json" for number in range(4)}
+    assert "over 8 descriptors one behind the other" in faults["link0.json"]
