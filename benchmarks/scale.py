@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -21,21 +21,12 @@ from benchmarks.measure import machine
 from sigdir.cli.spark_session import open_session
 from sigdir.pipeline.engines import spark
 from sigdir.pipeline.engines.inputs import SPLIT_BLOCKS
-from sigdir.pipeline.engines.rows import JoinedRows
 from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.run import Flags, ImportRun, Options, Staged, run_import
+from sigdir.pipeline.run import ImportRun, Options, run_import
 from sigdir.pipeline.source import BLOCK_BYTES, Source
-from sigdir.signatures.collections import Collection
-from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.publish.batch import TASK_ROWS, FileTask, Progress
 from sigdir.warehouse.table.files import size_of
-from sigdir.warehouse.table.parquet import WrittenFile
 from sigdir.warehouse.table.paths import Paths
 
-Result = TypeVar("Result")
-
-_SHUFFLED = 28
-"""The Arrow columns of a key: bucket 4 bytes, key 16, number 8."""
 _DRIVER_BYTES = 1 + 8
 """Of the driver's mapped files: a flag, and the id of a text where one is a duplicate."""
 _FILES_A_TASK = 8
@@ -44,32 +35,18 @@ _SIZES = (10**8, 10**9, 10**10)
 
 
 @dataclass
-class _Measured(spark.SparkEngine):
-    """An engine that measures the processor time of each stage, and the run's folder before the data files."""
+class _Measured:
+    """Reads by an engine, and measures the processor time and the run's folder."""
 
     session: Any
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
     run_bytes: int = 0
 
-    def __post_init__(self) -> None:
-        super().__init__(self.session)
-
-    def _timed(self, stage: str, work: Callable[[], Result]) -> Result:
+    def __call__(self, run: ImportRun, sources: list[Source]) -> None:
         began = time.process_time()
-        result = work()
-        self.seconds[stage] = time.process_time() - began
-        return result
-
-    def read(self, run: ImportRun, sources: list[Source]) -> Mapping[Collection, JoinedRows]:
-        rows = self._timed("map", lambda: spark.SparkEngine.read(self, run, sources))
+        spark.read_inputs(self.session, True, run, sources)
+        self.seconds = time.process_time() - began
         self.run_bytes = size_of(run.state.folder)
-        return rows
-
-    def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
-        return self._timed("deduplicate", lambda: spark.SparkEngine.new_rows(self, run, snapshot, staged))
-
-    def writer(self, work: Sequence[FileTask], progress: Progress) -> list[WrittenFile]:
-        return self._timed("write", lambda: spark.SparkEngine.writer(self, work, progress))
 
 
 @dataclass(frozen=True)
@@ -93,7 +70,7 @@ def measured(rows: int) -> Constants:
         report = run_import(Options([str(lines)], paths.root), Reporter(), engine)
         total = time.process_time() - began
         assert report.total("imported") == rows
-        seconds = engine.seconds | {"driver": total - sum(engine.seconds.values())}
+        seconds = {"map": engine.seconds, "driver": total - engine.seconds}
         return Constants(
             {stage: spent / rows for stage, spent in seconds.items()},
             lines.stat().st_size / rows,
@@ -116,21 +93,18 @@ def table(found: Constants) -> list[str]:
     def gigabytes(each: float) -> list[str]:
         return [f"{each * size / 1e9:,.1f}" for size in _SIZES]
 
-    tasks = [found.input_bytes * size / (SPLIT_BLOCKS * BLOCK_BYTES) + size / TASK_ROWS for size in _SIZES]
+    tasks = [found.input_bytes * size / (SPLIT_BLOCKS * BLOCK_BYTES) for size in _SIZES]
     return [
         _row("candidates", [f"{size:,}" for size in _SIZES]),
         "|---|--:|--:|--:|",
         _row("core hours: map", hours(["map"])),
-        _row("core hours: deduplicate", hours(["deduplicate"])),
-        _row("core hours: write", hours(["write"])),
-        _row("core hours: driver alone", hours(["driver"])),
+        _row("core hours: driver", hours(["driver"])),
         _row("input, GB", gigabytes(found.input_bytes)),
-        _row("shuffled, GB", gigabytes(_SHUFFLED)),
         _row("run's folder, GB", gigabytes(found.run_bytes)),
         _row("table, GB", gigabytes(found.table_bytes)),
         _row("evidence, GB", gigabytes(found.evidence_bytes)),
         _row("driver's mapped files, GB, at most", gigabytes(_DRIVER_BYTES)),
-        _row("map and write tasks", [f"{count:,.0f}" for count in tasks]),
+        _row("tasks", [f"{count:,.0f}" for count in tasks]),
         _row("files written: a store's PUTs, and as many GETs", [f"{count * _FILES_A_TASK:,.0f}" for count in tasks]),
     ]
 

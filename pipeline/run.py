@@ -19,7 +19,7 @@
 The reader of a format whose inputs refer to each other (Solidity) gets them one by one, and yields their
 candidates after all other inputs.
 
-An ``Engine`` does steps 2 to 5 and the heavy parts of step 6: threads of this process, or what the caller passes.
+Steps 2 to 5 are threads of this process, or what the caller passes, such as an engine's tasks (``engines/``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -35,10 +35,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Protocol
-
-import numpy as np
-import numpy.typing as npt
 
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats.registry import (
@@ -62,11 +58,9 @@ from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.publish.batch import FileWriter
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.publish.sightings import unchanged_sources
-from sigdir.warehouse.publish.spill import SpilledRows
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.staging.rows import StagedRow
@@ -82,7 +76,6 @@ COMMIT_TRIES = 20
 """Attempts to commit to a store. Each one lost is a commit of another process."""
 
 Staged = dict[Collection, list[StagedRow]]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,29 +127,18 @@ class ImportRun:
         self.report.stages[name] = time.monotonic() - began
 
 
-class Engine(Protocol):
-    """What does the heavy work of an import."""
-
-    @property
-    def writer(self) -> FileWriter | None:
-        """Writes the data files; threads of this process if there is none."""
-
-    def read(self, run: ImportRun, sources: list[Source]) -> Mapping[Collection, SpilledRows]:
-        """Read all inputs into ``run.state``, and give the accepted rows of all of them in their order."""
-
-    def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
-        """A flag for each accepted row, as ``dedupe.new_rows`` gives it; it also fills ``run.state.text_ids``."""
+ReadInputs = Callable[[ImportRun, list[Source]], None]
+"""Reads all inputs into ``run.state``, in their order."""
 
 
 def run_import(
-    options: Options, progress: Reporter, engine: Engine | None = None, sources: list[Source] | None = None
+    options: Options, progress: Reporter, read: ReadInputs | None = None, sources: list[Source] | None = None
 ) -> ImportReport:
     """Carry out one import. Raises BadInput or a WarehouseError; then nothing was published.
 
-    Without an ``engine`` threads of this process do all work. ``sources`` are the inputs where the paths of the options
+    Without ``read`` threads of this process read the inputs. ``sources`` are the inputs where the paths of the options
     are only their names.
     """
-    engine = engine or ThisProcess()
     _check_format(options.format)
     make_garbage_collection_rare()
     report = ImportReport(dry_run=options.dry_run)
@@ -171,11 +153,11 @@ def run_import(
         name, folder = _make_folder(paths, options, stack)
         state = stack.enter_context(ImportState(folder, report))
         run = ImportRun(options, paths, progress, report, state, unread, name)
-        _read(run, engine, sources)
+        _read(run, read or _read_here, sources)
         if options.dry_run:
-            _select_new(run, engine, read_snapshot(paths), staged={})
+            _select_new(run, read_snapshot(paths), staged={})
         else:
-            _publish(run, engine)
+            _publish(run)
     return report
 
 
@@ -218,10 +200,11 @@ def _make_folder(paths: Paths, options: Options, stack: ExitStack) -> tuple[str,
 # Without the lock: read, canonicalise, spill.
 
 
-def _read(run: ImportRun, engine: Engine, sources: list[Source]) -> None:
+def _read(run: ImportRun, read: ReadInputs, sources: list[Source]) -> None:
     """Read all inputs into ``run.state``."""
     with run.stage("read", sum(source.size for source in sources)):
-        run.state.finish_reading(engine.read(run, sources))
+        read(run, sources)
+        run.state.finish_reading()
     if not run.report.files:
         raise BadInput(", ".join(run.options.paths), _why_nothing_was_read(run.report))
     failpoints.reach("read")
@@ -233,6 +216,12 @@ def _why_nothing_was_read(report: ImportReport) -> str:
         return f"no file can be read ({len(report.faults):,} tried); the first: {first.path}: {first.reason}"
     skipped = ", ".join(f"{count:,} {SKIP_REASONS[reason]}" for reason, count in report.skip_reasons().items())
     return f"no file of a known format (skipped: {skipped or 'none'})"
+
+
+def _read_here(run: ImportRun, sources: list[Source]) -> None:
+    with InputReader(run) as reader:
+        reader.read(sources)
+        reader.read_kept()
 
 
 class InputReader(AbstractContextManager["InputReader"]):
@@ -332,7 +321,7 @@ def _canonicalise_task(task: ReadTask, default: int) -> list[BatchResult]:
 # Holding the lock: select new rows, publish.
 
 
-def _publish(run: ImportRun, engine: Engine) -> None:
+def _publish(run: ImportRun) -> None:
     """Publish the new rows and the rejects as one version, unless there is nothing new.
 
     A warehouse in a store has no lock: where another import commits first, ours is compared with its rows and
@@ -340,7 +329,7 @@ def _publish(run: ImportRun, engine: Engine) -> None:
     """
     for attempt in range(1, COMMIT_TRIES + 1):
         try:
-            _publish_once(run, engine)
+            _publish_once(run)
             return
         except CommitConflict:
             if attempt == COMMIT_TRIES or store_of(run.paths) is None:
@@ -350,13 +339,13 @@ def _publish(run: ImportRun, engine: Engine) -> None:
             run.state.forget_ids()
 
 
-def _publish_once(run: ImportRun, engine: Engine) -> None:
+def _publish_once(run: ImportRun) -> None:
     """One attempt; raises CommitConflict, and then nothing is published."""
     options, state, report = run.options, run.state, run.report
     with Publisher(run.paths, options.threads, options.wait, run.progress.note) as publisher:
         failpoints.reach("locked")
         staged = {collection: publisher.staged(collection) for collection in COLLECTIONS}
-        _select_new(run, engine, publisher.snapshot, staged)
+        _select_new(run, publisher.snapshot, staged)
         failpoints.reach("deduped")
         batches = state.batches(options.replace_source)
         rows = sum(batch.rows for batch in batches.values())
@@ -370,7 +359,6 @@ def _publish_once(run: ImportRun, engine: Engine) -> None:
             done = publisher.publish(
                 run.name, batches, _checked_ids(publisher.snapshot, staged), lambda: _log_entry(run),
                 rejects=state.rejects_path, progress=run.progress.advance, unchanged=unchanged,
-                writer=engine.writer,
             )  # fmt: skip
         state.count_imported()
         report.sightings, report.withdrawn = done.sightings, done.withdrawn
@@ -379,32 +367,18 @@ def _publish_once(run: ImportRun, engine: Engine) -> None:
         report.rejects_in = done.import_id if state.rejects_path else None
 
 
-def _select_new(run: ImportRun, engine: Engine, snapshot: Snapshot, staged: Staged) -> None:
+def _select_new(run: ImportRun, snapshot: Snapshot, staged: Staged) -> None:
     """Find the accepted rows that are not in the snapshot, not staged and not earlier in this import."""
     with run.stage("dedupe", 0):
-        run.state.set_new_rows(engine.new_rows(run, snapshot, staged))
+        run.state.set_new_rows(
+            {
+                collection: new_rows(
+                    spill, snapshot, staged.get(collection, []), run.options.threads, run.state.text_ids(collection)
+                )
+                for collection, spill in run.state.spills.items()
+            }
+        )
     run.report.version = snapshot.version
-
-
-class ThisProcess:
-    """The engine of one machine: threads of this process."""
-
-    writer = None
-
-    def read(self, run: ImportRun, sources: list[Source]) -> Mapping[Collection, SpilledRows]:
-        with InputReader(run) as reader:
-            reader.read(sources)
-            reader.read_kept()
-        return run.state.own_rows
-
-    def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
-        options, state = run.options, run.state
-        return {
-            collection: new_rows(
-                spill, snapshot, staged.get(collection, []), options.threads, state.text_ids(collection)
-            )
-            for collection, spill in state.own_rows.items()
-        }
 
 
 def _checked_ids(snapshot: Snapshot, staged: Staged) -> dict[Collection, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.publish.batch import Batch
-from sigdir.warehouse.publish.spill import Spill, SpilledRows
+from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.table.rejects import RejectsWriter
 from sigdir.warehouse.table.schema import REJECT_SCHEMA
 
@@ -38,10 +38,8 @@ class ImportState(AbstractContextManager["ImportState"]):
         self.report = report
         self.rejects_digest: str | None = None
         """Equal for two imports that rejected the same rows of the same inputs; None without rejects."""
-        self.spills: dict[Collection, SpilledRows] = {}
-        """The accepted rows, once everything is read."""
-        self.own_rows: dict[Collection, Spill] = {}
-        """Those that ``add_result`` has spilled."""
+        self.spills: dict[Collection, Spill] = {}
+        """The accepted rows."""
         self.input_of_batch: dict[Collection, list[int]] = {c: [] for c in COLLECTIONS}
         """For each batch of the accepted rows the number of its input."""
         self._rejects = RejectsWriter(folder / "rejects.parquet")  # creates the file with the first reject
@@ -55,7 +53,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         with ExitStack() as stack:  # closes what is open if opening another file fails
             stack.callback(self._rejects.close)
             for collection in COLLECTIONS:
-                self.own_rows[collection] = stack.enter_context(closing(Spill(self.folder, collection)))
+                self.spills[collection] = stack.enter_context(closing(Spill(self.folder, collection)))
             self._open_files = stack.pop_all()
         return self
 
@@ -85,6 +83,11 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._inputs[number] = report
         return number
 
+    def add_rows(self, rows: Spill, input_of_batch: Iterable[int]) -> None:
+        """Add what was spilled elsewhere: the accepted rows of inputs that ``add_file`` has numbered."""
+        self.spills[rows.collection].extend(rows)
+        self.input_of_batch[rows.collection] += input_of_batch
+
     def add_result(self, result: BatchResult) -> None:
         """Spill what was accepted, write what was rejected, count both."""
         file = self._inputs[result.file]
@@ -93,7 +96,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         for collection, accepted in result.accepted.items():
             rows = len(accepted.text)
             file.accepted[collection] += rows
-            self.own_rows[collection].append(accepted)
+            self.spills[collection].append(accepted)
             if rows:
                 self.input_of_batch[collection].append(result.file)
         if len(result.rejected.text):
@@ -112,11 +115,10 @@ class ImportState(AbstractContextManager["ImportState"]):
                     example = Example(reason, row["text"][:200], row["position"], row["file"], row["line"])
                     self.report.examples.append(example)
 
-    def finish_reading(self, rows: Mapping[Collection, SpilledRows]) -> None:
-        """Complete the spill files and the rejects file; from here on they are read. ``rows`` are the accepted rows."""
-        for spill in self.own_rows.values():
+    def finish_reading(self) -> None:
+        """Complete the spill files and the rejects file; from here on they are read."""
+        for spill in self.spills.values():
             spill.finish()
-        self.spills = dict(rows)
         self._make_text_ids()
         self.rejects_digest = self._rejects.finish()
         self.report.examples.sort(key=lambda example: REASONS.index(example.reason))

@@ -23,24 +23,21 @@ def is_local(master: str | None) -> bool:
     return master is None or master.startswith("local")
 
 
-def collected(frame: Any) -> pa.Table:
-    """The rows of a frame. Raises EngineFailed with the sentence that says most."""
-    try:
-        with quietly():
-            return frame.toArrow()
-    except Exception as error:  # each engine has errors of its own
-        raise EngineFailed(f"the engine failed: {reason_of(error)}") from error
+def collected(frame: Any) -> Future[pa.Table]:
+    """The rows of a frame, collected in a thread, which does not keep an interrupted import from ending.
 
-
-def collected_later(frame: Any) -> Future[pa.Table]:
-    """The rows of a frame, collected in a thread, which does not keep an interrupted import from ending."""
+    Their result raises EngineFailed with the sentence that says most.
+    """
     rows: Future[pa.Table] = Future()
 
     def collect() -> None:
         try:
-            rows.set_result(collected(frame))
-        except BaseException as error:  # noqa: BLE001 - raised by result
-            rows.set_exception(error)
+            with quietly():
+                rows.set_result(frame.toArrow())
+        except Exception as error:  # noqa: BLE001 - each engine has errors of its own
+            failure = EngineFailed(f"the engine failed: {reason_of(error)}")
+            failure.__cause__ = error
+            rows.set_exception(failure)
 
     Thread(target=collect, daemon=True).start()
     return rows

@@ -18,7 +18,6 @@ from typing import Any, BinaryIO
 import pyarrow.compute as pc
 
 from sigdir.pipeline.engines.files import RunFiles
-from sigdir.pipeline.engines.rows import JoinedRows, SpilledBatch
 from sigdir.pipeline.engines.tasks import Task
 from sigdir.pipeline.errors import BadInput, PipelineError
 from sigdir.pipeline.formats.registry import Format, Import, MultiSourceReader, by_name, detect
@@ -31,7 +30,7 @@ from sigdir.pipeline.source import BLOCK_BYTES, BYTE_ORDER_MARK, ENDS_INSIDE, HE
 from sigdir.pipeline.state import ImportState
 from sigdir.pipeline.store_inputs import open_object, store_folder, store_source
 from sigdir.pipeline.unread import UnreadInputs
-from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.collections import Collection
 from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.rejects import rejects_in
@@ -42,28 +41,22 @@ SPLIT_BLOCKS = 16
 SMALL_BYTES = HEAD_BYTES
 """An input of at most so many bytes is read by the driver."""
 
-RunTasks = Callable[[str, Sequence[Task]], list[Any]]
-"""Runs the tasks of a stage, and gives their results in their order."""
+RunTasks = Callable[[Sequence[Task]], list[Any]]
+"""Runs tasks, and gives their results in their order."""
 
 
-def read(
-    run: ImportRun, sources: list[Source], run_tasks: RunTasks, run_files: RunFiles
-) -> dict[Collection, JoinedRows]:
-    """Read all inputs into ``run.state``, by tasks where they can, and give the accepted rows."""
+def read(run: ImportRun, sources: list[Source], run_tasks: RunTasks, run_files: RunFiles) -> None:
+    """Read all inputs into ``run.state``, by tasks where they can."""
     plan = [(source, _tasks(run, source)) for source in sources]
-    results = iter(run_tasks("read", [task for _, tasks in plan for task in tasks]))
+    results = iter(run_tasks([task for _, tasks in plan for task in tasks]))
     with InputReader(run) as reader:
-        joined = _JoinedParts(run, run_files)
         for source, tasks in plan:
             parts = [next(results) for _ in tasks]
             if _are_sound(parts):
-                joined.add(parts)
+                _add(run, run_files, parts)
             else:
                 reader.read([source])
-                joined.add_own()
         reader.read_kept()
-        joined.add_own()
-    return {collection: JoinedRows(collection, batches) for collection, batches in joined.batches.items()}
 
 
 def _tasks(run: ImportRun, source: Source) -> list[Task]:
@@ -204,6 +197,11 @@ class ReadPart:
     lines: int
     """The line breaks of a split."""
 
+    def paths(self) -> list[Path]:
+        """The files to be read."""
+        rejects = [self.rejects] if self.rejects is not None else []
+        return [path for spill in self.spills.values() if spill.rows for path in spill.files()] + rejects
+
 
 class _NeedsOthers(PipelineError):
     """An input cannot be read without others."""
@@ -226,11 +224,11 @@ def read_input(ref: InputRef, options: Options, folder: Path) -> ReadPart | None
                 reader.read([source])
         except (_NeedsOthers, BadInput):
             return None
-        state.finish_reading(state.own_rows)
+        state.finish_reading()
     for file in report.files:  # the places of rejects are resolved
         file.file_names, file.sections = None, Sections()
     return ReadPart(
-        report.files, state.own_rows, state.input_of_batch, state.rejects_path, report.skipped, report.faults,
+        report.files, state.spills, state.input_of_batch, state.rejects_path, report.skipped, report.faults,
         source.line_breaks if isinstance(source, Split) else 0,
     )  # fmt: skip
 
@@ -247,43 +245,23 @@ def _is_sound(split: ReadPart) -> bool:
     return len(split.files) == 1 and not split.faults and ENDS_INSIDE not in split.files[0].warnings
 
 
-class _JoinedParts:
-    """What tasks and this process have read, in the order of the inputs."""
-
-    def __init__(self, run: ImportRun, run_files: RunFiles) -> None:
-        self._run, self._run_files = run, run_files
-        self.batches: dict[Collection, list[SpilledBatch]] = {collection: [] for collection in COLLECTIONS}
-        self._own = dict.fromkeys(COLLECTIONS, 0)
-        """The batches of this process among them."""
-
-    def add_own(self) -> None:
-        """Add what this process has read since the last call."""
-        for collection, spill in self._run.state.own_rows.items():
-            self.batches[collection] += SpilledBatch.all_of(spill, self._own[collection])
-            self._own[collection] = spill.batches()
-
-    def add(self, parts: list[ReadPart]) -> None:
-        """Add an input."""
-        first, state = parts[0], self._run.state
-        numbers = [state.add_file(file) for file in first.files]
-        lines = 0
-        for part in parts:
-            if part is not first:
-                first.files[0].add(part.files[0])
-            for collection, spill in part.spills.items():
-                self.batches[collection] += SpilledBatch.all_of(spill)
-                state.input_of_batch[collection] += [numbers[number] for number in part.input_of_batch[collection]]
-            self._add_rejects(part, lines - (part is not first))
-            self._run.report.skipped += part.skipped
-            self._run.report.faults += part.faults
-            self._run.progress.rows(sum(file.read for file in part.files))
-            lines += part.lines
-
-    def _add_rejects(self, part: ReadPart, lines: int) -> None:
-        """Add the rejects of a part after so many lines; the files of its sightings are read later."""
-        of_sightings = [file for spill in part.spills.values() for file in spill.sightings.files()]
-        rejects = [part.rejects] if part.rejects is not None else []
-        self._run_files.fetch([*of_sightings, *rejects])
-        for table in (table for path in rejects for table in rejects_in(path)):
-            numbers = pc.add(table["line"], lines)
-            self._run.state.add_rejects(table.set_column(table.column_names.index("line"), "line", numbers))
+def _add(run: ImportRun, run_files: RunFiles, parts: list[ReadPart]) -> None:
+    """Add what the tasks of an input have read."""
+    first, state = parts[0], run.state
+    numbers = [state.add_file(file) for file in first.files]
+    lines = 0
+    for part in parts:
+        if part is not first:
+            first.files[0].add(part.files[0])
+        run_files.fetch(part.paths())
+        for collection, spill in part.spills.items():
+            state.add_rows(spill, (numbers[number] for number in part.input_of_batch[collection]))
+        for table in rejects_in(part.rejects) if part.rejects is not None else ():
+            of_file = pc.add(table["line"], lines - (part is not first))
+            state.add_rejects(table.set_column(table.column_names.index("line"), "line", of_file))
+        for path in part.paths():
+            path.unlink()
+        run.report.skipped += part.skipped
+        run.report.faults += part.faults
+        run.progress.rows(sum(file.read for file in part.files))
+        lines += part.lines

@@ -11,5 +11,5 @@ PLACE_POINTS = ("uploading", "uploaded", "created")
 IMPORT_POINTS = ("read", "locked", "deduped", *COMMIT_POINTS)
 STORE_POINTS = (*PLACE_POINTS, "copied", "logged")
 """Of a commit to a store, and of a pull."""
-TASK_POINTS = ("task_begun", "task_written", "deduplicating")
+TASK_POINTS = ("task_begun", "task_written")
 """Of an engine's tasks, in the process that runs them."""

@@ -40,12 +40,16 @@ class SightingSpill:
 
     def append(self, batch: int, sightings: Sightings) -> None:
         """Add the sightings of a batch; the files are made with the first of them."""
+        self.add(batch, BatchSightings(values_batch(sightings.values), sightings.of_row))
+
+    def add(self, batch: int, sightings: BatchSightings) -> None:
+        """Add the sightings of a batch as another spill has them."""
         if self._values is None:
             self._sink = pa.OSFile(str(self._values_path), "wb")
             self._values = pa.ipc.new_file(self._sink, VALUES_SCHEMA)
             self._rows = self._rows_path.open("wb")
         self._places[batch] = (len(self._places), self._rows.tell(), len(sightings.of_row))
-        self._values.write_batch(values_batch(sightings.values))
+        self._values.write_batch(sightings.values)
         self._rows.write(np.ascontiguousarray(sightings.of_row, np.int32).data)
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +16,7 @@ import pyarrow as pa
 from sigdir.signatures.arrow import numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.spill import Statement
-from sigdir.warehouse.publish.spill import SpilledRows
+from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.staging.rows import Range, StagedRow
 from sigdir.warehouse.table.files import sync
 from sigdir.warehouse.table.parallel import result_of
@@ -28,9 +28,6 @@ FILE_ROWS = 20_000_000
 
 A lookup in 20 files of 5 M rows took 30 microseconds, because it searches each file.
 """
-
-TASK_ROWS = 5_000_000
-"""Rows of a file that an engine writes: with larger ones few machines would have something to write."""
 
 Progress = Callable[[int], None]
 """Called with the number of rows that were written since the last call."""
@@ -45,7 +42,7 @@ class Batch:
     ``statement`` is what the batch's sources say about all rows of the spill; without it they leave no sightings.
     """
 
-    spill: SpilledRows
+    spill: Spill
     keep: npt.NDArray[np.bool_]
     statement: Statement | None = None
 
@@ -66,10 +63,10 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """One data file to write. It has all that is needed, so any process may do it that can read the spill's files."""
+    """One data file to write."""
 
     path: Path
-    rows: SpilledRows
+    rows: Spill
     first: int
     last: int
     """Its rows are those of the batches ``first`` up to and without ``last``."""
@@ -99,20 +96,6 @@ class FileTask:
             yield table if is_left[some].all() else table.filter(numbers(is_left[some]))
 
 
-FileWriter = Callable[[Sequence[FileTask], Progress], list[WrittenFile]]
-"""Writes data files, wherever it does so; the files are in the order of the tasks."""
-
-
-def in_threads(threads: int) -> FileWriter:
-    """Write the files in threads of this process."""
-
-    def write(tasks: Sequence[FileTask], progress: Progress) -> list[WrittenFile]:
-        with ThreadPoolExecutor(threads) as pool:
-            return [result_of(done) for done in [pool.submit(task.write, progress) for task in tasks]]
-
-    return write
-
-
 class BatchFiles:
     """The data files that one publish writes; none is visible until the log names it.
 
@@ -121,13 +104,10 @@ class BatchFiles:
     """
 
     def __init__(
-        self, paths: Paths, run: str, batches: Mapping[Collection, Batch], threads: int, progress: Progress,
-        writer: FileWriter | None = None,
-    ) -> None:  # fmt: skip
+        self, paths: Paths, run: str, batches: Mapping[Collection, Batch], threads: int, progress: Progress
+    ) -> None:
         self._paths, self._run, self._batches = paths, run, batches
         self._threads, self._progress = threads, progress
-        self._writer = writer or in_threads(threads)
-        self._file_rows = TASK_ROWS if writer else FILE_ROWS
         self._parts: dict[Collection, list[_Part]] = {}
         self._files: dict[tuple[Collection, int], WrittenFile] = {}
         self._removed: dict[Collection, set[int]] = {collection: set() for collection in batches}
@@ -149,17 +129,17 @@ class BatchFiles:
     def write(self, reserved: Mapping[Collection, Range], folded: Staged, import_id: int) -> None:
         """Write and sync all files: the batches with their reserved ids and times, and the folded rows."""
         self._import_id = import_id
-        self._parts = {
-            c: _plan(batch, reserved[c], self._threads, self._file_rows) for c, batch in self._batches.items()
-        }
+        self._parts = {c: _plan(batch, reserved[c], self._threads) for c, batch in self._batches.items()}
         for collection, rows in folded.items():
             if rows:
                 self._write_folded(collection, rows)
         parts = [(collection, part) for collection, parts in self._parts.items() for part in parts]
-        written = self._writer([self._task(*part) for part in parts], self._progress)
-        self._files |= {
-            (collection, part.number): file for (collection, part), file in zip(parts, written, strict=True)
-        }
+        with ThreadPoolExecutor(self._threads) as pool:
+            written = [pool.submit(self._task(*part).write, self._progress) for part in parts]
+            self._files |= {
+                (collection, part.number): result_of(file)
+                for (collection, part), file in zip(parts, written, strict=True)
+            }
         for collection in COLLECTIONS:
             sync(self._paths.partition(collection))
 
@@ -215,8 +195,8 @@ class BatchFiles:
         old.path.unlink()
 
 
-def _plan(batch: Batch, reserved: Range, threads: int, file_rows: int) -> list[_Part]:
-    """Split the batch into files of about equal size, as many as keep all threads busy, of at most ``file_rows``."""
+def _plan(batch: Batch, reserved: Range, threads: int) -> list[_Part]:
+    """Split the batch into files of about equal size, as many as keep all threads busy, of at most FILE_ROWS."""
     if not reserved.rows:
         return []
     bounds = batch.spill.first_rows()
@@ -224,7 +204,7 @@ def _plan(batch: Batch, reserved: Range, threads: int, file_rows: int) -> list[_
     kept = np.concatenate([[0], np.cumsum(per_batch)])  # rows kept in front of each batch
     wanted = 1
     if reserved.rows > FILE_ROWS // 40:  # below that, a second file costs readers more than it saves
-        wanted = threads * -(-reserved.rows // (file_rows * threads))
+        wanted = threads * -(-reserved.rows // (FILE_ROWS * threads))
     cuts = np.searchsorted(kept, [reserved.rows * k // wanted for k in range(1, wanted)])
     parts: list[_Part] = []
     for first, last in pairwise([0, *cuts.tolist(), len(per_batch)]):

@@ -27,7 +27,7 @@ from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.evidence.spill import Ids, TextIds
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.key_table import Found, KeyTable, parts_of
-from sigdir.warehouse.publish.spill import Spill, SpilledRows
+from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.parquet import naming
@@ -37,7 +37,7 @@ Flags = npt.NDArray[np.bool_]
 # The map of hash bits takes 16 MiB, so that it stays in a processor's cache. A batch of 100 k rows sets 0.6 % of it.
 _MAP_BITS = 24
 # In a batch of more rows, most stored rows match the map anyway and testing them gains nothing.
-MAP_ROWS = 8_000_000
+_MAP_ROWS = 8_000_000
 
 
 def new_rows(
@@ -66,7 +66,7 @@ def new_rows(
 
 
 def _known_rows(
-    table: KeyTable, spill: SpilledRows, snapshot: Snapshot, staged: list[StagedRow], threads: int
+    table: KeyTable, spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int
 ) -> Iterator[Found]:
     """The rows of a table whose texts are stored, with their ids."""
     if staged:
@@ -75,7 +75,7 @@ def _known_rows(
         yield table.find(keys, np.array([row.id for row in staged], np.int64))
     if not snapshot.files[spill.collection]:
         return
-    seen = hash_map(spill)
+    seen = _hash_map(spill)
     with ThreadPoolExecutor(threads) as pool:
         yield from ordered_map(
             pool,
@@ -102,7 +102,7 @@ def row_groups(files: Iterable[Path]) -> Iterator[RowGroup]:
 
 
 def keys_of_group(collection: Collection, row_group: RowGroup, seen: Flags | None) -> tuple[Keys, Ids]:
-    """The keys and ids of one row group, without the rows that the map (``hash_map``) rules out."""
+    """The keys and ids of one row group, without the rows that the map (``_hash_map``) rules out."""
     path, group, metadata = row_group
     with naming(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as file:
         if collection == EVENT_SIGNATURES:  # the stored hash is the digest
@@ -137,9 +137,9 @@ def _stored_hashes(file: pq.ParquetFile, group: int, collection: Collection) -> 
     return np.frombuffer(fixed.buffers()[1], np.uint8)[: len(fixed) * width].reshape(-1, width)
 
 
-def hash_map(spill: SpilledRows) -> Flags | None:
+def _hash_map(spill: Spill) -> Flags | None:
     """For each value of a hash's first bits, whether the batch has one that begins so; None if most have."""
-    if spill.rows >= MAP_ROWS:
+    if spill.rows >= _MAP_ROWS:
         return None
     seen = np.zeros(1 << _MAP_BITS, np.bool_)
     for _, keys in spill.keys():

@@ -28,7 +28,7 @@ from sigdir.warehouse.log.entry import sha256_of_entry
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.history import history, last_import
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot, require_newest
-from sigdir.warehouse.publish.batch import Batch, BatchFiles, FileWriter, Progress, Staged
+from sigdir.warehouse.publish.batch import Batch, BatchFiles, Progress, Staged
 from sigdir.warehouse.publish.commit import Commit, VersionContent
 from sigdir.warehouse.publish.sightings import EvidenceFiles
 from sigdir.warehouse.staging.rows import NotedEntry, PostedSighting, Range, StagedRow
@@ -166,19 +166,17 @@ class Publisher:
         rejects: Path | None = None,
         progress: Progress = lambda _: None,
         unchanged: AnyOf[str] = (),
-        writer: FileWriter | None = None,
     ) -> Published:
         """Make the batches visible in one new version, together with the staged rows below them.
 
         ``checked`` is the highest staged id that each collection's batch was deduped against. ``summary``
         is called when the batches are final; the run, the import's number and the row counts are added to
         its result. ``rejects`` is a finished rejects file to keep with the import, ``unchanged`` the labels of the
-        sources that bring no evidence (``unchanged_sources``). ``writer`` writes the batches' data files, threads of this
-        process without one. Raises CommitConflict.
+        sources that bring no evidence (``unchanged_sources``). Raises CommitConflict.
         """
         content = _NewRows(
             self._paths, run, self.snapshot, self._threads, batches, dict(checked),
-            BatchFiles(self._paths, run, batches, self._threads, progress, writer),
+            BatchFiles(self._paths, run, batches, self._threads, progress),
             EvidenceFiles(self._paths, run, self.snapshot.evidence, batches, self._threads, unchanged),
             summary, rejects,
             last_import(self._paths) if batches else 0,  # 40 ms after a thousand folds, while POST goes on

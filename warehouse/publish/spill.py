@@ -10,8 +10,8 @@ second of them would be taken for a duplicate of the first.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,43 +29,7 @@ from sigdir.warehouse.table.parquet import NewRows
 _KEYS_A_CHUNK = 1 << 19
 
 
-class SpilledRows(ABC):
-    """Accepted rows of one collection in batches, in the order of the source."""
-
-    collection: Collection
-    rows: int
-
-    @abstractmethod
-    def first_rows(self) -> npt.NDArray[np.int64]:
-        """The number of the first row of each batch, and the count of all rows at the end."""
-
-    @abstractmethod
-    def keys(self) -> Iterator[tuple[int, Keys]]:
-        """All keys in row order: the first row's number and a chunk, again and again."""
-
-    @abstractmethod
-    def read(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[NewRows]:
-        """The kept rows of the batches ``first`` up to and without ``last``; ``keep`` has a flag for each of their rows."""
-
-    @abstractmethod
-    def sightings_of(self, batch: int) -> BatchSightings | None:
-        """The sightings of a batch; None where each of its rows is LISTED."""
-
-    def batches(self) -> int:
-        return len(self.first_rows()) - 1
-
-    def rows_with(self, digests: list[bytes]) -> npt.NDArray[np.int64]:
-        """The numbers of the rows whose text has one of these digests."""
-        wanted = keys_of(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32))
-        pairs = set(zip(wanted.high.tolist(), wanted.low.tolist(), strict=True))
-        found = []
-        for first, keys in self.keys():
-            near = np.flatnonzero(np.isin(keys.high, wanted.high))
-            found += [first + int(i) for i in near if (int(keys.high[i]), int(keys.low[i])) in pairs]
-        return np.array(found, np.int64)
-
-
-class Spill(SpilledRows):
+class Spill:
     """The accepted rows of one collection. Append, then ``finish``, then read as often as needed.
 
     A finished spill can be pickled: the copy reads the same files.
@@ -102,6 +66,21 @@ class Spill(SpilledRows):
         self._firsts.append(self.rows)
         self.rows += count
 
+    def extend(self, other: Spill) -> None:
+        """Add the batches of a finished spill, in order."""
+        if not other.rows:
+            return
+        words, bounds = other.words(), other.first_rows().tolist()
+        with pa.OSFile(str(other.texts_path)) as file:
+            texts = pa.ipc.open_file(file)
+            for number, (first, end) in enumerate(pairwise(bounds)):
+                self._texts.write_batch(texts.get_batch(number))
+                self._keys.write(words[first:end].data)
+                if (sightings := other.sightings_of(number)) is not None:
+                    self.sightings.add(len(self._firsts), sightings)
+                self._firsts.append(self.rows)
+                self.rows += end - first
+
     def finish(self) -> None:
         """Write what is buffered; after this the spill can be read."""
         self._texts.close()
@@ -117,16 +96,35 @@ class Spill(SpilledRows):
             finally:
                 self.sightings.close()
 
+    def files(self) -> list[Path]:
+        """The files of the spill."""
+        return [self.texts_path, self.keys_path, *self.sightings.files()]
+
+    def batches(self) -> int:
+        return len(self._firsts)
+
     def first_rows(self) -> npt.NDArray[np.int64]:
+        """The number of the first row of each batch, and the count of all rows at the end."""
         return np.array([*self._firsts, self.rows], np.int64)
 
     def keys(self) -> Iterator[tuple[int, Keys]]:
+        """All keys in row order: the first row's number and a chunk, again and again."""
         with self.keys_path.open("rb") as file:
             first = 0
             while chunk := file.read(_KEYS_A_CHUNK * KEY_BYTES):
                 words = np.frombuffer(chunk, np.uint64).reshape(-1, 2)
                 yield first, Keys(words[:, 0], words[:, 1])
                 first += len(words)
+
+    def rows_with(self, digests: list[bytes]) -> npt.NDArray[np.int64]:
+        """The numbers of the rows whose text has one of these digests."""
+        wanted = keys_of(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32))
+        pairs = set(zip(wanted.high.tolist(), wanted.low.tolist(), strict=True))
+        found = []
+        for first, keys in self.keys():
+            near = np.flatnonzero(np.isin(keys.high, wanted.high))
+            found += [first + int(i) for i in near if (int(keys.high[i]), int(keys.low[i])) in pairs]
+        return np.array(found, np.int64)
 
     def words(self) -> npt.NDArray[np.uint64]:
         """All keys in row order, of shape (rows, 2)."""
@@ -135,6 +133,7 @@ class Spill(SpilledRows):
         return np.asarray(np.memmap(self.keys_path, np.uint64, "r", shape=(self.rows, 2)))
 
     def read(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[NewRows]:
+        """The kept rows of the batches ``first`` up to and without ``last``; ``keep`` has a flag for each of their rows."""
         start = self._firsts[first] if first < last else 0
         with pa.OSFile(str(self.texts_path)) as file:
             reader = pa.ipc.open_file(file)
@@ -148,6 +147,7 @@ class Spill(SpilledRows):
                     yield NewRows(batch["text"], pc.cast(batch["hash"], pa.binary()))
 
     def sightings_of(self, batch: int) -> BatchSightings | None:
+        """The sightings of a batch; None where each of its rows is LISTED."""
         return self.sightings.read(batch)
 
     def __getstate__(self) -> dict[str, Any]:
