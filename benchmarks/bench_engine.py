@@ -1,4 +1,4 @@
-"""An import by an engine's tasks beside the local import, without the start of either; what it shuffles; its memory.
+"""An import by an engine's tasks beside the local import, without the start of either; its memory.
 
 PySpark is measured where SIGDIR_TEST_PYSPARK names a Python that has it, and Java is there: it cannot be installed beside
 pyspark-client, which Sail uses.
@@ -14,44 +14,38 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Self
+from typing import Self
 
 from benchmarks import corpus
 from benchmarks.measure import ROOT, Figure
 from benchmarks.measure import sigdir as run_sigdir
 
 _PYSPARK = os.environ.get("SIGDIR_TEST_PYSPARK", "")
-_KEY_BYTES = 28
-"""What Sail shuffles of a candidate: the Arrow columns bucket, high, low and number."""
 
 
 def figures(rows: int, rounds: int) -> list[Figure]:
-    """Sail and PySpark beside the local import, and what they shuffle."""
+    """Sail and PySpark beside the local import."""
     lines = corpus.lines(rows)
     local = [_seconds(lines, "local") for _ in range(rounds)]
     sail = [_seconds(lines, "spark") for _ in range(rounds)]
-    found = [
-        _beside(f"Sail: import {rows:,} distinct lines, beside the local import", sail, local, 3),
-        _bytes("Sail: bytes shuffled a candidate", _KEY_BYTES),
-    ]
+    found = [_beside(f"Sail: import {rows:,} distinct lines, beside the local import", sail, local, 3)]
     if _has_pyspark():
         spark = [_pyspark(lines, "local[2]") for _ in range(rounds)]
         name = f"PySpark local[2]: import {rows:,} distinct lines, beside the local import"
         found.append(_beside(name, [run.seconds for run in spark], local, 3))
-        found.append(_bytes("PySpark: bytes shuffled a candidate", spark[-1].shuffled / rows))
     return found
 
 
 def executors(rows: int, rounds: int) -> list[Figure]:
-    """The map and write stages on two executors of one core beside those on one."""
+    """The reading on two executors of one core beside that on one."""
     if not _has_pyspark():
         return []
     lines = corpus.lines(rows)
     pairs = [[_pyspark(lines, f"local-cluster[{number},1,2048]") for number in (1, 2)] for _ in range(rounds)]
-    one, two = ([run.stages["read"] + run.stages["write"] for run in runs] for runs in zip(*pairs, strict=True))
+    one, two = ([run.stages["read"] for run in runs] for runs in zip(*pairs, strict=True))
     ratio = min(one) / min(two)
     wanted, is_wanted = (">= 1.6x", ratio >= 1.6) if (os.cpu_count() or 1) >= 4 else ("any", True)
-    name = f"PySpark: map and write of {rows:,} lines, 2 executors of one core beside 1"
+    name = f"PySpark: reading {rows:,} lines, 2 executors of one core beside 1"
     return [Figure(name, f"{min(two):.1f} s", f"{min(one):.1f} s", ratio, wanted, is_wanted, two, one)]
 
 
@@ -85,11 +79,6 @@ def _beside(name: str, ours: list[float], theirs: list[float], at_most: float) -
     return Figure(name, f"{min(ours):.2f} s", f"{min(theirs):.2f} s", ratio, wanted, holds, ours, theirs)
 
 
-def _bytes(name: str, number: float) -> Figure:
-    # Up to 2 M rows are one task, whose keys PySpark does not shuffle: that says nothing.
-    return Figure(name, f"{number:.1f}", "32", number / 32, "<= 32", 0 < number <= 32)
-
-
 def _seconds(lines: Path, engine: str) -> float:
     """The seconds of an import's stages, which begin when the engine is there."""
     with tempfile.TemporaryDirectory(dir=corpus.CACHE) as folder:
@@ -101,40 +90,25 @@ def _seconds(lines: Path, engine: str) -> float:
 
 @dataclass(frozen=True)
 class _SparkRun:
-    """An import by PySpark: its stages, the bytes that it shuffled, the largest process of each kind in MiB."""
+    """An import by PySpark: its stages, the largest process of each kind in MiB."""
 
     seconds: float
     stages: dict[str, float]
-    shuffled: int
     peaks: dict[str, float]
 
 
 def _pyspark(lines: Path, master: str) -> _SparkRun:
     with tempfile.TemporaryDirectory(dir=corpus.CACHE) as folder:
-        events = Path(folder, "events")
-        events.mkdir()
-        logged = f"--conf spark.eventLog.enabled=true --conf spark.eventLog.compress=false --conf spark.eventLog.dir=file://{events} pyspark-shell"
         command = [_PYSPARK, "-m", "sigdir", "import", str(lines), "--engine", "spark", "--master", master]
         process = subprocess.Popen(
             [*command, "--warehouse", str(Path(folder, "w")), "--quiet", "--json"], stdout=subprocess.PIPE, cwd=folder,
-            env=os.environ | {"PYSPARK_SUBMIT_ARGS": logged, "PYTHONPATH": str(ROOT)},
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         with _Watch() as watch:
             output, _ = process.communicate()
         assert process.returncode == 0, f"{master}: status {process.returncode}"
         report = json.loads(output)
-        return _SparkRun(report["seconds"], report["stages"], _shuffled(events), watch.peaks)
-
-
-def _shuffled(events: Path) -> int:
-    """The bytes that all tasks wrote for a shuffle, by Spark's event log."""
-    total = 0
-    for file in events.rglob("*"):
-        for line in file.open() if file.is_file() else ():
-            if '"SparkListenerTaskEnd"' in line:
-                metrics: dict[str, Any] = json.loads(line).get("Task Metrics") or {}
-                total += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
-    return total
+        return _SparkRun(report["seconds"], report["stages"], watch.peaks)
 
 
 _WORKER, _EXECUTOR, _DRIVER = "pyspark.daemon", "CoarseGrainedExecutorBackend", "sigdir"

@@ -383,13 +383,12 @@ SAME_NAME = "/proc/self/cwd/cache"
 """A folder that is another one for a process that began elsewhere, as on another machine."""
 
 
-def far_command(*arguments: str, url: str, cwd: Path, failpoint: str = "") -> subprocess.CompletedProcess[str]:
+def far_process(*arguments: str, url: str, cwd: Path) -> subprocess.Popen[str]:
     """An import into a store by a driver of its own machine, whose folder is ``cwd``."""
     cwd.mkdir(exist_ok=True)
     environ = environment(cwd) | {"SIGDIR_STORE_CACHE": SAME_NAME, "PYTHONPATH": str(ROOT)}
-    environ |= {"SIGDIR_FAILPOINT": failpoint} if failpoint else {}
     command = [*command_line(), "import", *arguments, "--warehouse", url, "--engine", "spark", "--quiet"]
-    return subprocess.run(command, env=environ, cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.Popen(command, env=environ, cwd=cwd, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize("imports", [("/a",), pytest.param(("/a/list.txt", "", "--dry-run"), marks=pytest.mark.long)])
@@ -410,8 +409,9 @@ def test_executors_without_a_shared_folder(tmp_path: Path, s3: S3, imports: tupl
     with sail_server(tmp_path / "sail.stderr", None, tmp_path / "executor", at_executor) as (_, master):
         for name in imports:
             path, options = (lists.url, [name]) if name.startswith("-") else (lists.url + name, [])
-            done = far_command(path, *options, "--master", master, url=url, cwd=tmp_path / "driver")
-            assert done.returncode == (0 if name.endswith("txt") else 1), done.stderr  # a file is broken
+            with far_process(path, *options, "--master", master, url=url, cwd=tmp_path / "driver") as driver:
+                _, said = driver.communicate()
+            assert driver.returncode == (0 if name.endswith("txt") else 1), said  # a file is broken
             if not options:
                 import_files([path], tmp_path / "local")
         assert list((tmp_path / "executor").rglob("*")) == [tmp_path / "executor" / "tmp", *own_folder(tmp_path)]
@@ -453,11 +453,13 @@ def test_a_killed_driver_of_far_executors(tmp_path: Path, s3: S3) -> None:
     lists.put("a.txt", tmp_path / "a.txt")
     (tmp_path / "executor").mkdir()
     with sail_server(tmp_path / "sail.stderr", None, tmp_path / "executor", {}) as (_, master):
-        done = far_command(lists.url, "--master", master, url=url, cwd=tmp_path / "driver", failpoint="deduped")
-        assert done.returncode == -signal.SIGKILL
+        with far_process(lists.url, "--master", master, url=url, cwd=tmp_path / "driver") as driver:
+            until(lambda: bool(open_store(url).list("tmp")), "a task in the store")
+            driver.kill()
         assert open_store(url).list("tmp") != []
-        done = far_command(lists.url, "--master", master, url=url, cwd=tmp_path / "driver")
-        assert done.returncode == 0, done.stderr
+        with far_process(lists.url, "--master", master, url=url, cwd=tmp_path / "driver") as driver:
+            _, said = driver.communicate()
+        assert driver.returncode == 0, said
     assert open_store(url).list("tmp") == []
     assert_clean(pulled(url, tmp_path / "copy"))
 
@@ -582,7 +584,8 @@ def test_a_killed_executor_leaves_nothing(warehouse: Path, tmp_path: Path, point
     pytest.importorskip("pysail")
     import_files([SAMPLES / "erc-0020-token.txt"], warehouse)
     before = contents(warehouse)
-    again = ("import", "--samples", "--engine", "spark", "--quiet", "--warehouse", warehouse)
+    [large] = write_files(tmp_path, {"a.txt": "\n".join(lines(3000))})
+    again = ("import", large, "--engine", "spark", "--quiet", "--warehouse", warehouse)
     with sail_server(tmp_path / "sail.stderr", point) as (server, url):
         done = run_command(*again, "--master", url)
         assert server.wait(SAFETY_SECONDS) == -signal.SIGKILL

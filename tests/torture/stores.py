@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sigdir.pipeline.engines.inputs import SMALL_BYTES
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import read_snapshot
@@ -109,7 +110,7 @@ class StoreRound:
 
     def _command(self, name: str, number: int, one: StoreImport, more: list[str]) -> subprocess.CompletedProcess[str]:
         lines = self._folder / f"{name}.txt"
-        lines.write_text("\n".join(self._texts(number)))
+        lines.write_text("\n".join([*self._texts(number), "#" * SMALL_BYTES]))  # a task reads it
         return run(
             "import", lines, "--warehouse", self._url, "--quiet", *more, failpoint=one.failpoint,
             kill_after=one.kill_after, variables=self._of_machine(one.machine),

@@ -56,7 +56,7 @@ def test_nothing_is_lost_in_a_store(tmp_path: Path) -> None:
     pytest.importorskip("pysail")
     kills: Counter[str] = Counter()
     assert StoreRound(tmp_path / "round", draw_stores(random.Random(2)), kills).play() > SHARED
-    assert {"driver of local at written", "executor at deduplicating"} <= kills.keys()
+    assert {"driver of local at written", "executor at task_written"} <= kills.keys()
 
 
 def test_a_round_is_drawn_from_seed_and_number_alone() -> None:
