@@ -12,9 +12,9 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import CollectionChoice, as_of_option, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
-from sigdir.pipeline.export import ABI, COLUMNS, OURS, Options, run_export
+from sigdir.pipeline.export import ABI, COLUMNS, OURS, QUERIES, Options, run_export
 from sigdir.pipeline.export_formats import FORMATS
-from sigdir.pipeline.export_pack import PACK, PackOptions
+from sigdir.pipeline.export_pack import PackOptions
 from sigdir.pipeline.target import STDOUT
 from sigdir.signatures.collections import Collection
 
@@ -22,7 +22,7 @@ _FORMATS = "; ".join(
     [
         *(f"{format.name} ({format.about})" for format in FORMATS.values()),
         f"{ABI} (the ABI of chosen signatures)",
-        f"{PACK} (a small file that answers offline)",
+        *(f"{name} ({about})" for name, about in QUERIES.items()),
     ]
 )
 
@@ -40,11 +40,25 @@ class TextCount(click.ParamType[int | None]):
         return int(value)
 
 
+class SourceLicence(click.ParamType[tuple[str, str]]):
+    """A source's label or a pattern of labels, and its licence."""
+
+    name = "licence"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        source, _, licence = value.rpartition("=")
+        if not source or not licence.strip():
+            self.fail(f"{value!r} is not a source, = and its licence", param, ctx)
+        return source, licence.strip()
+
+
 @click.command(
     cls=Command, state="nothing was exported",
     epilog=f"Formats: {_FORMATS}. A target that ends with .gz or .zst is compressed.",
 )  # fmt: skip
-@click.argument("format", type=click.Choice([*FORMATS, ABI, PACK]), metavar="FORMAT")
+@click.argument("format", type=click.Choice([*FORMATS, ABI, *QUERIES]), metavar="FORMAT")
 @click.argument("target", type=click.Path())  # a URL too; the type completes names
 @warehouse_option
 @as_of_option
@@ -73,16 +87,22 @@ class TextCount(click.ParamType[int | None]):
     "--sign", "key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY",
     help="For pack: sign it by the private key in this file, which `sigdir keygen` makes.",
 )  # fmt: skip
+@click.option("--padded", is_flag=True, help="For ranges: with sizes that many of them share, which hides more.")
+@click.option(
+    "--licence", "licences", type=SourceLicence(), multiple=True, metavar="SOURCE=TEXT",
+    help="For dataset: the licence of a source, which the data card names. SOURCE is a label and may have *.",
+)  # fmt: skip
 @json_option("Report as JSON.")
 @quiet_option()
 def export(
     format: str, target: str, folder: Path, version: int | datetime | None, collections: tuple[Collection, ...],
     columns: str, ranked: bool, texts: tuple[str, ...], hashes: TextIO | None, most: int | None,
-    with_declarations: bool, indexed: bool, key: Path | None, as_json: bool, quiet: bool,
+    with_declarations: bool, indexed: bool, key: Path | None, padded: bool, licences: tuple[tuple[str, str], ...],
+    as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Export signatures in the format of another program, as a file or a folder tree.
 
-    TARGET is a file; for the trees, a folder that does not exist yet or a .tar; or - for standard output (the report
+    TARGET is a file; for the trees, ranges and dataset, a folder that does not exist yet or a .tar; or - for standard output (the report
     then goes to standard error); or an object: s3://bucket/name. The target appears when it is complete. Rows are in
     the order of their ids. abi writes the signatures that --text and --hashes name, each as its commonest
     declaration, with the names of its parameters. pack has the texts of each collection that are used most, without
@@ -100,12 +120,17 @@ def export(
       sigdir export openchain - --as-of 3 | head
       sigdir export abi - --text "transfer(address,uint256)" --text "event Transfer(address,address,uint256)"
       sigdir export pack functions.pack --texts 10000 --collection signatures
+      sigdir export ranges ranges/ --padded
+      sigdir export dataset dataset/ --licence "topic0.json=MIT" --licence "artifacts/*=MIT"
+      sigdir export abis abis.parquet
       sigdir export abi proxy.json --hashes selectors.txt
       sigdir export parquet s3://exports/functions.parquet --warehouse s3://signatures/main
     """
     wanted = tuple(line.strip() for line in hashes or () if line.strip())
     pack = PackOptions(most, with_declarations, indexed, key)
-    options = Options(format, target, folder, version, collections or None, columns, ranked, texts, wanted, pack)
+    options = Options(
+        format, target, folder, version, collections or None, columns, ranked, texts, wanted, pack, padded, licences
+    )
     with reporter(quiet) as progress:
         report = run_export(options, progress)
     to_stderr = target == STDOUT

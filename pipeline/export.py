@@ -12,27 +12,36 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.export_abi import write_abi
+from sigdir.pipeline.export_abis import ABIS, write_abis
+from sigdir.pipeline.export_dataset import DATASET, write_dataset
 from sigdir.pipeline.export_formats import FORMATS, Format, sourcify_parquet
 from sigdir.pipeline.export_pack import PACK, PackOptions, write_pack
+from sigdir.pipeline.export_ranges import RANGES, write_ranges
 from sigdir.pipeline.export_ranked import Order, ranked_order
 from sigdir.pipeline.export_report import ExportReport
 from sigdir.pipeline.export_rows import ExportRows
 from sigdir.pipeline.export_tree import write_tar, write_tree
 from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.target import STDOUT, open_target, put_tree
+from sigdir.pipeline.target import STDOUT, open_folder, open_target
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.paths import existing
-from sigdir.warehouse.table.stores import is_url
 
 ABI = "abi"
 """The format of chosen signatures; those of FORMATS hold all."""
+
+QUERIES = {
+    PACK: "a small file that answers offline",
+    RANGES: "a folder of packs by the first three digits of hashes",
+    DATASET: "Parquet with a data card",
+    ABIS: "declarations by selector and topic, as Parquet",
+}
+"""What else is exported, and what it is."""
 
 RANKED = ("4byte.json", "4bytes", "foundry")
 """The formats that choose among the texts of a selector, or order them."""
@@ -59,6 +68,10 @@ class Options:
     hashes: tuple[str, ...] = ()
     """The signatures of an ABI: texts, and selectors or topics."""
     pack: PackOptions = field(default_factory=PackOptions)
+    padded: bool = False
+    """Whether ranges have sizes that many of them share."""
+    licences: tuple[tuple[str, str], ...] = ()
+    """Of the sources of a dataset: a label, or a pattern of labels with ``*``, and the licence."""
 
 
 def run_export(options: Options, progress: Reporter) -> ExportReport:
@@ -70,8 +83,12 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
         return _run_abi(options, progress, began)
     if options.pack != PackOptions() and options.format != PACK:
         raise BadTarget(options.format, "is no pack; --texts, --with-declarations, --indexed and --sign are for pack")
-    if options.format == PACK:
-        return _run_pack(options, progress, began)
+    if options.padded and options.format != RANGES:
+        raise BadTarget(options.format, "has no ranges; --padded is for ranges")
+    if options.licences and options.format != DATASET:
+        raise BadTarget(options.format, "has no data card; --licence is for dataset")
+    if options.format in QUERIES:
+        return _run_query(options, progress, began)
     format = FORMATS[options.format]
     snapshot = read_snapshot(existing(options.warehouse), options.version)
     collections = _choose_collections(format, options)
@@ -81,7 +98,8 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
     order = _ranked_order(options, snapshot.version) if options.ranked else None
     export = ExportRows(snapshot, collections, report, progress, order)
     if format.write is None and not _is_tar(options.target):
-        _write_tree(export, options.target)
+        with open_folder(options.target) as folder:
+            write_tree(export, folder)
     else:
         with open_target(options.target, format.packs) as out:
             _choose_writer(format, options)(export, out)
@@ -89,15 +107,6 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
             report.bytes = os.path.getsize(options.target)
     report.seconds = time.monotonic() - began
     return report
-
-
-def _write_tree(export: ExportRows, target: str) -> None:
-    if not is_url(target):
-        write_tree(export, Path(target))
-        return
-    with TemporaryDirectory(prefix="sigdir-") as scratch:
-        write_tree(export, Path(scratch) / "tree")
-        put_tree(Path(scratch) / "tree", target)
 
 
 def _ranked_order(options: Options, version: int) -> Order:
@@ -119,19 +128,31 @@ def _run_abi(options: Options, progress: Reporter, began: float) -> ExportReport
     return report
 
 
-def _run_pack(options: Options, progress: Reporter, began: float) -> ExportReport:
+def _run_query(options: Options, progress: Reporter, began: float) -> ExportReport:
+    """An export of what SQL answers: ranked texts, declarations, sources."""
     target = "standard output" if options.target == STDOUT else printable(options.target)
     served = existing(options.warehouse)  # what is suppressed is not handed out
-    with (
-        Warehouse(options.warehouse, options.version, served=served) as warehouse,
-        open_target(options.target, packs=False) as out,
-    ):
-        report = ExportReport(PACK, target, warehouse.version)
-        report.rows.update(write_pack(warehouse, options.collections or COLLECTIONS, options.pack, out, progress))
+    with Warehouse(options.warehouse, options.version, served=served) as warehouse:
+        report = ExportReport(options.format, target, warehouse.version)
+        report.rows.update(_write_query(warehouse, options, progress))
     if options.target != STDOUT and os.path.isfile(options.target):
         report.bytes = os.path.getsize(options.target)
     report.seconds = time.monotonic() - began
     return report
+
+
+def _write_query(warehouse: Warehouse, options: Options, progress: Reporter) -> dict[Collection, int]:
+    collections = options.collections or COLLECTIONS
+    if options.format == RANGES:
+        with open_folder(options.target) as folder:
+            return write_ranges(warehouse, collections, folder, progress, padded=options.padded)
+    if options.format == DATASET:
+        with open_folder(options.target) as folder:
+            return write_dataset(warehouse, collections, options.licences, folder, progress)
+    with open_target(options.target, packs=False) as out:
+        if options.format == ABIS:
+            return write_abis(warehouse, collections, out, progress)
+        return write_pack(warehouse, collections, options.pack, out, progress)
 
 
 def _choose_collections(format: Format, options: Options) -> tuple[Collection, ...]:

@@ -4,43 +4,29 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tarfile
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.export_rows import ExportRows
-from sigdir.warehouse.table.files import sync
 
 _TREE = "signatures"
 _TAR_BLOCK = 512
 
 
-def write_tree(export: ExportRows, target: Path) -> None:
-    """Write one file per hash below the new folder ``target``, which appears when all are written."""
-    if os.path.lexists(target) and not (target.is_dir() and not any(target.iterdir())):
-        raise BadTarget(printable(str(target)), "exists already; name a new folder")
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    folder = part / _TREE
-    folder.mkdir(parents=True)
+def write_tree(export: ExportRows, folder: Path) -> None:
+    """Write one file per hash into a folder."""
+    export.report.files = export.report.bytes = 0
+    (folder / _TREE).mkdir()
+    handle = os.open(folder / _TREE, os.O_RDONLY)
     try:
-        export.report.files = export.report.bytes = 0
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            for name, content in chain.from_iterable(map(export.texts_by_hash, export.collections)):
-                _write_small(handle, name, content)
-                export.report.files += 1
-                export.report.bytes += len(content)
-        finally:
-            os.close(handle)
-        os.sync()  # one sync per file would take a hundred times as long
-        part.rename(target)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-    sync(target.absolute().parent)
+        for name, content in chain.from_iterable(map(export.texts_by_hash, export.collections)):
+            _write_small(handle, name, content)
+            export.report.files += 1
+            export.report.bytes += len(content)
+    finally:
+        os.close(handle)
 
 
 def _write_small(folder: int, name: str, content: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import BinaryIO, cast
 from urllib.parse import unquote
 
 from sigdir.pipeline.errors import BadTarget, printable
-from sigdir.warehouse.table.files import replacing
+from sigdir.warehouse.table.files import replacing, sync
 from sigdir.warehouse.table.parallel import for_each
 from sigdir.warehouse.table.stores import is_url, open_store
 
@@ -58,7 +59,39 @@ def _object(url: str, packs: bool) -> Iterator[BinaryIO]:
         store.put(unquote(name), file)
 
 
-def put_tree(folder: Path, url: str) -> None:
+@contextmanager
+def open_folder(target: str) -> Iterator[Path]:
+    """A folder to fill, which appears when it is complete; of a store's URL the files become objects.
+
+    Raises BadTarget where there is one already, StoreError.
+    """
+    if not is_url(target):
+        with _new_folder(Path(target)) as folder:
+            yield folder
+        return
+    with TemporaryDirectory(prefix="sigdir-") as scratch:
+        yield Path(scratch)
+        _put_tree(Path(scratch), target)
+
+
+@contextmanager
+def _new_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill, which gets its name when that is done. Raises BadTarget where there is one already."""
+    if os.path.lexists(target) and not (target.is_dir() and not any(target.iterdir())):
+        raise BadTarget(printable(str(target)), "exists already; name a new folder")
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part.mkdir(parents=True)
+    try:
+        yield part
+        os.sync()  # one sync per file would take a hundred times as long
+        part.rename(target)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    sync(target.absolute().parent)
+
+
+def _put_tree(folder: Path, url: str) -> None:
     """Write the files of a folder into a store; raises BadTarget where there are objects already, StoreError."""
     store = open_store(url)
     if store.list():

@@ -16,7 +16,7 @@ from sigdir.serve.api.document import DocumentResource
 from sigdir.serve.api.evidence import EvidenceResource
 from sigdir.serve.api.health import LiveResource, ReadyResource
 from sigdir.serve.api.imports import AbiImportResource, SolidityImportResource
-from sigdir.serve.bulk import changes, dumps, resolve
+from sigdir.serve.bulk import changes, dumps, ranges, resolve
 from sigdir.serve.core.budget import BudgetProcess, CostlyRequests
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
@@ -106,6 +106,8 @@ def routes(
         Route("/dumps/{version}/", dumps.VersionResource(versions), "GET, HEAD, OPTIONS"),
         Route("/dumps/{version}/{name}", dumps.CollectionResource(versions, streams), "GET, HEAD"),
         Route("/dumps/{version}/{name}/{file}", dumps.FileResource(versions), "GET, HEAD"),
+        Route("/range/{collection}/{prefix}", ranges.RangeResource(reader, cache), "GET, HEAD"),
+        Route("/range/{collection}/{prefix}/{edition}", ranges.RangeResource(reader, cache), "GET, HEAD"),
         # Other dialects.
         Route("/signature-database/v1/lookup", openchain.LookupResource(reader), "GET, HEAD"),
         Route("/signature-database/v1/search", openchain.SearchResource(reader, cache), "GET, HEAD"),

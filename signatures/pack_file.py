@@ -27,6 +27,7 @@ TEXTS, INDEXED = "texts", "indexed"
 
 _HEAD = struct.Struct("<8sII")
 _MAX_HEADER = 1 << 16
+_PADDED = (1 << 13, 1 << 14, 1 << 15)
 _DIGEST, _KEY, _SIGNATURE = 32, 32, 64
 _TRAILER = _DIGEST + _KEY + _SIGNATURE
 _UNSIGNED = bytes(_KEY + _SIGNATURE)
@@ -55,8 +56,13 @@ class PackFile:
     key: bytes = b""
 
 
-def pack_bytes(form: str, version: int, collections: Sequence[PackColumns], key: PrivateKey | None = None) -> bytes:
-    """Write a pack; raises BadPack if it would be too large."""
+def pack_bytes(
+    form: str, version: int, collections: Sequence[PackColumns], key: PrivateKey | None = None, *, padded: bool = False
+) -> bytes:
+    """Write a pack; raises BadPack if it would be too large.
+
+    ``padded`` fills the header with spaces up to 8, 16 or a multiple of 32 KiB.
+    """
     described: list[dict[str, Any]] = []
     parts: list[bytes] = []
     for each in collections:
@@ -66,6 +72,8 @@ def pack_bytes(form: str, version: int, collections: Sequence[PackColumns], key:
         parts += map(_padded, packed)
     header = json.dumps({"form": form, "version": version, "collections": described}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 4)
+    size = _HEAD.size + len(header) + sum(map(len, parts)) + _TRAILER
+    header += b" " * (-size % next(step for step in _PADDED if size <= step or step == _PADDED[-1]) if padded else 0)
     body = b"".join([_HEAD.pack(MAGIC, FORMAT, len(header)), header, *parts])
     if (
         len(body) + _TRAILER > MAX_BYTES

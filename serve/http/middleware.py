@@ -16,7 +16,7 @@ from sigdir.serve.http.write_access import WriteAccess
 _MAX_QUERY_BYTES = 16_384
 
 # Pages of any origin may read and write these.
-_OPEN_PATHS = ("/api/", "/dumps/", "/signature-database/", "/signatures/", "/topic0/")
+_OPEN_PATHS = ("/api/", "/dumps/", "/range/", "/signature-database/", "/signatures/", "/topic0/")
 
 _EXPOSED = (
     "Clashes-With, ETag, Existing-Id, Reject-Position, Reject-Reason, Retry-After, Truncated, "
@@ -79,5 +79,5 @@ class AnswerHeaders:
         resp.append_header("Access-Control-Expose-Headers", _EXPOSED)
         if req.get_header("Access-Control-Request-Method"):
             resp.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
-            resp.set_header("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, If-None-Match")
+            resp.set_header("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, If-None-Match, Range")
             resp.set_header("Access-Control-Max-Age", "86400")

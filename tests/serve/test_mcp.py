@@ -109,10 +109,8 @@ def test_a_contract_beside_the_bytes_has_its_texts_first(call: Any) -> None:
     spam = {"type": "function", "name": "many_msg_babbage", "inputs": [{"type": "bytes1", "name": ""}]}
     is_error, text = call("decode", {"data": "0xa9059cbb" + "01".ljust(64, "0"), "abi": [spam]})
     assert (is_error, "calldata: many_msg_babbage(bytes1)" in text) == (False, True)
-    assert call("decode", {"data": CALL, "abi": "{}"}) == (
-        True,
-        "abi: an ABI is a list of objects, or an object with such a list as abi",
-    )
+    is_error, text = call("decode", {"data": CALL, "abi": "{}"})
+    assert (is_error, "abi: an ABI is a list of objects" in text) == (True, True)
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [

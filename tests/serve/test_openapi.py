@@ -105,6 +105,7 @@ OPERATIONS = [
     *(f"{method} {path}" for path in ("/healthz", "/readyz", "/metrics") for method in ("GET", "HEAD")),
     *(f"{method} {path}" for path in (
         "/api/v1/decode/", "/api/v1/resolve/", "/api/v1/changes/", "/dumps/", "/dumps/{version}/", "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}",
+        "/range/{collection}/{prefix}", "/range/{collection}/{prefix}/{edition}",
         "/signatures/{hash}", "/topic0/{hash}", "/api/v1/signatures",
         *(f"/signature-database/v1/{name}" for name in ("lookup", "search", "stats", "export")),
     ) for method in ("GET", "HEAD")),
@@ -222,6 +223,13 @@ FOUND: list[tuple[str, dict[str, str], dict[str, str], int]] = [
     ("/dumps/{version}/{name}", {"version": "VERSION", "name": "event-signatures.csv"}, {}, 200),
     ("/dumps/{version}/{name}", {"version": "VERSION", "name": "signatures.parquet"}, {}, 302),
     ("/dumps/{version}/{name}/{file}", {"version": "VERSION", "name": "signatures", "file": "FILE"}, {}, 200),
+    ("/range/{collection}/{prefix}", {"collection": "signatures", "prefix": SELECTOR[:3]}, {}, 302),
+    (
+        "/range/{collection}/{prefix}/{edition}",
+        {"collection": "signatures", "prefix": "a90", "edition": "VERSION"},
+        {},
+        200,
+    ),
 ]
 
 

@@ -83,3 +83,10 @@ def prefix_ranges(order: Array, prefixes: Array) -> tuple[Array, Array]:
     """The ranges of many prefixes (uint32): where each begins and ends, int64. Fastest where they rise."""
     keys = prefixes.astype(np.uint64) << PREFIX_SHIFT
     return order.searchsorted(keys), order.searchsorted(keys | ROW_MASK, side="right")
+
+
+def digits_range(order: Array, prefix: int, digits: int) -> tuple[int, int]:
+    """The half-open range of the entries whose hash begins with so many hex digits, at most eight."""
+    shift = 64 - 4 * digits
+    first, last = np.uint64(prefix << shift), np.uint64(((prefix + 1) << shift) - 1)
+    return int(np.searchsorted(order, first)), int(np.searchsorted(order, last, side="right"))

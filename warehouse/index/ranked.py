@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +71,17 @@ def ranked_rows(view: View, collection: Collection, digest: bytes) -> list[Ranke
     ordered = _ordered(view, collection, digest, found)
     view.keep(("order", digest), ordered, sum(len(one.text) + _ROW_CHARACTERS for one in ordered))
     return list(ordered)
+
+
+def ranked_range(view: View, collection: Collection, prefix: int, digits: int, most: int) -> list[RankedRow] | None:
+    """The rows of all hashes that begin with these hex digits, without staged rows; None for more than ``most``."""
+    filed = tuple(segment for segment in view.segments[collection] if segment.summaries is not None)
+    found = [(segment, segment.with_digits(prefix, digits)) for segment in filed]
+    if sum(len(rows) for _, rows in found) > most:
+        return None
+    digests = {segment.hash[row].tobytes() for segment, rows in found for row in rows.tolist()}
+    of_files = replace(view, segments={collection: filed}, found={})
+    return [row for digest in sorted(digests) for row in ranked_rows(of_files, collection, digest)]
 
 
 def rival_of(view: View, collection: Collection, digest: bytes, text: str) -> str:

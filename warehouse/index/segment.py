@@ -19,7 +19,7 @@ from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Summary
 from sigdir.warehouse.evidence.summaries import KINDS, LISTED, Counts, Summaries
-from sigdir.warehouse.index.hash_order import ROW_MASK, prefix_range, prefix_ranges
+from sigdir.warehouse.index.hash_order import ROW_MASK, digits_range, prefix_range, prefix_ranges
 from sigdir.warehouse.index.search import fixed_pieces, has_wildcards, rows_like, rows_with_hex, rows_with_text
 from sigdir.warehouse.index.trigrams import Trigrams
 
@@ -65,6 +65,13 @@ class Segment:
             rows, as_readonly(ids), as_readonly(created_at), as_readonly(offsets), as_readonly(text),
             as_readonly(hash), hashes, trigrams=trigrams,
         )  # fmt: skip
+
+    def with_digits(self, prefix: int, digits: int) -> Array:
+        """The rows of a file whose hashes begin with so many hex digits."""
+        order = self.hashes
+        assert isinstance(order, np.ndarray), "staged rows are not in the order of their hashes"
+        first, last = digits_range(order, prefix, digits)
+        return (order[first:last] & ROW_MASK).astype(np.int64)
 
     def text_at(self, row: int) -> str:
         return self.text[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()

@@ -1,0 +1,188 @@
+"""`sigdir export dataset` and `abis`: what other programs read, over HTTP with ranges too."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from eth_abi.abi import decode
+
+import sigdir
+from sigdir.pipeline.errors import BadTarget
+from sigdir.pipeline.export import Options, run_export
+from sigdir.pipeline.progress import Reporter
+from sigdir.serve.bulk.dumps import byte_range
+from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.types import parse_declaration
+from tests.conftest import ROOT, import_files
+from tests.pipeline.support import invoke, keccak256
+
+SPAM, TRANSFER = "many_msg_babbage(bytes1)", "transfer(address,uint256)"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The samples, a text that was mined, one without a declaration and a suppressed one."""
+    folder = tmp_path_factory.mktemp("dataset")
+    (folder / "list|1.txt").write_text(f"{SPAM}\nundeclared(uint256)\nhidden()\n")
+    (folder / "topic0.json").write_text(json.dumps({keccak256("Undeclared(uint256)").hex(): "Undeclared(uint256)"}))
+    for source in (folder / "list|1.txt", folder / "topic0.json", ROOT / "samples"):
+        import_files([source], folder / "warehouse")
+    assert invoke(folder / "warehouse", "suppress", "hidden()").status == 0
+    return folder / "warehouse"
+
+
+def export(stored: Path, format: str, name: str, **options: Any) -> Path:
+    target = stored.with_name(name)
+    if not target.exists():
+        run_export(Options(format, str(target), stored, **options), Reporter())
+    return target
+
+
+@pytest.fixture(scope="module")
+def dataset(stored: Path) -> Path:
+    return export(stored, "dataset", "data", licences=(("list|*", "CC0 | really"),))
+
+
+def test_a_dataset_has_every_text_in_the_order_of_hashes(stored: Path, dataset: Path) -> None:
+    """With what SQL says of it; row groups do not overlap; what is suppressed is not in it."""
+    for collection in COLLECTIONS:
+        file = pq.ParquetFile(dataset / f"{collection}.parquet")
+        rows = file.read().to_pylist()
+        wanted = sigdir.open(stored).sql(
+            "SELECT hex_signature, text_signature, position, looks_mined FROM ranked WHERE collection = ? AND"
+            " text_signature != 'hidden()' ORDER BY hex_signature, position", [collection.value],
+        )  # fmt: skip
+        assert [
+            (row["hash"], row["text_signature"], row["position"], row["looks_mined"]) for row in rows
+        ] == wanted.rows()
+    assert [row["hash"] for row in rows] == sorted(row["hash"] for row in rows)
+
+
+def test_the_card_names_counts_sources_and_licences(stored: Path, dataset: Path) -> None:
+    """In a table that no label breaks; a licence of a source that there is not is an error."""
+    card = (dataset / "README.md").read_text()
+    assert card.startswith("---\npretty_name: Ethereum signatures\n")
+    assert "- config_name: event-signatures\n  data_files: event-signatures.parquet\n" in card
+    assert "| `list\\|*` | 2 | CC0 \\| really |" in card
+    assert "| not stated |" in card
+    assert f"| `signatures.parquet` | {pq.read_metadata(dataset / 'signatures.parquet').num_rows:,} |" in card
+    with pytest.raises(BadTarget, match="no source is named 'other'"):
+        export(stored, "dataset", "never", licences=(("other", "MIT"),))
+    assert not stored.with_name("never").exists()
+    with pytest.raises(BadTarget, match="--licence is for dataset"):
+        export(stored, "abis", "never", licences=(("other", "MIT"),))
+    done = invoke(stored, "export", "dataset", stored.with_name("never"), "--licence", "MIT")
+    assert (done.status, "is not a source, = and its licence" in done.stderr) == (2, True)
+
+
+class _Ranges(SimpleHTTPRequestHandler):
+    """Files with ranges; counts the bytes that it sends."""
+
+    sent: list[int]
+
+    def log_message(self, *arguments: Any) -> None:
+        return
+
+    def do_GET(self) -> None:
+        content = Path(self.translate_path(self.path)).read_bytes()
+        part = byte_range(self.headers.get("Range", ""), len(content))
+        first, end = part or (0, len(content))
+        self.send_response(206 if part else 200)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(end - first))
+        if part:
+            self.send_header("Content-Range", f"bytes {first}-{end - 1}/{len(content)}")
+        self.end_headers()
+        self.sent.append(end - first)
+        self.wfile.write(content[first:end] if self.command == "GET" else b"")
+
+    do_HEAD = do_GET  # noqa: N815 - the base class has this name
+
+
+@pytest.fixture
+def served(dataset: Path) -> Iterator[str]:
+    _Ranges.sent = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Ranges, directory=str(dataset))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/signatures.parquet"
+        server.shutdown()
+
+
+def test_polars_reads_a_dataset_over_http(served: str) -> None:
+    """By ranges: a hash is found without the whole file at once."""
+    found = pl.scan_parquet(served).filter(pl.col("hash") == "0xa9059cbb").collect()
+    assert found["text_signature"].to_list() == [TRANSFER, SPAM]
+    assert len(_Ranges.sent) > 1
+
+
+def test_duckdb_reads_a_dataset_over_http(served: str) -> None:
+    """Where its extension for HTTP is installed."""
+    connection = duckdb.connect()
+    try:
+        connection.execute("LOAD httpfs")
+    except duckdb.Error:
+        pytest.skip("DuckDB's extension httpfs is not installed")
+    found = connection.sql(f"SELECT text_signature FROM '{served}' WHERE hash = '0xa9059cbb' ORDER BY position")
+    assert found.fetchall() == [(TRANSFER,), (SPAM,)]
+
+
+# The table of declarations.
+
+FROM, TO = "70997970c51812dc3a010c7d01b50e0d17dc79c8", "000000000000000000000000000000000000dead"
+
+
+def test_a_hash_has_one_declaration(stored: Path) -> None:
+    """Its best one, in glaciers' columns; no mined text, no event whose indexed parameters nobody knows."""
+    table = pl.read_parquet(export(stored, "abis", "abis.parquet"))
+    assert table.columns == [
+        "address", "chain", "hash", "full_signature", "name", "anonymous", "state_mutability", "id"
+    ]  # fmt: skip
+    assert table["hash"].n_unique() == table.height
+    by_name = {row["full_signature"]: row for row in table.to_dicts()}
+    found = by_name["function transfer(address to, uint256 value) returns (bool success)"]
+    assert (found["hash"].hex(), found["state_mutability"], found["anonymous"]) == ("a9059cbb", "nonpayable", None)
+    assert found["id"] == f"0xa9059cbb - {found['full_signature']}"
+    assert "function undeclared(uint256)" in by_name
+    assert not {"Undeclared", "many_msg_babbage", "hidden"} & set(table["name"])
+    for row in table.to_dicts():
+        declared = parse_declaration(row["full_signature"])
+        mutability = declared.abi_entry().get("stateMutability")
+        assert (row["name"], row["state_mutability"]) == (declared.name, mutability)
+        assert row["anonymous"] == declared.abi_entry().get("anonymous")
+
+
+def _decoded(row: dict[str, Any]) -> dict[str, Any]:
+    """A log by its declaration: values of topics, then of the data."""
+    inputs = parse_declaration(row["full_signature"]).abi_entry()["inputs"]
+    topics = iter([row["topic1"], row["topic2"], row["topic3"]])
+    indexed = {one["name"]: decode([one["type"]], next(topics))[0] for one in inputs if one["indexed"]}
+    others = [one for one in inputs if not one["indexed"]]
+    values = decode([one["type"] for one in others], row["data"])
+    return indexed | dict(zip((one["name"] for one in others), values, strict=True))
+
+
+def test_polars_decodes_logs_with_the_table(stored: Path) -> None:
+    """Logs as cryo writes them, joined by their first topic."""
+    abis = pl.read_parquet(export(stored, "abis", "abis.parquet"), columns=["hash", "full_signature", "name"])
+    topic = bytes.fromhex("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef")
+    logs = pl.DataFrame(
+        {
+            "topic0": [topic, b"\1" * 32], "topic1": [bytes.fromhex(FROM.rjust(64, "0")), None],
+            "topic2": [bytes.fromhex(TO.rjust(64, "0")), None], "topic3": [None, None], "data": [(40).to_bytes(32), b""],
+        },
+        schema=dict.fromkeys(["topic0", "topic1", "topic2", "topic3", "data"], pl.Binary),
+    )  # fmt: skip
+    named = logs.join(abis, left_on="topic0", right_on="hash", how="left")
+    assert named["name"].to_list() == ["Transfer", None]
+    (decoded,) = map(_decoded, named.filter(pl.col("name").is_not_null()).to_dicts())
+    assert list(decoded.values()) == [f"0x{FROM}", f"0x{TO}", 40]
