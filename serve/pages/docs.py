@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -71,106 +70,40 @@ POSTS: dict[str, tuple[Any, ...]] = {
 """The arguments of curl in front of the address, by operation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
-    """An example: the curl line, and for a GET the address to follow."""
-
-    address: str
-    curl: str
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A parameter, or a member of a body or schema."""
-
-    name: str
-    place: str
-    required: bool
-    type: str
-    about: str
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """A method of a path."""
-
-    id: str
-    method: str
-    path: str
-    summary: str
-    fields: tuple[Field, ...]
-    body_types: tuple[str, ...]
-    answers: tuple[tuple[str, str, str], ...]
-    tries: tuple[Try, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    name: str
-    about: str
-    operations: tuple[Operation, ...]
-
-
-def groups_of(base: str) -> list[Group]:
-    """The document's operations by tag; ``base`` is the server's address in the curl lines."""
+def _groups() -> list[tuple[dict[str, Any], list[tuple[str, str, dict[str, Any]]]]]:
+    """The document's tags, each with its operations: path, method, and the operation with the path's parameters."""
     document = openapi.document()
-    groups: dict[str, list[Operation]] = {tag["name"]: [] for tag in document["tags"]}
+    groups: dict[str, list[tuple[str, str, dict[str, Any]]]] = {tag["name"]: [] for tag in document["tags"]}
     for path, item in document["paths"].items():
         for method in _SHOWN_METHODS:
             if method in item:
-                operation = item[method]
-                groups[operation["tags"][0]].append(
-                    _operation(path, method, operation, item.get("parameters", []), base)
-                )
-    return [Group(tag["name"], tag["description"], tuple(groups[tag["name"]])) for tag in document["tags"]]
+                parameters = [*item.get("parameters", ()), *item[method].get("parameters", ())]
+                operation = item[method] | {"parameters": list(map(resolve, parameters))}
+                groups[operation["tags"][0]].append((path, method.upper(), operation))
+    return [(tag, groups[tag["name"]]) for tag in document["tags"]]
 
 
-def _operation(path: str, method: str, operation: dict[str, Any], shared: list[Any], base: str) -> Operation:
-    fields = [_parameter(resolve(parameter)) for parameter in (*shared, *operation.get("parameters", ()))]
-    content = operation.get("requestBody", {}).get("content", {})
-    if content:
-        fields += _members(next(iter(content.values()))["schema"])
-    return Operation(
-        operation["operationId"],
-        method.upper(),
-        path,
-        operation["summary"],
-        tuple(fields),
-        tuple(content),
-        tuple(_answer(status, resolve(answer)) for status, answer in sorted(operation["responses"].items())),
-        tuple(_tries(operation["operationId"], path, base)),
-    )
-
-
-def _parameter(parameter: dict[str, Any]) -> Field:
-    required = parameter.get("required", False)
-    return Field(parameter["name"], parameter["in"], required, kind(parameter["schema"]), parameter["description"])
-
-
-def _members(schema: dict[str, Any]) -> list[Field]:
-    """The members of an object's schema; any other schema as one field without a name."""
+def _members(schema: dict[str, Any]) -> list[tuple[str, bool, dict[str, Any], str]]:
+    """The members of an object's schema, any other schema as one without a name: name, required, schema, description."""
     schema = resolve(schema)
-    if "properties" not in schema:
-        return [Field("", "body", True, kind(schema), schema.get("description", ""))]
-    required = schema.get("required", ())
-    return [
-        Field(name, "body", name in required, kind(member), resolve(member).get("description", ""))
-        for name, member in schema["properties"].items()
-    ]
+    members = schema.get("properties", {"": schema})
+    required = schema.get("required", ("",))
+    return [(name, name in required, one, resolve(one).get("description", "")) for name, one in members.items()]
 
 
-def _answer(status: str, answer: dict[str, Any]) -> tuple[str, str, str]:
-    """Status, description and type; a JSON answer's type is its schema."""
+def _type_of_answer(answer: dict[str, Any]) -> str:
+    """The type of an answer; of a JSON answer it is its schema."""
     for media_type, content in answer.get("content", {}).items():
-        return status, answer["description"], kind(content["schema"]) if media_type == JSON else media_type
-    return status, answer["description"], ""
+        return kind(content["schema"]) if media_type == JSON else str(media_type)
+    return ""
 
 
-def _tries(operation: str, path: str, base: str) -> list[Try]:
+def _tries(operation: str, path: str, base: str) -> list[tuple[str, str]]:
+    """The examples of an operation: for a GET the address to follow, and the curl line."""
     if operation in POSTS:
         words = [word if isinstance(word, str) else orjson.dumps(word).decode() for word in POSTS[operation]]
-        return [Try("", shlex.join(["curl", *words, base + path]))]
-    return [Try(address, shlex.join(["curl", base + address])) for address in GETS[operation]]
+        return [("", shlex.join(["curl", *words, base + path]))]
+    return [(address, shlex.join(["curl", base + address])) for address in GETS[operation]]
 
 
 def kind(schema: dict[str, Any]) -> str:
@@ -214,8 +147,7 @@ class DocsPage:
 
 @lru_cache(maxsize=_CACHED_PAGES)
 def _page(base: str) -> bytes:
-    schemas = [
-        (name, schema.get("description", ""), _members(schema))
-        for name, schema in openapi.document()["components"]["schemas"].items()
-    ]
-    return rendered("docs.html", here="/docs/", groups=groups_of(base), schemas=schemas, base=base)
+    return rendered(
+        "docs.html", here="/docs/", groups=_groups(), schemas=openapi.document()["components"]["schemas"], base=base,
+        kind=kind, members=_members, resolve=resolve, tries=_tries, type_of_answer=_type_of_answer,
+    )  # fmt: skip
