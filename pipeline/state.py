@@ -20,7 +20,7 @@ from sigdir.signatures.arrow import numbers, strings, text
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
-from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
+from sigdir.warehouse.evidence.spill import ImportSightings, SightedInput, TextIds
 from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.table.rejects import RejectsWriter
@@ -157,16 +157,16 @@ class ImportState(AbstractContextManager["ImportState"]):
         return self._text_ids[collection]
 
     def batches(self, replaces: bool) -> dict[Collection, Batch]:
-        """The new rows, to be published, and what their sources say; ``replaces`` is that of ``Statement``."""
+        """The new rows, to be published, and what their sources say; ``replaces`` is that of ``ImportSightings``."""
         inputs = [
-            Input(file.source, None if file.below == file.source else file.below, file.fault is None)
+            SightedInput(file.source, None if file.below == file.source else file.below, file.fault is None)
             for file in self._inputs.values()
         ]
         return {
             collection: Batch(
                 self.spills[collection],
                 self._is_new[collection],
-                Statement(inputs, self.input_of_batch[collection], self._text_ids[collection], replaces),
+                ImportSightings(inputs, self.input_of_batch[collection], self._text_ids[collection], replaces),
             )
             for collection in COLLECTIONS
         }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sigdir.warehouse.sql.statistics import OTHER, Chance, CountsBy, Import, Source, Statistics
+from sigdir.warehouse.sql.statistics import OTHER, Chance, CountsBy, ImportCounts, SourceCounts, Statistics
 
 _SHOWN_TYPES = 9
 _SHOWN_PARAMETERS = 9
@@ -117,7 +117,7 @@ def _between(first: datetime, last: datetime) -> str:
     return f" were added between {_day(first)} and {_day(last)}"
 
 
-def _import_name(each: Import) -> str:
+def _import_name(each: ImportCounts) -> str:
     return f"import {each.import_id} ({each.source})" if each.source else f"import {each.import_id}"
 
 
@@ -149,7 +149,7 @@ def _sources(statistics: Statistics) -> Figure:
     return Figure("sources", "Where rows come from", finding + ".", legend, columns, rows, bars)
 
 
-def _source_name(source: Source) -> str:
+def _source_name(source: SourceCounts) -> str:
     """The name of a source without its folders: a page may be public."""
     if source.path is None:
         return f"{source.files:,} other files"

@@ -36,7 +36,7 @@ from sigdir.signatures.collections import (
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.keccak_rows import keccak256_column
-from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
+from sigdir.warehouse.evidence.spill import ImportSightings, SightedInput, TextIds
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.digest import FIELD
 from sigdir.warehouse.log.history import history
@@ -165,11 +165,11 @@ class Run:
         self.rejected = len(rejects)
         file = write_rejects(self.folder / "rejects.parquet", rejects) if rejects else None
         self.rejects_digest = rows_and_digest(file)[1] if file is not None else None
-        said = [Input("by hand", None)]
+        said = [SightedInput("by hand", None)]
         batches = {
             c: Batch(
                 self.spills[c], self.keep[c],
-                Statement(said, [0] * self.spills[c].batches(), self.text_ids[c], replaces=False),
+                ImportSightings(said, [0] * self.spills[c].batches(), self.text_ids[c], replaces=False),
             )
             for c in COLLECTIONS
         }  # fmt: skip

@@ -24,7 +24,7 @@ from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.evidence.renewal import Withdrawn
-from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
+from sigdir.warehouse.evidence.spill import ImportSightings, SightedInput, TextIds
 from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.jobs.vacuum import vacuum
 from sigdir.warehouse.log.manifest import POST
@@ -323,7 +323,7 @@ def test_sightings_of_declarations_keep_everything(paths: Paths, tmp_path: Path)
     with Publisher(paths, wait=False) as publisher:
         ids = TextIds(tmp_path / "ids", spill.rows)
         keep = new_rows(spill, publisher.snapshot, [], 2, ids)
-        batch = Batch(spill, keep, Statement([Input("abi", "A.json")], [0], ids))
+        batch = Batch(spill, keep, ImportSightings([SightedInput("abi", "A.json")], [0], ids))
         publisher.publish(run_name(), {SIGNATURES: batch}, {SIGNATURES: 0}, lambda: {"kind": "import"})
     found = sightings(read_snapshot(paths))
     columns = ("id", "kind", "witness", "contracts", "verified", "file", "contract", "contract_key", "declaration")

@@ -12,7 +12,7 @@ import pytest
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.keccak import keccak256
-from sigdir.warehouse.evidence.summaries import Counts
+from sigdir.warehouse.evidence.summaries import SightingCounts
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader, View, tidy
 from sigdir.warehouse.jobs.compact import compact, everything
@@ -40,7 +40,7 @@ def columns(reader: Reader) -> dict[str, int]:
     return {folder.name: folder.stat().st_ino for folder in reader.paths.cache.glob("*.summaries")}
 
 
-def counts_of(view: View, text: str) -> Counts:
+def counts_of(view: View, text: str) -> SightingCounts:
     [row] = ranked_rows(view, SIGNATURES, keccak256(text.encode())[:4])
     return row.counts
 

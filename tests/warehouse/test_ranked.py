@@ -17,7 +17,7 @@ from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked, Summary, noted_reasons, plain_reasons
 from sigdir.signatures.standards import NO_TEXT, canonical, sources
 from sigdir.warehouse.evidence.lookup import text_evidence
-from sigdir.warehouse.evidence.summaries import KINDS, Counts, Summaries
+from sigdir.warehouse.evidence.summaries import KINDS, SightingCounts, Summaries
 from sigdir.warehouse.evidence.sums import summed
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.ranked import ranked_rows
@@ -171,7 +171,7 @@ def test_sums(known: Known, expected: Expected) -> None:
         every, few = summed(known.manifest, collection, ids), summed(known.manifest, collection, ids[::5])
         for row, id in enumerate(ids.tolist()):
             text = expected[collection, id].summary
-            counts = Counts(text.sources, text.contracts, text.compiled, text.witness, 0, text.verified)
+            counts = SightingCounts(text.sources, text.contracts, text.compiled, text.witness, 0, text.verified)
             wanted = (counts, text.kinds, text.declaration)
             assert said_of(every, row) == said_of(summed(known.manifest, collection, np.array([id])), 0) == wanted
             if row % 5 == 0:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.evidence import Witness
-from sigdir.warehouse.evidence.summaries import COUNTS, Counts, Summaries
+from sigdir.warehouse.evidence.summaries import COUNTS, SightingCounts, Summaries
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import Segment
@@ -47,7 +47,7 @@ def test_staged_rows() -> None:
     assert texts_of(file, staged, hash=b"none") == []
 
 
-def with_counts(segment: Segment, *counts: Counts) -> Segment:
+def with_counts(segment: Segment, *counts: SightingCounts) -> Segment:
     summaries = Summaries(
         np.array([tuple(one) for one in counts], COUNTS), np.empty(0, np.int64), pa.nulls(0, pa.string())
     )
@@ -57,10 +57,10 @@ def with_counts(segment: Segment, *counts: Counts) -> Segment:
 def test_ranks_of_files() -> None:
     """Rows of different files are ordered by their ranks."""
     counts = [
-        Counts(),
-        Counts(witness=Witness.COMPILED, contracts=1),
-        Counts(witness=Witness.DECLARED, contracts=9),
-        Counts(witness=Witness.COMPILED, contracts=2),
+        SightingCounts(),
+        SightingCounts(witness=Witness.COMPILED, contracts=1),
+        SightingCounts(witness=Witness.DECLARED, contracts=9),
+        SightingCounts(witness=Witness.COMPILED, contracts=2),
     ]
     first = with_counts(segment_of(["a()", "b()"], b"hash"), *counts[:2])
     second = with_counts(segment_of(["c()", "d()"], b"hash", first_id=3), *counts[2:])

@@ -110,7 +110,7 @@ class Renewal:
 
     def _compare(self, says: pa.Table, earlier: list[tuple[Array, Array, pa.Table]]) -> npt.NDArray[np.bool_]:
         """Which of these sightings say nothing new; notes what they mean for the earlier ones."""
-        every = _said(pa.concat_tables([says, *(table for _, _, table in earlier)]))
+        every = _values_of(pa.concat_tables([says, *(table for _, _, table in earlier)]))
         new, old = every.taken(slice(says.num_rows)), every.taken(slice(says.num_rows, None))
         is_replaced = np.isin(old.source, self._replaced)
         is_known = _is_known(new, old) & np.isin(new.source, self._added)
@@ -183,7 +183,7 @@ def _without(file: EvidenceFile, goes: npt.NDArray[np.bool_], gone: Counter[int]
 # Comparing what is said. Values are numbers that are equal where the values are.
 
 
-class _Said(NamedTuple):
+class _SightingValues(NamedTuple):
     """Sightings as columns. ``place`` is a text's or a contract's in a source, ``declared`` is place, declaration and display,
     ``whole`` that and the kind.
     """
@@ -200,17 +200,17 @@ class _Said(NamedTuple):
     contracts: Array
     verified: Array
 
-    def taken(self, rows: Any) -> _Said:
-        return _Said(*(column[rows] for column in self))
+    def taken(self, rows: Any) -> _SightingValues:
+        return _SightingValues(*(column[rows] for column in self))
 
 
-def _said(table: pa.Table) -> _Said:
+def _values_of(table: pa.Table) -> _SightingValues:
     source, kind = values(table["source"]), values(table["kind"])
     text = _joined(values(table["id"]), source)
     place = _joined(text, codes(table["contract_key"]))
     of_kind, declaration = _joined(place, kind), codes(table["declaration"])
     declared = _joined(_joined(place, declaration), codes(table["display"]))
-    return _Said(
+    return _SightingValues(
         source, text, place, of_kind, declared, _joined(declared, kind),
         kind != Kind.UNKNOWN, declaration >= 0, *(values(table[name]) for name in _AMOUNTS),
     )  # fmt: skip
@@ -228,7 +228,7 @@ def _joined(one: Array, other: Array) -> Array:
 _MOST = 1 << 62
 
 
-def _is_known(new: _Said, old: _Said) -> npt.NDArray[np.bool_]:
+def _is_known(new: _SightingValues, old: _SightingValues) -> npt.NDArray[np.bool_]:
     """For each new sighting whether the old ones say as much: a kind and a declaration only where the new one has them."""
     found = np.zeros(len(new.text), np.bool_)
     for has_kind, has_declaration, key in (
@@ -239,7 +239,7 @@ def _is_known(new: _Said, old: _Said) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _is_superseded(old: _Said, new: _Said) -> npt.NDArray[np.bool_]:
+def _is_superseded(old: _SightingValues, new: _SightingValues) -> npt.NDArray[np.bool_]:
     """For each old sighting whether a new one in its place says as much, another declaration in place of the old one."""
     found = np.zeros(len(old.text), np.bool_)
     for others, is_of in ((new, ~old.has_declaration), (new.taken(new.has_declaration), old.has_declaration)):
@@ -248,7 +248,7 @@ def _is_superseded(old: _Said, new: _Said) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _is_reached(these: _Said, others: _Said, key: str) -> npt.NDArray[np.bool_]:
+def _is_reached(these: _SightingValues, others: _SightingValues, key: str) -> npt.NDArray[np.bool_]:
     """For each sighting whether those of ``others`` with the same key have as good a witness and as many contracts."""
     keys, other_keys = getattr(these, key), getattr(others, key)
     if not len(other_keys) or not len(keys):

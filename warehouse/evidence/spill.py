@@ -119,7 +119,7 @@ class TextIds:
         return np.array(self._ids[numbers])
 
 
-class Input(NamedTuple):
+class SightedInput(NamedTuple):
     """An input of an import: its source's label, its name where that is another one, and whether it was read whole."""
 
     label: str
@@ -128,14 +128,14 @@ class Input(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ImportSightings:
     """What an import's sources say about the rows of one spill: ``inputs[of_batch[n]]`` has the rows of batch ``n``.
 
     ``replaces`` says whether the earlier statement of the sources stops to count. The statement of a source that has an
     input which was not read whole never replaces an earlier one.
     """
 
-    inputs: Sequence[Input]
+    inputs: Sequence[SightedInput]
     of_batch: Sequence[int]
     text_ids: TextIds
     replaces: bool = False

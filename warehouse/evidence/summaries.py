@@ -15,7 +15,7 @@ from sigdir.signatures.evidence import Kind, Witness
 Array = npt.NDArray[Any]
 
 
-class Counts(NamedTuple):
+class SightingCounts(NamedTuple):
     """A row of ``Summaries.counts``; the names are those of ``rank.Summary``. By default one list names the text."""
 
     sources: int = 1
@@ -39,11 +39,11 @@ COUNTS: Final = np.dtype(
 )
 """15 bytes a text."""
 
-LISTED: Final = Counts()
+LISTED: Final = SightingCounts()
 """What is known of a staged text: one list names it."""
 
 KINDS: Final = tuple(tuple(kind for kind in Kind if kind and mask >> kind & 1) for mask in range(2 << max(Kind)))
-"""The known kinds, rising, by ``Counts.kinds``."""
+"""The known kinds, rising, by ``SightingCounts.kinds``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Summaries:
     texts: pa.Array
     """Their commonest declarations: string or large_string."""
 
-    def at(self, row: int) -> Counts:
-        return Counts._make(self.counts.item(row))
+    def at(self, row: int) -> SightingCounts:
+        return SightingCounts._make(self.counts.item(row))
 
     def declaration_at(self, row: int) -> str:
         """The commonest declaration of a text; "" for none."""

@@ -12,7 +12,7 @@ from sigdir.signatures import rank, standards
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked
-from sigdir.warehouse.evidence.summaries import Counts
+from sigdir.warehouse.evidence.summaries import SightingCounts
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 
@@ -22,7 +22,7 @@ class RankedRow(NamedTuple):
 
     segment: Segment
     row: int
-    counts: Counts
+    counts: SightingCounts
     position: int = 1
     mined: str = ""
 

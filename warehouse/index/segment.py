@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Summary
-from sigdir.warehouse.evidence.summaries import KINDS, LISTED, Counts, Summaries
+from sigdir.warehouse.evidence.summaries import KINDS, LISTED, SightingCounts, Summaries
 from sigdir.warehouse.index.hash_order import ROW_MASK, digits_range, prefix_range, prefix_ranges
 from sigdir.warehouse.index.search import fixed_pieces, has_wildcards, rows_like, rows_with_hex, rows_with_text
 from sigdir.warehouse.index.trigrams import Trigrams
@@ -92,7 +92,7 @@ class Segment:
             self.declaration_at(row),
         )  # fmt: skip
 
-    def counts_at(self, row: int) -> Counts:
+    def counts_at(self, row: int) -> SightingCounts:
         return LISTED if self.summaries is None else self.summaries.at(row)
 
     def declaration_at(self, row: int) -> str:

@@ -54,7 +54,7 @@ class DataFile:
 
 
 @dataclass(slots=True)
-class Changes:
+class LogChanges:
     """What actions add, remove and record. ``writer_version`` is that of ``protocol``."""
 
     added: list[DataFile] = field(default_factory=list)
@@ -63,13 +63,13 @@ class Changes:
     writer_version: int | None = None
 
 
-def changes_of(paths: Paths, actions: Iterable[Mapping[str, Any]]) -> Changes:
+def changes_of(paths: Paths, actions: Iterable[Mapping[str, Any]]) -> LogChanges:
     """Read actions. Kinds that are not known are ignored, as Delta demands: ``protocol`` says what a reader must know.
 
     Raises UnreadableWarehouse for a table that this program cannot read, and the errors in ``DAMAGED`` for an action
     of another shape.
     """
-    changes = Changes()
+    changes = LogChanges()
     for action in actions:
         ((kind, values),) = action.items()
         if kind == "add":

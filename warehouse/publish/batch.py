@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sigdir.signatures.arrow import numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence.spill import Statement
+from sigdir.warehouse.evidence.spill import ImportSightings
 from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.staging.rows import Range, StagedRow
 from sigdir.warehouse.table.files import sync
@@ -44,7 +44,7 @@ class Batch:
 
     spill: Spill
     keep: npt.NDArray[np.bool_]
-    statement: Statement | None = None
+    statement: ImportSightings | None = None
 
     @property
     def rows(self) -> int:
@@ -52,7 +52,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _FilePart:
     """The rows of one file: the spill's batches ``first`` up to and without ``last``, and their reserved ids."""
 
     number: int
@@ -108,7 +108,7 @@ class BatchFiles:
     ) -> None:
         self._paths, self._run, self._batches = paths, run, batches
         self._threads, self._progress = threads, progress
-        self._parts: dict[Collection, list[_Part]] = {}
+        self._parts: dict[Collection, list[_FilePart]] = {}
         self._files: dict[tuple[Collection, int], WrittenFile] = {}
         self._removed: dict[Collection, set[int]] = {collection: set() for collection in batches}
         self._import_id = 0
@@ -160,7 +160,7 @@ class BatchFiles:
                     self._rewrite(collection, at)
             sync(self._paths.partition(collection))
 
-    def _task(self, collection: Collection, part: _Part, suffix: str = "") -> FileTask:
+    def _task(self, collection: Collection, part: _FilePart, suffix: str = "") -> FileTask:
         """The part's file: all rows for which ids were reserved, without those that were removed since."""
         batch = self._batches[collection]
         bounds = batch.spill.first_rows()
@@ -195,7 +195,7 @@ class BatchFiles:
         old.path.unlink()
 
 
-def _plan(batch: Batch, reserved: Range, threads: int) -> list[_Part]:
+def _plan(batch: Batch, reserved: Range, threads: int) -> list[_FilePart]:
     """Split the batch into files of about equal size, as many as keep all threads busy, of at most FILE_ROWS."""
     if not reserved.rows:
         return []
@@ -206,10 +206,10 @@ def _plan(batch: Batch, reserved: Range, threads: int) -> list[_Part]:
     if reserved.rows > FILE_ROWS // 40:  # below that, a second file costs readers more than it saves
         wanted = threads * -(-reserved.rows // (FILE_ROWS * threads))
     cuts = np.searchsorted(kept, [reserved.rows * k // wanted for k in range(1, wanted)])
-    parts: list[_Part] = []
+    parts: list[_FilePart] = []
     for first, last in pairwise([0, *cuts.tolist(), len(per_batch)]):
         rows, offset = int(kept[last] - kept[first]), int(kept[first])
         if rows:
             share = Range(reserved.first_id + offset, reserved.first_created_at + offset, rows)
-            parts.append(_Part(len(parts) + 1, first, last, share))
+            parts.append(_FilePart(len(parts) + 1, first, last, share))
     return parts

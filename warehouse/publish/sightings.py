@@ -39,7 +39,7 @@ from sigdir.warehouse.evidence.files import (
     write_sightings,
 )
 from sigdir.warehouse.evidence.renewal import Renewal, Withdrawn
-from sigdir.warehouse.evidence.spill import BatchSightings, Ids, SightingCount, Statement, summed
+from sigdir.warehouse.evidence.spill import BatchSightings, Ids, ImportSightings, SightingCount, summed
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.manifest import (
     POST,
@@ -61,7 +61,7 @@ CHUNK_ROWS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _EvidencePart:
     """The sightings of one file: those of the spill's batches ``first`` up to and without ``last``."""
 
     number: int
@@ -70,7 +70,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _WrittenEvidence:
     file: EvidenceFile | None
     counts: Mapping[str, SightingCount]
 
@@ -93,8 +93,8 @@ class EvidenceFiles:
             if batch.statement is not None
         }
         self._unchanged = unchanged
-        self._parts: dict[Collection, list[_Part]] = {}
-        self._written: dict[tuple[Collection, int], _Written] = {}
+        self._parts: dict[Collection, list[_EvidencePart]] = {}
+        self._written: dict[tuple[Collection, int], _WrittenEvidence] = {}
         self._renewals: dict[Collection, Renewal] = {}
         self._rewritten: dict[Path, tuple[EvidenceFile | None, Counter[int]]] = {}
         """What takes the place of earlier files, and how many sightings of each source it has less."""
@@ -215,13 +215,15 @@ class EvidenceFiles:
                     self._numbers[label] = known.number if known is not None else following
                     following += known is None
 
-    def _write_part(self, collection: Collection, part: _Part, suffix: str = "") -> None:
+    def _write_part(self, collection: Collection, part: _EvidencePart, suffix: str = "") -> None:
         counts: dict[str, SightingCount] = {}
         path = self._paths.evidence_file(collection, self._run + suffix, part.number)
         file = write_sightings(path, collection, self._tables(collection, part, counts))
-        self._written[collection, part.number] = _Written(file, counts)
+        self._written[collection, part.number] = _WrittenEvidence(file, counts)
 
-    def _tables(self, collection: Collection, part: _Part, counts: dict[str, SightingCount]) -> Iterator[pa.Table]:
+    def _tables(
+        self, collection: Collection, part: _EvidencePart, counts: dict[str, SightingCount]
+    ) -> Iterator[pa.Table]:
         said = self._said[collection]
         labels = {number: label for label, number in self._numbers.items()}
         for first, last in said.chunks(part):
@@ -265,7 +267,7 @@ class EvidenceFiles:
             np.array(ids, np.int64), POST, 0, None, values_batch(values), np.arange(len(ids), dtype=np.int32)
         )
         path = self._paths.evidence_file(collection, self._run, 0)
-        self._written[collection, 0] = _Written(write_sightings(path, collection, [table]), {})
+        self._written[collection, 0] = _WrittenEvidence(write_sightings(path, collection, [table]), {})
 
     def _sync(self) -> None:
         files = [*(written.file for written in self._written.values()), *(new for new, _ in self._rewritten.values())]
@@ -301,7 +303,7 @@ def unchanged_sources(paths: Paths, manifest: Manifest, batches: Mapping[Collect
 class _CollectionSightings:
     """What the sources say of one collection's rows, with the ids of the rows' texts."""
 
-    def __init__(self, batch: Batch, statement: Statement) -> None:
+    def __init__(self, batch: Batch, statement: ImportSightings) -> None:
         self._spill, self._keep, self._statement = batch.spill, batch.keep, statement
         self._bounds = self._spill.first_rows()
         self._first_id = 0
@@ -367,15 +369,15 @@ class _CollectionSightings:
         self._late_rows = numbers[order]
         return np.concatenate(found)
 
-    def parts(self, threads: int) -> list[_Part]:
+    def parts(self, threads: int) -> list[_EvidencePart]:
         """Files of about equal size, as many as keep all threads busy."""
         rows = self._spill.rows
         wanted = threads * -(-rows // (FILE_ROWS * threads)) if rows > FILE_ROWS // 10 else 1
         cuts = np.searchsorted(self._bounds[:-1], [rows * k // wanted for k in range(1, wanted)])
         pieces = pairwise([0, *cuts.tolist(), self.batches()])
-        return [_Part(number, *piece) for number, piece in enumerate(pieces, 1) if piece[0] < piece[1]]
+        return [_EvidencePart(number, *piece) for number, piece in enumerate(pieces, 1) if piece[0] < piece[1]]
 
-    def chunks(self, part: _Part) -> Iterator[tuple[int, int]]:
+    def chunks(self, part: _EvidencePart) -> Iterator[tuple[int, int]]:
         """The part's batches in runs of about CHUNK_ROWS rows, each from the first up to and without the last."""
         first = part.first
         while first < part.last:
@@ -384,7 +386,7 @@ class _CollectionSightings:
             yield first, last
             first = last
 
-    def has_row_of(self, part: _Part, numbers: Ids) -> bool:
+    def has_row_of(self, part: _EvidencePart, numbers: Ids) -> bool:
         """Whether one of the rows is among those of a part."""
         return bool(((self._bounds[part.first] <= numbers) & (numbers < self._bounds[part.last])).any())
 

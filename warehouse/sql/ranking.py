@@ -19,7 +19,7 @@ from sigdir.signatures.arrow import blobs, numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked, Summary, made_up_part, ranked
-from sigdir.warehouse.evidence.summaries import KINDS, Counts
+from sigdir.warehouse.evidence.summaries import KINDS, SightingCounts
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.summaries import SummaryReader
 from sigdir.warehouse.table.paths import Paths
@@ -48,7 +48,7 @@ class Ranking:
         rows = self._rows(_TEXTS.format(collection.view_name), hashes)
         ids = np.array([id for _, id, _ in rows], np.int64)
         counts, declarations = self._readers[collection].of(ids)
-        summed = zip(map(Counts._make, counts.tolist()), declarations.to_pylist(), strict=True)
+        summed = zip(map(SightingCounts._make, counts.tolist()), declarations.to_pylist(), strict=True)
         texts = [(hash, _summary(id, text, *each)) for (hash, id, text), each in zip(rows, summed, strict=True)]
         names = {text.name for _, text in texts if made_up_part(text.name)}
         shared = (
@@ -71,7 +71,7 @@ class Ranking:
             return cursor.execute(query, parameters).fetchall()
 
 
-def _summary(id: int, text: str, counts: Counts, declaration: str | None) -> Summary:
+def _summary(id: int, text: str, counts: SightingCounts, declaration: str | None) -> Summary:
     return Summary(
         id, text, Witness(counts.witness), KINDS[counts.kinds], counts.sources, counts.contracts, counts.compiled,
         counts.verified, declaration=declaration or "",

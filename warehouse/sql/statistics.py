@@ -51,7 +51,7 @@ class TotalsAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
+class ImportCounts:
     """An import and its counts; ``source`` is its label, else the name of its only file, else None."""
 
     import_id: int
@@ -65,7 +65,7 @@ class Import:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceCounts:
     """The candidates of a source over all imports: a file, or the ``files`` small files of a folder.
 
     ``path`` ends in ``/`` for a folder; it is None for the rest.
@@ -111,8 +111,8 @@ class Statistics:
     most_shared: str | None
     import_count: int
     growth: tuple[TotalsAt, ...]
-    imports: tuple[Import, ...]
-    sources: tuple[Source, ...]
+    imports: tuple[ImportCounts, ...]
+    sources: tuple[SourceCounts, ...]
     types: tuple[CountsBy, ...]
     parameters: tuple[CountsBy, ...]
     styles: tuple[CountsBy, ...]
@@ -194,7 +194,7 @@ def _growth(warehouse: Warehouse) -> tuple[TotalsAt, ...]:
     return tuple(TotalsAt(*row) for row in found.rows())
 
 
-def _imports(warehouse: Warehouse) -> tuple[Import, ...]:
+def _imports(warehouse: Warehouse) -> tuple[ImportCounts, ...]:
     found = warehouse.sql(
         """
         SELECT import_id, committed_at,
@@ -204,10 +204,10 @@ def _imports(warehouse: Warehouse) -> tuple[Import, ...]:
         """,
         {"most": _LARGEST_IMPORTS},
     )
-    return tuple(Import(*row) for row in found.rows())
+    return tuple(ImportCounts(*row) for row in found.rows())
 
 
-def _sources(warehouse: Warehouse) -> tuple[Source, ...]:
+def _sources(warehouse: Warehouse) -> tuple[SourceCounts, ...]:
     """Files that gave a hundredth of all candidates by themselves, others by their folder, what is tiny as one."""
     found = warehouse.sql(
         """
@@ -231,7 +231,7 @@ def _sources(warehouse: Warehouse) -> tuple[Source, ...]:
         """,
         {"most": _SHOWN_SOURCES},
     )
-    return tuple(Source(*row) for row in found.rows())
+    return tuple(SourceCounts(*row) for row in found.rows())
 
 
 def _parameters(warehouse: Warehouse) -> tuple[tuple[CountsBy, ...], tuple[CountsBy, ...], int]:
