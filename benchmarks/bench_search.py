@@ -1,4 +1,4 @@
-"""Searches for fragments of text: the scan beside bytes.find over the same bytes, and names by their trigrams."""
+"""Searches for fragments of text: the scan beside bytes.find over the same bytes, and names by their grams."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from benchmarks.measure import Figure, sigdir
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.columns import as_readonly
 from sigdir.warehouse.index.build import segment_of
+from sigdir.warehouse.index.grams import build_grams
 from sigdir.warehouse.index.records import render_rows
 from sigdir.warehouse.index.search import rows_with_text
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.trigrams import build_trigrams
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.batch import FILE_ROWS
 from sigdir.warehouse.table.paths import Paths
@@ -129,11 +129,11 @@ class _Names(NamedTuple):
 
 
 def _indexed(segments: list[Segment]) -> list[Segment]:
-    return [replace(each, trigrams=build_trigrams(each.text, each.offsets, each.rows)) for each in segments]
+    return [replace(each, grams=build_grams(each.text, each.offsets, each.rows)) for each in segments]
 
 
 def _has_list(segment: Segment, name: str) -> bool:
-    return segment.trigrams is not None and segment.trigrams.candidates(name) is not None
+    return segment.grams is not None and segment.grams.candidates(name) is not None
 
 
 def _timed_names(indexed: list[Segment]) -> _Names:
@@ -157,14 +157,14 @@ def _timed_names(indexed: list[Segment]) -> _Names:
 
 
 def _names(segments: list[Segment]) -> list[Figure]:
-    """Names beside the scan, one or two letters, and what the trigrams take."""
+    """Names beside the scan, one or two letters, and what the grams take."""
     rows = sum(segment.rows for segment in segments)
-    build_trigrams(segments[0].text, segments[0].offsets, 1)
+    build_grams(segments[0].text, segments[0].offsets, 1)
     began = time.perf_counter()
     indexed = _indexed(segments)
     building = time.perf_counter() - began
     names = _timed_names(indexed)
-    size = sum(each.trigrams.lists.nbytes + each.trigrams.starts.nbytes for each in indexed if each.trigrams) / rows
+    size = sum(each.grams.lists.nbytes + each.grams.starts.nbytes for each in indexed if each.grams) / rows
     return [
         Figure(f"a name of at most 10,000 matches in {rows:,} texts, its page and count, median of 200, beside the scan",
                f"{names.median * 1000:.2f} ms", f"{names.scan * 1000:.2f} ms", names.median / names.scan, "<= 2 ms",
@@ -172,8 +172,8 @@ def _names(segments: list[Segment]) -> list[Figure]:
         Figure(f"the slowest of a hundred of them in {rows:,} texts", f"{names.slowest * 1000:.2f} ms", "", 0, "<= 5 ms",
                names.slowest <= 0.005),
         _short(indexed, rows),
-        Figure("trigrams at rest", f"{size:.1f} bytes a row", "", 0, "<= 24 bytes", size <= 24),
-        Figure("trigrams built on one core", f"{rows / building / 1e6:.1f} M rows/s", "", 0, ">= 1.5 M rows/s",
+        Figure("4-grams at rest", f"{size:.1f} bytes a row", "", 0, "<= 24 bytes", size <= 24),
+        Figure("4-grams built on one core", f"{rows / building / 1e6:.1f} M rows/s", "", 0, ">= 1.5 M rows/s",
                rows / building >= 1.5e6),
     ]  # fmt: skip
 
@@ -181,7 +181,7 @@ def _names(segments: list[Segment]) -> list[Figure]:
 def _short(indexed: list[Segment], rows: int) -> Figure:
     """One or two letters, where the index is there and where it is not."""
     mine, theirs = [], []
-    scanned = [replace(each, trigrams=None) for each in indexed]
+    scanned = [replace(each, grams=None) for each in indexed]
     for fragment in _SHORT:
         found = _page(indexed, fragment)
         mine.append(_best(partial(_page, indexed, fragment), 3))

@@ -22,6 +22,7 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak_rows import keccak256_column
+from sigdir.warehouse.evidence.spill import TextIds
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish import dedupe, key_table
@@ -45,6 +46,10 @@ THREADS = 2
 # Where a text is known from; and with or without the map of hashes.
 NEW, FILE_1, FILE_2, FILE_3, STAGED = range(5)
 MAPS = [pytest.param(1 << 30, id="with the map"), pytest.param(0, id="without the map")]
+
+
+def flags_of(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int) -> npt.NDArray[np.bool_]:
+    return new_rows(spill, snapshot, staged, threads, TextIds(spill.keys_path.with_suffix(".ids"), spill.rows))
 
 
 def text_of(number: int) -> str:
@@ -117,7 +122,7 @@ def test_new_rows_equal_a_set(
         folder = Path(name)
         spill = make_spill(folder, collection, cut([text_of(n) for n in batch], batch_rows))
         snapshot = snapshot_of(folder, collection, held[FILE_1:STAGED])
-        keep = new_rows(spill, snapshot, staged_rows(held[STAGED]), THREADS)
+        keep = flags_of(spill, snapshot, staged_rows(held[STAGED]), THREADS)
     assert keep.tolist() == first_of_each(batch, known)
 
 
@@ -125,7 +130,7 @@ def test_the_first_occurrence_wins(tmp_path: Path) -> None:
     """Only the first row of a repeated text is kept, also across batches."""
     batch = ["a()", "b()", "a()", "a()", "c()", "b()", "a()", "d()", "d()"]
     spill = make_spill(tmp_path, SIGNATURES, cut(batch, 2))
-    keep = new_rows(spill, Snapshot(), [], THREADS)
+    keep = flags_of(spill, Snapshot(), [], THREADS)
     assert np.flatnonzero(keep).tolist() == [0, 1, 4, 7]
 
 
@@ -133,7 +138,7 @@ def test_a_batch_without_rows_has_no_flags(tmp_path: Path) -> None:
     """An empty batch gives no flags."""
     spill = make_spill(tmp_path, EVENT_SIGNATURES, [])
     snapshot = snapshot_of(tmp_path, EVENT_SIGNATURES, [["E()"]])
-    assert new_rows(spill, snapshot, staged_rows(["F()"]), THREADS).tolist() == []
+    assert flags_of(spill, snapshot, staged_rows(["F()"]), THREADS).tolist() == []
 
 
 def test_the_collections_are_deduped_separately(tmp_path: Path) -> None:
@@ -144,7 +149,7 @@ def test_the_collections_are_deduped_separately(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         spill = make_spill(folder, collection, [["x()", "y()"]])
-        assert new_rows(spill, read_snapshot(paths), [], THREADS).tolist() == flags
+        assert flags_of(spill, read_snapshot(paths), [], THREADS).tolist() == flags
 
 
 @pytest.mark.parametrize("map_rows", MAPS)
@@ -174,7 +179,7 @@ def test_keys_with_the_same_first_half_are_different(
     in_staging = ["d()"] if known_from in ("staging", "both") else []
     snapshot = snapshot_of(tmp_path, collection, [in_file], digest)
     staged = [StagedRow(9, 9, text, crafted(text)) for text in in_staging]
-    keep = new_rows(spill, snapshot, staged, THREADS)
+    keep = flags_of(spill, snapshot, staged, THREADS)
     order = sorted(keys)
     known = {order.index(text) for text in in_file + in_staging}
     assert keep.tolist() == first_of_each([order.index(text) for text in batch], known)
@@ -186,7 +191,7 @@ def test_the_second_half_of_a_key_decides(tmp_path: Path) -> None:
     spill = Spill(tmp_path, SIGNATURES)
     spill.append(Rows(pa.array(["a()", "b()", "a()", "c()", "b()"]), np.zeros((5, 4), np.uint8), keys))
     spill.finish()
-    assert new_rows(spill, Snapshot(), [], THREADS).tolist() == [True, True, False, True, False]
+    assert flags_of(spill, Snapshot(), [], THREADS).tolist() == [True, True, False, True, False]
 
 
 def test_rows_are_found_by_their_digest(tmp_path: Path) -> None:
@@ -270,5 +275,5 @@ def test_a_batch_of_several_parts(
     monkeypatch.setattr(dedupe, "keccak256_column", number_digest)
     staged = [StagedRow(KNOWN + 1 + k, k, f"f{n}()", digests[n].tobytes()) for k, n in enumerate(batch[:50].tolist())]
     known = {*range(KNOWN), *batch[:50].tolist()}
-    keep = new_rows(large_spill, large_snapshot, staged, THREADS)
+    keep = flags_of(large_spill, large_snapshot, staged, THREADS)
     assert keep.tolist() == first_of_each(batch.tolist(), known)

@@ -10,7 +10,7 @@ import pytest
 
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.keccak import keccak256
-from sigdir.warehouse.index import trigrams
+from sigdir.warehouse.index import grams
 from sigdir.warehouse.index.origins import POSTED, Origin, Origins
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.jobs.compact import compact
@@ -47,8 +47,8 @@ def by_name(view: View, name: str, limit: int = 10) -> list[str]:
 def test_only_the_whole_name_is_found(
     warehouse: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    """The trigrams and the scan find the exact name, in one collection, oldest first."""
-    monkeypatch.setattr(trigrams, "_FEW_ROWS", few)
+    """The grams and the scan find the exact name, in one collection, oldest first."""
+    monkeypatch.setattr(grams, "_FEW_ROWS", few)
     shutil.rmtree(Paths(warehouse).cache)
     built = Reader(Paths(warehouse))
     view = built.current()

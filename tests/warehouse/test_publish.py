@@ -32,13 +32,11 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish import batch
-from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.commit import append
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import Busy, CommitConflict
-from sigdir.warehouse.table.files import RunFolder
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import Folder
 from sigdir.warehouse.table.schema import FILE_SCHEMA
@@ -54,7 +52,6 @@ from tests.warehouse.support import (
     digest_of,
     enter_publisher,
     fold,
-    make_spill,
     names,
     other_process,
     places,
@@ -724,13 +721,3 @@ def test_duckdb_reads_the_files_by_name(paths: Paths) -> None:
         for name in ("id", "text_signature", "hash", "import_id"):
             assert found[name].to_pylist() == own[name].to_pylist()
         assert found["created_at"].cast(pa.int64()).to_pylist() == own["created_at"].cast(pa.int64()).to_pylist()
-
-
-# Batches.
-
-
-def test_batch_counts_its_kept_rows(tmp_path: Path) -> None:
-    """The rows of a Batch are those whose flag is set."""
-    with RunFolder(tmp_path / "tmp") as run:
-        spill = make_spill(run.path, SIGNATURES, [["a()", "b()", "c()"]])
-        assert Batch(spill, np.array([True, False, True])).rows == 2

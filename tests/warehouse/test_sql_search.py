@@ -13,7 +13,7 @@ from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import Run
 
-ROWS = 1 << 14  # have trigrams
+ROWS = 1 << 14  # have grams
 SIGNATURES_OF = [
     [*(f"name{number:x}(uint256)" for number in range(ROWS)), "balanceOf(address)", "getBalanceOf(address,uint8[2])"],
     ["BALANCEOF()", "a$_1(bool[])", "transfer(address,uint256)"],

@@ -85,10 +85,10 @@ class SightingSpill:
 class TextIds:
     """For each row of a spill the id of its text: 0 where the row is new, ``-1 - n`` where row ``n`` has the same text.
 
-    The numbers are in a file, which is not made while all rows are new. Without a path nothing is kept.
+    The numbers are in a file, which is not made while all rows are new.
     """
 
-    def __init__(self, path: Path | None, rows: int) -> None:
+    def __init__(self, path: Path, rows: int) -> None:
         self._path, self._rows = path, rows
         self._ids: Ids | None = None
 
@@ -98,7 +98,7 @@ class TextIds:
 
     def set(self, numbers: Ids, ids: Ids) -> None:
         """Give rows the ids of their texts."""
-        if self._path is None or not len(numbers):
+        if not len(numbers):
             return
         if self._ids is None:
             with self._path.open("wb") as file:  # on a full disk this is an error, writing to a hole is a SIGBUS

@@ -1,7 +1,7 @@
 """The index of a data file: built once, mapped by every process.
 
 Each Parquet file has a folder in the cache, derived from it alone (``derived.py``): one uncompressed file per column,
-``hashes``, the order of its hashes, and the trigrams of its names (``trigrams.py``). The first process that needs it builds it, under a lock. It can be deleted at any
+``hashes``, the order of its hashes, and the grams of its names (``grams.py``). The first process that needs it builds it, under a lock. It can be deleted at any
 time and is built again. A data file's name is never reused, so neither is the folder's.
 """
 
@@ -21,10 +21,10 @@ from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.index.derived import allocate, build, map_column, new_column, opened, require_written
+from sigdir.warehouse.index.grams import Grams, build_grams
 from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.scan import SEGMENT_COLUMNS, hashes_of
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.trigrams import Trigrams, build_trigrams
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.parquet import naming
@@ -34,7 +34,7 @@ from sigdir.warehouse.table.schema import FILE_SCHEMA
 Array = npt.NDArray[Any]
 
 _BATCH_ROWS = 1 << 17
-_COLUMNS = ("ids", "created_at", "offsets", "hash", "hashes", "trigrams", "import_rows", "imports")
+_COLUMNS = ("ids", "created_at", "offsets", "hash", "hashes", "grams", "import_rows", "imports")
 _FILES = (*(f"{name}.npy" for name in _COLUMNS), "text", "lists")
 
 
@@ -62,7 +62,7 @@ def build_index(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> No
     """Make the folder of a data file's columns unless another process was faster; raises UnreadableWarehouse."""
 
     def write(part: Path) -> Iterable[str]:
-        _write_trigrams(part, _write_columns(part, file, tick), file.rows)
+        _write_grams(part, _write_columns(part, file, tick), file.rows)
         return _FILES
 
     folder = paths.index_cache(file.path) / index_name(file.collection, file.path)
@@ -83,8 +83,8 @@ def open_index(folder: Path, rows: int) -> Segment:
     fits = len(ids) == len(created_at) == len(hash) == len(hashes) == rows and len(offsets) == rows + 1
     if not (fits and offsets[-1] == len(text)):
         raise ValueError(f"{folder} does not fit its data file")
-    trigrams = Trigrams(as_readonly(starts), as_readonly(lists))
-    segment = Segment.of(rows, ids, created_at, offsets, text, hash, hashes, trigrams)
+    grams = Grams(as_readonly(starts), as_readonly(lists))
+    segment = Segment.of(rows, ids, created_at, offsets, text, hash, hashes, grams)
     return replace(segment, imports=(import_rows, imports))
 
 
@@ -98,7 +98,7 @@ def unused(cache: Path, used: set[str]) -> list[Path]:
 
 
 def _write_columns(folder: Path, file: DataFile, tick: Tick) -> Array:
-    """Write all but the trigrams; the offsets of the texts."""
+    """Write all but the grams; the offsets of the texts."""
     width, rows = file.collection.hash_bytes, file.rows
     ids = new_column(folder, "ids", np.int64, rows)
     created_at = new_column(folder, "created_at", np.int64, rows)
@@ -131,15 +131,15 @@ def _write_columns(folder: Path, file: DataFile, tick: Tick) -> Array:
     return offsets
 
 
-def _write_trigrams(folder: Path, offsets: Array, rows: int) -> None:
+def _write_grams(folder: Path, offsets: Array, rows: int) -> None:
     def room(size: int) -> Array:
         path, size = folder / "lists", max(1, size)  # a mapping is never empty
         allocate(path, size)
         return np.asarray(np.memmap(path, np.uint8, "r+", shape=(size,)))
 
     text = np.memmap(folder / "text", np.uint8, "r")
-    trigrams = build_trigrams(as_readonly(np.asarray(text)), as_readonly(np.asarray(offsets)), rows, room)
-    np.save(folder / "trigrams", trigrams.starts)
+    grams = build_grams(as_readonly(np.asarray(text)), as_readonly(np.asarray(offsets)), rows, room)
+    np.save(folder / "grams", grams.starts)
 
 
 def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:

@@ -19,9 +19,9 @@ from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Summary
 from sigdir.warehouse.evidence.summaries import KINDS, LISTED, SightingCounts, Summaries
+from sigdir.warehouse.index.grams import Grams
 from sigdir.warehouse.index.hash_order import ROW_MASK, digits_range, prefix_range, prefix_ranges
 from sigdir.warehouse.index.search import fixed_pieces, has_wildcards, rows_like, rows_with_hex, rows_with_text
-from sigdir.warehouse.index.trigrams import Trigrams
 
 Array = npt.NDArray[Any]
 
@@ -47,7 +47,7 @@ class Segment:
     """
     summaries: Summaries | None = None
     """What the sources say of the rows; None for staged rows, of which one list is known."""
-    trigrams: Trigrams | None = None
+    grams: Grams | None = None
     """Finds rows by a piece of their name; without them, as for staged rows, every byte is scanned."""
 
     imports: tuple[Array, Array] | None = None
@@ -56,14 +56,14 @@ class Segment:
     @classmethod
     def of(
         cls, rows: int, ids: Array, created_at: Array, offsets: Array, text: Array, hash: Array,
-        hashes: Array | Mapping[bytes, list[int]], trigrams: Trigrams | None = None,
+        hashes: Array | Mapping[bytes, list[int]], grams: Grams | None = None,
     ) -> Segment:  # fmt: skip
         """A segment over read-only views of these arrays."""
         if isinstance(hashes, np.ndarray):
             hashes = as_readonly(hashes)
         return cls(
             rows, as_readonly(ids), as_readonly(created_at), as_readonly(offsets), as_readonly(text),
-            as_readonly(hash), hashes, trigrams=trigrams,
+            as_readonly(hash), hashes, grams=grams,
         )  # fmt: skip
 
     def with_digits(self, prefix: int, digits: int) -> Array:
@@ -179,7 +179,7 @@ class Segment:
 
     def _candidates(self, *fragments: str) -> Iterator[Array] | None:
         """The rows among which are all that have the fragments; None where they must be scanned."""
-        return self.trigrams.candidates(*fragments) if self.trigrams is not None else None
+        return self.grams.candidates(*fragments) if self.grams is not None else None
 
 
 def rows_with_hash(segments: Iterable[Segment], digest: bytes) -> list[tuple[Segment, Array]]:

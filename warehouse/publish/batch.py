@@ -39,12 +39,12 @@ Staged = Mapping[Collection, list[StagedRow]]
 class Batch:
     """New rows of one collection: the rows of ``spill`` whose flag in ``keep`` is set.
 
-    ``statement`` is what the batch's sources say about all rows of the spill; without it they leave no sightings.
+    ``sightings`` are what the batch's sources say about all rows of the spill.
     """
 
     spill: Spill
     keep: npt.NDArray[np.bool_]
-    statement: ImportSightings | None = None
+    sightings: ImportSightings
 
     @property
     def rows(self) -> int:

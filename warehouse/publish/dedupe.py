@@ -40,16 +40,13 @@ _MAP_BITS = 24
 _MAP_ROWS = 8_000_000
 
 
-def new_rows(
-    spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int, text_ids: TextIds | None = None
-) -> Flags:
+def new_rows(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int, text_ids: TextIds) -> Flags:
     """A flag for each row of the spill: True where its text is new and this is its first row.
 
     ``text_ids`` gets for the first row of a stored text its id, and for a row that repeats another ``-1 - n``, where
     ``n`` is the number of the first row with its text. Raises UnreadableWarehouse.
     """
     keep = np.ones(spill.rows, np.bool_)
-    text_ids = text_ids or TextIds(None, spill.rows)
     if not spill.rows:
         return keep
     words = spill.words()

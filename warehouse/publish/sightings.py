@@ -39,7 +39,7 @@ from sigdir.warehouse.evidence.files import (
     write_sightings,
 )
 from sigdir.warehouse.evidence.renewal import Renewal, Withdrawn
-from sigdir.warehouse.evidence.spill import BatchSightings, Ids, ImportSightings, SightingCount, summed
+from sigdir.warehouse.evidence.spill import BatchSightings, Ids, SightingCount, summed
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.manifest import (
     POST,
@@ -87,11 +87,7 @@ class EvidenceFiles:
         unchanged: AnyOf[str] = (),
     ) -> None:  # fmt: skip
         self._paths, self._run, self._base, self._threads = paths, run, base, threads
-        self._said = {
-            c: _CollectionSightings(batch, batch.statement)
-            for c, batch in batches.items()
-            if batch.statement is not None
-        }
+        self._said = {c: _CollectionSightings(batch) for c, batch in batches.items()}
         self._unchanged = unchanged
         self._parts: dict[Collection, list[_EvidencePart]] = {}
         self._written: dict[tuple[Collection, int], _WrittenEvidence] = {}
@@ -130,9 +126,7 @@ class EvidenceFiles:
     def add_late_rows(self, late: Staged) -> None:
         """Give the sightings of late POSTs' texts the POSTs' ids, and write the files that have them again."""
         for collection, rows in late.items():
-            said = self._said.get(collection)
-            if said is None:
-                continue
+            said = self._said[collection]
             numbers = said.add_late_rows(rows)
             for part in self._parts[collection]:
                 if said.has_row_of(part, numbers):
@@ -280,9 +274,7 @@ def _sighting(posted: PostedSighting | None) -> Sighting:
 
 def unchanged_sources(paths: Paths, manifest: Manifest, batches: Mapping[Collection, Batch]) -> frozenset[str]:
     """The labels of the import's sources that say nothing new, or, where they are replaced, just what they said before."""
-    all_said = [
-        _CollectionSightings(batch, batch.statement) for batch in batches.values() if batch.statement is not None
-    ]
+    all_said = [_CollectionSightings(batch) for batch in batches.values()]
     changed = {label for said in all_said for label in said.labels_with_new_rows()}
     counts: dict[str, SightingCount] = {}
     for said in all_said:
@@ -303,8 +295,8 @@ def unchanged_sources(paths: Paths, manifest: Manifest, batches: Mapping[Collect
 class _CollectionSightings:
     """What the sources say of one collection's rows, with the ids of the rows' texts."""
 
-    def __init__(self, batch: Batch, statement: ImportSightings) -> None:
-        self._spill, self._keep, self._statement = batch.spill, batch.keep, statement
+    def __init__(self, batch: Batch) -> None:
+        self._spill, self._keep, self._sightings = batch.spill, batch.keep, batch.sightings
         self._bounds = self._spill.first_rows()
         self._first_id = 0
         self._late_rows, self._late_ids = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -314,7 +306,7 @@ class _CollectionSightings:
 
     def input_of(self, batch: int) -> tuple[str, str | None]:
         """The label of a batch's source, and the name of its input."""
-        found = self._statement.inputs[self._statement.of_batch[batch]]
+        found = self._sightings.inputs[self._sightings.of_batch[batch]]
         return found.label, found.file
 
     def labels(self) -> list[str]:
@@ -323,7 +315,7 @@ class _CollectionSightings:
 
     def replaces(self, label: str) -> bool:
         """Whether the source's earlier statement stops to count."""
-        return self._statement.replaces and all(one.is_whole for one in self._statement.inputs if one.label == label)
+        return self._sightings.replaces and all(one.is_whole for one in self._sightings.inputs if one.label == label)
 
     def labels_with_new_rows(self) -> set[str]:
         if not self.batches():
@@ -334,7 +326,7 @@ class _CollectionSightings:
     def number_new_rows(self, first_id: int) -> None:
         """Give the new rows their ids, which rise from ``first_id`` on in their order."""
         self._first_id = first_id
-        text_ids = self._statement.text_ids
+        text_ids = self._sightings.text_ids
         if text_ids.are_all_new:
             return
         for start, stop in pairwise(self._bounds.tolist()):
@@ -345,13 +337,13 @@ class _CollectionSightings:
     def ids(self, batch: int) -> Ids:
         """The ids of the texts of a batch's rows."""
         start, stop = int(self._bounds[batch]), int(self._bounds[batch + 1])
-        if self._statement.text_ids.are_all_new:
+        if self._sightings.text_ids.are_all_new:
             ids = self._first_id + np.arange(start, stop, dtype=np.int64)
         else:
-            ids = self._statement.text_ids.of(slice(start, stop))
+            ids = self._sightings.text_ids.of(slice(start, stop))
             repeated = ids < 0
             if repeated.any():
-                ids[repeated] = self._statement.text_ids.at(-1 - ids[repeated])
+                ids[repeated] = self._sightings.text_ids.at(-1 - ids[repeated])
         first, last = np.searchsorted(self._late_rows, [start, stop])
         ids[self._late_rows[first:last] - start] = self._late_ids[first:last]
         return ids

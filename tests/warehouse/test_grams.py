@@ -1,4 +1,4 @@
-"""The trigrams of names: the same rows as a scan finds, at rest, built and rebuilt."""
+"""The grams of names: the same rows as a scan finds, at rest, built and rebuilt."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index import trigrams
+from sigdir.warehouse.index import grams
+from sigdir.warehouse.index.grams import Grams, build_grams, grams_of
 from sigdir.warehouse.index.search import fixed_pieces, rows_with_text
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.trigrams import Trigrams, build_trigrams, trigrams_of
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.paths import Paths, index_name
@@ -41,23 +41,23 @@ def scanned(segment: Segment, fragment: str) -> list[int]:
     return [row for piece in found for row in piece.tolist()]
 
 
-def trigrams_of_all(segment: Segment) -> Trigrams:
-    return build_trigrams(segment.text, segment.offsets, segment.rows)
+def grams_of_all(segment: Segment) -> Grams:
+    return build_grams(segment.text, segment.offsets, segment.rows)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_blocks() -> Iterator[None]:
-    """Few rows have trigrams too, in several blocks."""
+    """Few rows have grams too, in several blocks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trigrams, "_FEW_ROWS", 1)
-        patch.setattr(trigrams, "_BLOCK_ROWS", 16)
+        patch.setattr(grams, "_FEW_ROWS", 1)
+        patch.setattr(grams, "_BLOCK_ROWS", 16)
         yield
 
 
 @given(st.lists(st.tuples(NAMES, LISTS).map("".join), min_size=1, max_size=60), FRAGMENTS)
 def test_any_fragment_is_found_as_a_scan_finds_it(texts: list[str], fragment: str) -> None:
     segment = segment_of(texts)
-    indexed = replace(segment, trigrams=trigrams_of_all(segment))
+    indexed = replace(segment, grams=grams_of_all(segment))
     assert indexed.with_text(fragment).tolist() == scanned(segment, fragment)
     for pattern in (f"{fragment}*", f"*{fragment}*", f"?{fragment}*", f"{fragment}*(*uint*"):
         assert indexed.like(pattern, 9).tolist() == segment.like(pattern, 9).tolist()
@@ -65,22 +65,22 @@ def test_any_fragment_is_found_as_a_scan_finds_it(texts: list[str], fragment: st
 
 def test_all_pieces_of_a_pattern_are_looked_up() -> None:
     """Also where the longest piece may stand in a list of types, which the index cannot tell."""
-    texts = ["transfer(address,uint256)", "transferAll(address,uint256)", "send(address,uint256)", "transfer(bool)"]
-    found = trigrams_of_all(segment_of(texts))
+    texts = ["transfer(address,uint256)", "transferMany(address,uint256)", "send(address,uint256)", "transfer(bool)"]
+    found = grams_of_all(segment_of(texts))
     assert candidates(found, "transfer*(address,*)") == [0, 1, 3]
-    assert candidates(found, "*sfer*All*address*") == [1]
+    assert candidates(found, "*sfer*Many*address*") == [1]
     assert found.candidates(*fixed_pieces("??*(address,*)")) is None
 
 
-def candidates(found: Trigrams, pattern: str) -> list[int]:
+def candidates(found: Grams, pattern: str) -> list[int]:
     return [row for rows in found.candidates(*fixed_pieces(pattern)) or () for row in rows.tolist()]
 
 
 def test_the_first_rows_need_the_first_block_only() -> None:
     """The lists behind it are not read."""
     segment = segment_of(["transfer(bool)"] * 40)
-    made = trigrams_of_all(segment)
-    cut = replace(segment, trigrams=Trigrams(made.starts, made.lists[: int(made.starts[trigrams._TRIGRAMS])]))
+    made = grams_of_all(segment)
+    cut = replace(segment, grams=Grams(made.starts, made.lists[: int(made.starts[grams._LISTS])]))
     assert cut.like("transfer(*", 10).tolist() == list(range(10))
 
 
@@ -90,9 +90,9 @@ def test_what_may_stand_in_a_list_of_types_is_left_to_the_scan() -> None:
     pieces = {
         word[first:last] for word in types for first in range(len(word)) for last in range(first + 1, len(word) + 1)
     }
-    assert [piece for piece in pieces if trigrams_of(piece) is not None] == []
+    assert [piece for piece in pieces if grams_of(piece) is not None] == []
     for name in ("balanceOf", "uint256s", "addresses", "f(u", "transfer(address", "UintTo"):
-        assert (trigrams_of(name) is None) == (len(re.split(r"(?<=\()", name)[0]) < 3), name
+        assert (grams_of(name) is None) == (len(re.split(r"(?<=\()", name)[0]) < 4), name
 
 
 @pytest.fixture
@@ -106,12 +106,12 @@ def indexed(warehouse: Path, tmp_path: Path) -> Path:
 
 
 def searched(warehouse: Path, fragment: str) -> list[int]:
-    """The rows that a new server finds, by the trigrams."""
+    """The rows that a new server finds, by the grams."""
     reader = Reader(Paths(warehouse))
     try:
         [segment] = reader.current().segments[SIGNATURES]
-        assert segment.trigrams is not None
-        assert segment.trigrams.candidates(fragment) is not None
+        assert segment.grams is not None
+        assert segment.grams.candidates(fragment) is not None
         found: list[int] = segment.with_text(fragment).tolist()
         return found
     finally:
@@ -124,7 +124,7 @@ def test_the_publisher_builds_them(indexed: Path) -> None:
     assert searched(indexed, "NAME3fFf") == [0x3FFF]
 
 
-@pytest.mark.parametrize("name", ["trigrams.npy", "lists", "checksums.json"])
+@pytest.mark.parametrize("name", ["grams.npy", "lists", "checksums.json"])
 def test_a_damaged_file_is_noticed_and_built_again(indexed: Path, name: str) -> None:
     [file] = read_snapshot(Paths(indexed)).files[SIGNATURES]
     path = Paths(indexed).cache / index_name(SIGNATURES, file.path) / name
@@ -135,7 +135,7 @@ def test_a_damaged_file_is_noticed_and_built_again(indexed: Path, name: str) -> 
     assert path.read_bytes() != bytes(raw)
 
 
-def test_names_of_one_letter_have_no_trigram(warehouse: Path, tmp_path: Path) -> None:
+def test_names_of_one_letter_have_no_gram(warehouse: Path, tmp_path: Path) -> None:
     """The index of their file is made too, and a search of it finds none."""
     path = tmp_path / "list.txt"
     path.write_text("".join(f"f(uint8[{number}])\n" for number in range(1, ROWS + 1)))
