@@ -57,7 +57,7 @@ _SYMBOL_OF = _symbols()
 
 @dataclass(frozen=True, slots=True)
 class Grams:
-    """The lists of one data file: that of trigram ``n`` in block ``b`` is ``lists[starts[i]:starts[i + 1]]``.
+    """The lists of one data file: that of 4-gram ``n`` in block ``b`` is ``lists[starts[i]:starts[i + 1]]``.
 
     ``i`` is ``b * _LISTS + n``.
     """
