@@ -85,7 +85,7 @@ class Front:
 @contextmanager
 def fronted(folder: Path, port: int) -> Iterator[Front]:
     """A TLS front for HOSTS before the server on ``port``; its files are in ``folder``."""
-    authority, certificate, key = _certificates(folder)
+    authority, certificate, key = certificates(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     # Any loopback address will do: two test runs do not meet on one that is drawn.
@@ -141,7 +141,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
 
 
-def _certificates(folder: Path) -> tuple[Path, Path, Path]:
+def certificates(folder: Path) -> tuple[Path, Path, Path]:
     """A CA of a day's life, and a certificate of its for HOSTS with the key."""
     names = ",".join(f"DNS:{host}" for host in HOSTS)
     request = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-days", "1"]

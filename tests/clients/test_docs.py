@@ -13,6 +13,7 @@ import pytest
 from tests.clients.support import (
     CAST,
     DUCKDB,
+    MODULES,
     WHATSABI,
     Front,
     need,
@@ -49,14 +50,26 @@ def test_a_command_prints_what_the_page_says(
     assert output.strip() == printed
 
 
-def test_whatsabis_lookup(server: Server, front: Front, tmp_path: Path) -> None:
-    """The page's program runs as it stands."""
-    need(WHATSABI, "node")
-    (program,) = re.findall(r"^```js\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    program = program.replace(ADDRESS, f"http://127.0.0.1:{server.port}")
+NODE_PROGRAMS: list[tuple[str, str]] = re.findall(
+    r"^```js\n(.*?)^```\n\n```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("program", "printed"), NODE_PROGRAMS)
+def test_a_program_of_node_prints_what_the_page_says(
+    program: str, printed: str, server: Server, tmp_path: Path
+) -> None:
+    """viem, ethers, whatsabi, and a Safe's batch. The server's address stands in for the page's."""
+    for package in re.findall(r'from "(.+?)"', program):
+        need(MODULES / package)
+    need(MODULES, "node")
     program = program.replace("@shazow/whatsabi", (WHATSABI / "lib.esm" / "index.js").as_uri())
-    (tmp_path / "lookup.mjs").write_text(program)
-    assert front.run("node", tmp_path / "lookup.mjs").strip() == "[ 'transfer(address,uint256)' ]"
+    (tmp_path / "node_modules").symlink_to(MODULES)
+    (tmp_path / "program.mjs").write_text(program.replace(ADDRESS, f"http://127.0.0.1:{server.port}"))
+    output = subprocess.run(
+        ["node", "program.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False
+    )
+    assert (output.stdout, output.stderr) == (printed, "")
 
 
 PROGRAMS: list[tuple[str, str]] = re.findall(
@@ -89,3 +102,4 @@ def test_a_program_prints_what_the_page_says(program: str, printed: str, server:
 
 def test_all_programs_of_the_page_are_run() -> None:
     assert len(PROGRAMS) == PAGE.count("```python") == 4
+    assert len(NODE_PROGRAMS) == PAGE.count("```js") == 4
