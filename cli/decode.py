@@ -20,6 +20,7 @@ from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.directory import Source, opened, readings_of
 from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.contract import read_code
 from sigdir.signatures.decode_input import (
     hex_bytes,
     inputs_of_text,
@@ -137,7 +138,8 @@ def auto(
     assert data is not None
     alternatives = whole(inputs_of_text(_entered(data)))
     if alternatives[0].form is Form.CODE:
-        explain_code(alternatives[0].data, alternatives[0].libraries, None, chosen(folder, pack, key), as_json)
+        code = read_code(alternatives[0].data, alternatives[0].libraries)
+        explain_code(code, None, chosen(folder, pack, key), as_json)
     _explain([one._replace(contract=given) for one in alternatives], chosen(folder, pack, key), as_json)
 
 

@@ -16,7 +16,7 @@ from sigdir.cli.options import json_option, key_option, pack_option, warehouse_o
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, known_of_all, opened
 from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode, bytes_of_hex
-from sigdir.signatures.contract import ContractInterface, Member, interface_of, read_code
+from sigdir.signatures.contract import ContractCode, ContractInterface, Member, interface_of, read_code
 from sigdir.signatures.contract_json import document
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.interruption import waiting
@@ -49,19 +49,19 @@ def contract(
       sigdir decode contract 0x6080604052...
       cast code 0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2 | sigdir decode contract - --solidity
     """
+    explain_code(code_of(code), form, chosen(folder, pack, key), as_json)
+
+
+def code_of(argument: str) -> ContractCode:
+    """The code that an argument is or names, read; raises Failure."""
     try:
-        given, libraries = bytes_of_hex(_digits(code))
+        return read_code(*bytes_of_hex(_digits(argument)))
     except BadBytecode as error:
         raise Failure(str(error)) from None
-    explain_code(given, libraries, form, chosen(folder, pack, key), as_json)
 
 
-def explain_code(code: bytes, libraries: int, form: str | None, source: Source, as_json: bool) -> NoReturn:
+def explain_code(read: ContractCode, form: str | None, source: Source, as_json: bool) -> NoReturn:
     """Write the interface of code, as the command does, and exit."""
-    try:
-        read = read_code(code, libraries)
-    except BadBytecode as error:
-        raise Failure(str(error)) from None
     with opened(source) as directory:
         found = interface_of(read, known_of_all(directory, read.hashes))
     if as_json:

@@ -35,6 +35,10 @@ _COMMANDS = {
     "clashes": ("clashes", "Find selectors that two texts share, in ABIs, artifacts, sources and lists"),
     "compile": ("compile", "Compile the kernels now, so that no later command waits for it"),
     "resolve": ("resolve", "Show the texts of selectors and topics, the best first, and the reasons for their order"),
+    "solve": (
+        "solve",
+        "Look for texts of selectors and topics that nobody knows: known names with the likeliest parameters",
+    ),
     "mcp": ("mcp", "Answer agents by the Model Context Protocol, on standard input and output"),
     "keygen": ("keygen", "Make a key that signs packs"),
     "decode": (

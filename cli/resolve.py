@@ -43,7 +43,7 @@ def resolve(
       sigdir resolve 0xa9059cbb --pack functions.pack --key operator.key.pub
       cut -d, -f3 calls.csv | sort -u | sigdir resolve - --json
     """
-    wanted = list(dict.fromkeys(map(_digest, _lines(hashes))))
+    wanted = list(dict.fromkeys(map(digest_of, hash_lines(hashes))))
     with opened(chosen(folder, pack, key)) as directory:
         found = {digest: directory.ranked(digest) for digest in wanted}
     if as_json:
@@ -53,7 +53,8 @@ def resolve(
     sys.exit(0 if all(found.values()) else 1)
 
 
-def _lines(hashes: Iterable[str]) -> Iterator[str]:
+def hash_lines(hashes: Iterable[str]) -> Iterator[str]:
+    """The arguments; in the place of `-` the lines of standard input."""
     for hash in hashes:
         if hash != "-":
             yield hash
@@ -64,7 +65,8 @@ def _lines(hashes: Iterable[str]) -> Iterator[str]:
                     yield line.strip()
 
 
-def _digest(hash: str) -> bytes:
+def digest_of(hash: str) -> bytes:
+    """The bytes of a selector or a topic; raises Failure."""
     found = _HASH.fullmatch(hash)
     if not found:
         raise Failure(f"{printable(hash)[:80]!r} is neither a selector nor a topic: 8 or 64 hex digits")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import pyarrow as pa
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -20,6 +23,9 @@ if TYPE_CHECKING:  # numba takes 0.3 s to load, and looking a hash up in a pack 
     from sigdir.signatures.clear_signing import Descriptor
     from sigdir.signatures.readings import Input, Known, Reading
     from sigdir.signatures.returns import Returned
+
+READ_ROWS = 1 << 20
+"""Texts that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,9 @@ class Directory(Protocol):
     def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
         """The first texts of a collection that have a fragment, whatever its case."""
 
+    def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
+        """All texts of a collection."""
+
     def close(self) -> None:
         """Free what it holds."""
 
@@ -105,6 +114,11 @@ class PackDirectory:
                 if len(found) == limit:
                     break
         return found
+
+    def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
+        texts = iter(self._pack.texts(collection))
+        while some := list(islice(texts, READ_ROWS)):
+            yield pa.array(some, pa.string())
 
     def close(self) -> None:
         """The file stays mapped until the pack is freed."""

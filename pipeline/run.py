@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,6 +56,7 @@ from sigdir.pipeline.unread import SKIP_REASONS, UnreadInputs
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.evidence import SOLVED_SOURCE, Sighting, Sightings, Witness
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.dedupe import new_rows
@@ -275,7 +276,7 @@ class InputReader(AbstractContextManager["InputReader"]):
         work = partial(_canonicalise_task, default=run.options.collection.code)
         for results in ordered_map(self._pool, work, tasks, ahead=2 * run.options.threads):
             for result in results:
-                run.state.add_result(result)
+                run.state.add_result(_of_search(result) if run.options.source == SOLVED_SOURCE else result)
                 run.progress.rows(result.read)
 
 
@@ -283,6 +284,17 @@ def _refuse(run: ImportRun, number: int, error: BadInput) -> None:
     """Note the fault of an input that is read together with others."""
     run.state.input(number).fault = error.reason
     run.unread.add_fault(error)
+
+
+def _of_search(result: BatchResult) -> BatchResult:
+    """What a search found: whatever the input says of a text, nobody is known to use it."""
+    accepted = {
+        collection: replace(
+            rows, sightings=Sightings((Sighting(witness=Witness.SOLVED),), np.zeros(len(rows.text), np.int32))
+        )
+        for collection, rows in result.accepted.items()
+    }
+    return replace(result, accepted=accepted)
 
 
 def _make_tables(run: ImportRun) -> ScratchTables:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sigdir.pipeline.directory import RankedText
+import pyarrow as pa
+
+from sigdir.pipeline.directory import READ_ROWS, RankedText
 from sigdir.signatures.clear_signing import Descriptor
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.readings import Known
@@ -14,6 +16,9 @@ from sigdir.warehouse.index.known import known_descriptors, known_returns, known
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths, existing
+
+_BYTES = 1 << 28
+"""Bytes of texts that are read at once."""
 
 
 class WarehouseDirectory:
@@ -43,6 +48,11 @@ class WarehouseDirectory:
             rows = segment.with_text(fragment)[: limit - len(found)]
             found += map(segment.text_at, rows.tolist())
         return found
+
+    def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
+        for segment in self._reader.current().segments[collection]:
+            for first, last in segment.spans(0, segment.rows, READ_ROWS, _BYTES):
+                yield segment.texts_of(first, last)
 
     def close(self) -> None:
         self._reader.close()

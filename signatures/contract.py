@@ -63,6 +63,11 @@ class ContractCode:
         return "Tron" if is_tron(self.runtime.code) else "EVM"
 
     @property
+    def arguments(self) -> dict[bytes, str | None]:
+        """The arguments that the code of each function shows, by selector."""
+        return {function.selector: function.arguments for function in self.functions}
+
+    @property
     def hashes(self) -> frozenset[bytes]:
         """The selectors and topics whose texts are wanted."""
         selectors = {function.selector for function in self.functions}

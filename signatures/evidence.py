@@ -31,6 +31,8 @@ class Kind(IntEnum):
 class Witness(IntEnum):
     """How well a source knows that a text is in use; a higher number is better. The numbers are those at rest."""
 
+    SOLVED = 0
+    """A search found it: a name and parameters that give the hash. That they are meant is a guess."""
     LISTED = 1
     """A list names it."""
     DECLARED = 2
@@ -76,6 +78,8 @@ class Sighting(NamedTuple):
     """How a call is shown to whoever signs it, as JSON (``clear_signing.py``); "" where the source does not say so."""
 
 
+SOLVED_SOURCE = "solved"
+"""The label of the source whose texts a search found."""
 LISTED = Sighting()
 """What a plain list says: the text alone."""
 LISTED_EVENT = Sighting(Kind.EVENT)

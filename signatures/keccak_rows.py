@@ -64,7 +64,7 @@ def _rotate(word: Any, bits: Any) -> Any:
 
 
 @kernel(nogil=True)
-def _permute(state: Array) -> None:
+def permute(state: Array) -> None:
     """Keccak-f[1600] on WIDTH states, in place; ``state`` is uint64 of 25 * WIDTH."""
     for round_number in range(_ROUNDS):
         iota = _IOTA[round_number]
@@ -200,7 +200,7 @@ def digests_of(data: Array, offsets: Array, out: Array) -> None:
             for k in range(RATE_WORDS):
                 for lane in range(WIDTH):
                     state[k * WIDTH + lane] ^= words[lane * RATE_WORDS + k]
-            _permute(state)
+            permute(state)
             for lane in range(lanes):
                 row = group + lane
                 if number == (offsets[row + 1] - offsets[row]) // RATE:

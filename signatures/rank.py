@@ -108,7 +108,7 @@ def plain_reasons(text: Summary) -> tuple[str, ...]:
         f"compiled in {counted(text.compiled, 'contract')}" if text.compiled else "",
         f"declared in {counted(declared, 'contract')}" if declared > 0 else "",
         "verified by a source that compiles contracts" if text.verified else "",
-        f"named by {counted(text.sources, 'source')}",
+        f"named by {counted(text.sources, 'source')}" if text.witness else "a search found it; no source names it",
         f"first seen {text.first_seen:%Y-%m-%d}" if text.first_seen else "",
     )
     return tuple(filter(None, found))

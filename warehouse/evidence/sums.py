@@ -93,7 +93,9 @@ class _Sums:
     def __init__(self, ids: Array) -> None:
         self._ids, rows = ids, len(ids)
         self._is_dense = rows > 0 and int(ids[-1]) - int(ids[0]) == rows - 1
-        self._witness = np.full(rows, Witness.LISTED, np.uint8)  # the least, for a text without sightings
+        self._witness = np.full(rows, Witness.LISTED, np.uint8)  # that of a text without sightings
+        # Whether a search found it, and whether another source names it.
+        self._is_solved, self._is_named = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
         self._kinds = np.zeros(rows, np.uint8)
         self._verified = np.zeros(rows, np.bool_)
         self._own = np.zeros(rows, np.int32)
@@ -108,6 +110,8 @@ class _Sums:
             values(sightings[name])[mine] for name in ("source", "witness", "kind", "contracts", "verified")
         )
         self._sources.append(rows << _SHIFT | source)
+        is_solved = witness == Witness.SOLVED
+        self._is_solved[rows[is_solved]], self._is_named[rows[~is_solved]] = True, True
         if (witness > Witness.LISTED).any():
             np.maximum.at(self._witness, rows, witness.astype(np.uint8))
         if kind.any():
@@ -143,6 +147,7 @@ class _Sums:
         counts["sources"] = self._count(np.concatenate(self._sources))
         counts["contracts"] = np.maximum(self._count(pairs), self._own)
         counts["compiled"] = self._count(pairs[is_compiled])
+        self._witness[self._is_solved & ~self._is_named] = Witness.SOLVED
         counts["witness"], counts["kinds"], counts["verified"] = self._witness, self._kinds, self._verified
         return counts
 

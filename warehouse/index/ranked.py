@@ -41,8 +41,12 @@ class RankedRow(NamedTuple):
 
     @property
     def is_filtered(self) -> bool:
-        """Whether another text is meant: the standard's, or one that this text was mined to collide with."""
-        return bool(self.mined) or standards.is_filtered(self.digest, self.text)
+        """Whether another text is meant: the standard's, or one that this text was mined to collide with. Or nobody names
+        it, and a search found it.
+        """
+        return (
+            self.counts.witness == Witness.SOLVED or bool(self.mined) or standards.is_filtered(self.digest, self.text)
+        )
 
     @property
     def has_verified_contract(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Witness
@@ -82,6 +83,12 @@ class Segment:
             return 0
         rows, numbers = self.imports
         return int(numbers[rows.searchsorted(row, side="right") - 1])
+
+    def texts_of(self, first: int, last: int) -> pa.StringArray:
+        """The texts of the rows ``first`` up to ``last``, which have less than 2 GiB."""
+        begin, end = self.offsets[first], self.offsets[last]
+        offsets = (self.offsets[first : last + 1] - begin).astype(np.int32)
+        return pa.StringArray.from_buffers(last - first, pa.py_buffer(offsets), pa.py_buffer(self.text[begin:end]))
 
     def summary_at(self, row: int) -> Summary:
         """What the sources say of a row's text."""

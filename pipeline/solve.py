@@ -1,0 +1,291 @@
+"""Solve: names times parameter lists of a directory, tried against hashes that nobody knows (``signatures/solve.py``).
+
+The likeliest come first: known names, then new names of their words. Where the code of a contract shows the arguments
+of a function, only lists that fit them are tried for it; for other hashes the commonest lists. All hashes of a collection
+are looked for in one pass. Work that takes long notes what is done in a file, from which the same command goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sigdir.pipeline.directory import Directory
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.argument_shapes import Fit, fit_of
+from sigdir.signatures.canonicalise import canonicalise_one
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.grammar import GrammarError
+from sigdir.signatures.keccak_rows import RATE
+from sigdir.signatures.solve import CHANCE, Targets, Weighted, discounted, posteriors
+from sigdir.signatures.word_pairs import new_names
+from sigdir.warehouse.table.files import write_file
+from sigdir.warehouse.table.parallel import ordered_map
+
+Array = npt.NDArray[Any]
+
+MAX_HASHES = 10_000
+_BATCH = 1 << 23
+"""Candidates that are tried at once: a quarter of a second of one core."""
+_SAVE_SECONDS = 5.0
+_FITTING = 5000
+"""Lists that are compared with the arguments of a code: they have 97 % of all texts."""
+_FITS = {Fit.SAME: 1.0, Fit.ALIKE: 0.7, Fit.LOOSE: 0.02}
+"""How likely code shows arguments of each fit for the true list, beside the same ones."""
+_SHARE_OF_SHAPE = 0.02
+"""The probability of the list that the code shows, where no text has it."""
+_LISTS_OF_SHAPE = 40
+_LISTS_OF_NEW_NAMES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SolveOptions:
+    """What is looked for, and how far.
+
+    ``hashes`` are selectors of 4 bytes and topics of 32, each with the arguments that a function's code shows, None if
+    nothing shows them. ``names`` and ``lists`` are a user's own, which are thought likely. ``pairs`` is how many new
+    names of known words are tried. After ``seconds`` the work ends where it is.
+    """
+
+    hashes: Mapping[bytes, str | None]
+    names: Sequence[str] = ()
+    lists: Sequence[str] = ()
+    most_lists: int = 500
+    pairs: int = 0
+    seconds: float | None = None
+    threads: int = 1
+    state: Path | None = None
+
+
+class Solution(NamedTuple):
+    """A text that has the hash. ``posterior`` is the probability that it is the one that is meant; 1 for a topic."""
+
+    hash: str
+    text: str
+    posterior: float
+
+
+class SolveReport(NamedTuple):
+    """``solutions`` have the order of the hashes asked for, then of the posterior. ``false_hits`` are expected for each
+    selector. ``ended`` says whether all was tried in the time there was.
+    """
+
+    solutions: list[Solution]
+    tried: int
+    false_hits: float
+    seconds: float
+    ended: bool
+
+
+def solve_hashes(directory: Directory, options: SolveOptions, progress: Reporter) -> SolveReport:
+    """Look for texts; raises BadInput for a state of another search."""
+    began = time.monotonic()
+    deadline = began + options.seconds if options.seconds is not None else None
+    progress.stage("reading names and lists", 0)
+    searches = [search for collection in COLLECTIONS for search in _searches(directory, collection, options)]
+    notes = _Notes(options.state, searches)
+    notes.load()
+    progress.stage("trying texts", sum(search.size - search.tried for search in searches))
+    try:
+        ended = _run(searches, notes, options, deadline, progress)
+    finally:
+        notes.save()
+    return SolveReport(
+        [found for hash in options.hashes for found in _solutions(hash, searches)],
+        sum(search.tried for search in searches),
+        sum(search.tried for search in searches if search.collection == SIGNATURES) * CHANCE,
+        time.monotonic() - began,
+        ended,
+    )
+
+
+def given_names(path: Path | None) -> list[str]:
+    """The names of a user's file, one a line; raises BadInput."""
+    return [text.removesuffix("()") for text in _texts(path, "{}()")]
+
+
+def given_lists(path: Path | None) -> list[str]:
+    """The parameter lists of a user's file, one a line, in canonical spelling; raises BadInput."""
+    return [text.removeprefix("f") for text in _texts(path, "f{}")]
+
+
+def _texts(path: Path | None, form: str) -> Iterator[str]:
+    """The canonical text that each line of a file makes."""
+    for number, line in enumerate(path.read_text("utf-8", "replace").splitlines() if path else (), 1):
+        if line.strip():
+            try:
+                yield canonicalise_one(form.format(line.strip()), SIGNATURES.code).text
+            except GrammarError as error:
+                raise BadInput(str(path), str(error), f"line {number}") from None
+
+
+class _Search:
+    """Names times lists for some hashes; ``hits`` has what was found, and ``done`` how many batches of names were tried."""
+
+    def __init__(self, collection: Collection, names: Weighted, lists: Mapping[bytes, Weighted]) -> None:
+        """``lists`` has those that each hash may have."""
+        self.collection, self.names = collection, names.by_weight()
+        union = pa.chunked_array([one.texts for one in lists.values()]).unique()
+        self.lists = union.take(pa.array(np.argsort(pc.binary_length(union).to_numpy(), kind="stable")))
+        self._weights = {hash: _aligned(self.lists, one) for hash, one in lists.items()}
+        self._targets = Targets(list(lists))
+        self._rows = max(1, _BATCH // max(len(self.lists), 1))
+        self.batches = -(-len(self.names.texts) // self._rows)
+        self.done = 0
+        self.hits: list[tuple[bytes, int, int]] = []
+
+    @property
+    def size(self) -> int:
+        """Candidates in all."""
+        return len(self.names.texts) * len(self.lists)
+
+    @property
+    def tried(self) -> int:
+        return min(self.done * self._rows, len(self.names.texts)) * len(self.lists)
+
+    def tried_weight(self, hash: bytes) -> float:
+        """The sum of the probabilities of all texts that were tried for a hash."""
+        return float(self.names.weights[: self.done * self._rows].sum() * self._weights[hash].sum())
+
+    @property
+    def digest(self) -> bytes:
+        """Of all that is tried, and for which hashes."""
+        digest = sha256()
+        for column in (self.names.texts, self.lists, pa.array(sorted(self._weights))):
+            for buffer in column.buffers():
+                digest.update(buffer or b"")
+        return digest.digest()
+
+    def run(self, batch: int) -> list[tuple[bytes, int, int]]:
+        first = batch * self._rows
+        found = self._targets.search(self.names.texts.slice(first, self._rows), self.lists)
+        return [(hash, first + name, one) for hash, name, one in found]
+
+    def candidates(self, hash: bytes) -> Iterator[tuple[str, float]]:
+        """The texts that were found for a hash, with their probabilities."""
+        for found, name, one in self.hits:
+            weight = float(self.names.weights[name] * self._weights[hash][one]) if found == hash else 0.0
+            if weight:
+                yield f"{self.names.texts[name]}{self.lists[one]}", weight
+
+
+def _aligned(lists: pa.StringArray, some: Weighted) -> Array:
+    """The weights of ``lists``, 0 for those that are not among ``some``."""
+    places = pc.index_in(lists, value_set=some.texts)
+    known = pc.is_valid(places).to_numpy(zero_copy_only=False)
+    return np.where(known, some.weights[pc.fill_null(places, 0).to_numpy()], 0.0)
+
+
+def _searches(directory: Directory, collection: Collection, options: SolveOptions) -> list[_Search]:
+    wanted = {hash: shown for hash, shown in options.hashes.items() if len(hash) == collection.hash_bytes}
+    if not wanted:
+        return []
+    known_names, known_lists = _parts(directory, collection)
+    names, all_lists = known_names.mixed(options.names), known_lists.mixed(options.lists).by_weight()
+    common = all_lists.take(np.arange(min(len(all_lists.texts), options.most_lists)))
+    lists = {shown: common if shown is None else _fitting(all_lists, shown) for shown in set(wanted.values())}
+    of_hash = {hash: lists[shown] for hash, shown in wanted.items()}
+    searches = [_Search(collection, names, of_hash)]
+    if options.pairs:
+        few = {shown: some.take(np.arange(min(len(some.texts), _LISTS_OF_NEW_NAMES))) for shown, some in lists.items()}
+        of_hash = {hash: few[shown] for hash, shown in wanted.items()}
+        searches.append(_Search(collection, new_names(names, options.pairs), of_hash))
+    return searches
+
+
+def _parts(directory: Directory, collection: Collection) -> tuple[Weighted, Weighted]:
+    """The names and the parameter lists of a directory's texts."""
+    names, lists = [], []
+    for texts in directory.texts(collection):
+        short = texts.filter(pc.less(pc.binary_length(texts), RATE))
+        pieces = pc.list_flatten(pc.split_pattern(short, "(", max_splits=1))
+        names.append(pieces.take(pa.array(np.arange(0, len(pieces), 2))))
+        lists.append(pieces.take(pa.array(np.arange(1, len(pieces), 2))))
+    return _counted(names, ""), _counted(lists, "(")
+
+
+def _counted(chunks: Sequence[pa.StringArray], begin: str) -> Weighted:
+    counted = pa.chunked_array(chunks, pa.string()).combine_chunks().value_counts()
+    texts = pc.binary_join_element_wise(begin, counted.field("values"), "")
+    return discounted(texts, counted.field("counts").to_numpy())
+
+
+def _fitting(lists: Weighted, shown: str) -> Weighted:
+    """The lists that fit the arguments that a code shows, by how well they do; their probabilities sum up to 1."""
+    some = lists.take(np.arange(min(len(lists.texts), _FITTING)))
+    fits = np.array([_FITS.get(fit_of(f"f{one}", shown), 0.0) for one in some.texts.to_pylist()])
+    weights = some.weights * fits
+    own = f"({shown})"
+    found = Weighted(some.texts, weights / max(weights.sum(), 1e-300) * (1 - _SHARE_OF_SHAPE)).by_weight()
+    found = found.take(np.arange(min(int((weights > 0).sum()), _LISTS_OF_SHAPE)))
+    if own in found.texts.to_pylist():
+        return found
+    return Weighted(pa.concat_arrays([found.texts, pa.array([own])]), np.append(found.weights, _SHARE_OF_SHAPE))
+
+
+def _run(
+    searches: Sequence[_Search], notes: _Notes, options: SolveOptions, deadline: float | None, progress: Reporter
+) -> bool:
+    """Try everything, or as much as there is time for; gives whether all was tried."""
+    saved = time.monotonic()
+    with ThreadPoolExecutor(options.threads) as pool:
+        for search in searches:
+            for found in ordered_map(pool, search.run, range(search.done, search.batches), options.threads + 1):
+                before, search.done = search.tried, search.done + 1
+                search.hits += found
+                progress.advance(search.tried - before)
+                if (now := time.monotonic()) - saved > _SAVE_SECONDS:
+                    notes.save()
+                    saved = now
+                if deadline is not None and now > deadline:
+                    return False
+    return True
+
+
+class _Notes:
+    """What is done of some searches, in a file if the user names one."""
+
+    def __init__(self, path: Path | None, searches: Sequence[_Search]) -> None:
+        self._path, self._searches = path, searches
+        self._space = sha256(b"".join(search.digest for search in searches)).hexdigest() if path else ""
+
+    def load(self) -> None:
+        """Go on where the file ends; raises BadInput if it is of another search."""
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            noted = json.loads(self._path.read_bytes())
+            if noted["space"] != self._space:
+                raise BadInput(str(self._path), "is of another search: of other hashes, names or lists")
+            for search, (done, hits) in zip(self._searches, noted["searches"], strict=True):
+                search.done = int(done)
+                search.hits = [(bytes.fromhex(hash), int(name), int(one)) for hash, name, one in hits]
+        except (ValueError, KeyError, TypeError):
+            raise BadInput(str(self._path), "is no file that --state has written") from None
+
+    def save(self) -> None:
+        if self._path is not None:
+            done = [(search.done, [(hash.hex(), *hit) for hash, *hit in search.hits]) for search in self._searches]
+            write_file(self._path, json.dumps({"space": self._space, "searches": done}).encode())
+
+
+def _solutions(hash: bytes, searches: Sequence[_Search]) -> list[Solution]:
+    """What was found for a hash, the likeliest first."""
+    found = [candidate for search in searches for candidate in search.candidates(hash)]
+    worth = [1.0] * len(found)
+    if len(hash) == SIGNATURES.hash_bytes:
+        worth = posteriors([weight for _, weight in found], sum(search.tried_weight(hash) for search in searches))
+    solutions = [Solution(f"0x{hash.hex()}", text, value) for (text, _), value in zip(found, worth, strict=True)]
+    return sorted(solutions, key=lambda one: -one.posterior)
