@@ -157,7 +157,8 @@ class _Search:
 
     def tried_weight(self, hash: bytes) -> float:
         """The sum of the probabilities of all texts that were tried for a hash."""
-        return float(self.names.weights[: self.done * self._rows].sum() * self._weights[hash].sum())
+        names = self.names.weights[: self.done * self._rows].sum()
+        return float(names * self._weights[hash].sum()) if hash in self._weights else 0.0
 
     @property
     def digest(self) -> bytes:

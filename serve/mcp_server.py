@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # decoding takes 0.4 s to load, so the tools that need it loa
 MAX_HASHES = 100
 MAX_TEXTS = 20
 MAX_MATCHES = 50
+MAX_SECONDS = 20
+_NEW_NAMES = 500_000
 MAX_ANSWER = 256 << 10
 """Bytes of an answer; a longer one is refused with what to do instead."""
 _SEARCHED = 1000
@@ -94,6 +96,20 @@ class Interface(BaseModel):
     proxies: list[dict[str, Any]]
 
 
+class Guess(BaseModel):
+    """A text that gives the hash."""
+
+    text_signature: str
+    posterior: float = Field(description="The probability that it is the text that is meant; 1 for a topic.")
+
+
+class Solved(BaseModel):
+    summary: str
+    texts: list[Guess]
+    tried: int = Field(description="Texts that were tried.")
+    ended: bool = Field(description="Whether all was tried in the time there was.")
+
+
 class _Tools:
     """What the tools do. A problem of the arguments is a ToolError, which the agent reads."""
 
@@ -111,12 +127,7 @@ class _Tools:
         return _bounded(Resolved(summary=" ".join(map(_sentence, found)), hashes=found), "Ask for fewer hashes.")
 
     def _resolved(self, hash: str) -> ResolvedHash:
-        try:
-            digest = bytes.fromhex(hash.removeprefix("0x"))
-        except ValueError:
-            raise ToolError(f"{hash[:80]!r} has what is not a hex digit, or half a byte") from None
-        if len(digest) not in (4, 32):
-            raise ToolError(f"{hash[:80]!r} is neither a selector nor a topic: 8 or 64 hex digits")
+        digest = _digest(hash)
         texts = [
             FoundText(text_signature=one.text, declaration=one.declaration or None, reasons=list(one.reasons))
             for one in self._directory.ranked(digest)
@@ -198,6 +209,47 @@ class _Tools:
         kept = {name: document[name] for name in ("functions", "events", "errors", "standards", "proxies")}
         return _bounded(Interface(summary=_described(found), **kept), _described(found))
 
+    def solve(
+        self,
+        hash: Annotated[str, Field(max_length=66)],
+        code: Annotated[str, Field(max_length=_MAX_CODE)] = "",
+        seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = 10,
+    ) -> Solved:
+        """Look for a text of a selector or topic that `resolve` does not know: known names with the likeliest parameters.
+
+        The hex digits of the contract's `code` narrow the parameters to those that it reads. It takes `seconds` at most,
+        up to 20. A selector has 32 bits, so a text may have it by chance: give the posterior with each, and call none of
+        them a fact. A text of a topic is certain.
+        """
+        from sigdir.pipeline.progress import Reporter
+        from sigdir.pipeline.solve import SolveOptions, solve_hashes
+        from sigdir.signatures.decode_input import BadInput, code_input
+        from sigdir.signatures.given_contract import code_of_input
+
+        digest = _digest(hash)
+        try:
+            shown = code_of_input(code_input(code)).arguments if code else {}
+        except BadInput as error:
+            raise ToolError(str(error)) from None
+        options = SolveOptions({digest: shown.get(digest)}, pairs=_NEW_NAMES, seconds=seconds)
+        report = solve_hashes(self._directory, options, Reporter())
+        found = [Guess(text_signature=one.text, posterior=one.posterior) for one in report.solutions[:MAX_TEXTS]]
+        best = (
+            f"may be {found[0].text_signature}, with posterior {found[0].posterior:.3g}" if found else "was not found"
+        )
+        summary = f"0x{digest.hex()} {best}; {counted(report.tried, 'text')} tried."
+        return Solved(summary=summary, texts=found, tried=report.tried, ended=report.ended)
+
+
+def _digest(hash: str) -> bytes:
+    try:
+        digest = bytes.fromhex(hash.removeprefix("0x"))
+    except ValueError:
+        raise ToolError(f"{hash[:80]!r} has what is not a hex digit, or half a byte") from None
+    if len(digest) not in (4, 32):
+        raise ToolError(f"{hash[:80]!r} is neither a selector nor a topic: 8 or 64 hex digits")
+    return digest
+
 
 def _bounded(answer: _Answer, advice: str) -> _Answer:
     """The answer, unless it is too long for whoever reads it."""
@@ -257,4 +309,4 @@ def mcp_server(directory: Directory) -> MCPServer:
 
 
 def _methods(tools: _Tools) -> Iterable[Any]:
-    return tools.resolve, tools.search, tools.decode, tools.contract
+    return tools.resolve, tools.search, tools.decode, tools.contract, tools.solve

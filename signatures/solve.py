@@ -136,17 +136,20 @@ class Targets:
         first = np.unique(np.array([int.from_bytes(hash[:4], "little") for hash in self.hashes], np.uint32))
         low = first & np.uint32(_BUCKETS - 1)
         order = np.argsort(low, kind="stable")
-        self._first = first[order]
-        self._starts = np.searchsorted(low[order], np.arange(_BUCKETS + 1)).astype(np.int64)
+        self._first = as_readonly(first[order])
+        self._starts = as_readonly(np.searchsorted(low[order], np.arange(_BUCKETS + 1)).astype(np.int64))
 
     def search(self, names: pa.StringArray, lists: pa.StringArray) -> list[tuple[bytes, int, int]]:
         """The hash, the name and the list of each text that has a hash. The lists rise in length."""
-        (name_bounds, name_bytes), (list_bounds, list_bytes) = bytes_of(names), bytes_of(lists)
-        columns = name_bytes, name_bounds, list_bytes, list_bounds, self._starts, self._first
+        name_bounds, name_bytes = bytes_of(names)
+        list_bounds, list_bytes = bytes_of(lists)
         room = 1024
         while True:
             hits = np.empty((room, 2), np.int64)
-            found = _search(*[as_readonly(column) for column in columns], hits)
+            found = _search(
+                as_readonly(name_bytes), as_readonly(name_bounds), as_readonly(list_bytes), as_readonly(list_bounds),
+                self._starts, self._first, hits,
+            )  # fmt: skip
             if found <= room:
                 break
             room = found

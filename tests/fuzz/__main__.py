@@ -25,6 +25,7 @@ WITH_KERNELS = [
     "sigdir.signatures.grammar_rows",
     "sigdir.signatures.keccak_rows",
     "sigdir.signatures.pack_kernels",
+    "sigdir.signatures.solve",
 ]
 INSTRUMENTED = {
     "grammar": ["sigdir.signatures.grammar"],

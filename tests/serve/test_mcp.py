@@ -21,7 +21,7 @@ from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.examples import examples
 from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
 
-TOOLS = {"resolve", "search", "decode", "contract"}
+TOOLS = {"resolve", "search", "decode", "contract", "solve"}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def _run(talk: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 @pytest.mark.parametrize("source", ["warehouse", "pack"])
 def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
-    """Of a warehouse and of a pack, by all four tools; each answer fits its schema and begins with a sentence."""
+    """Of a warehouse and of a pack, by all tools; each answer fits its schema and begins with a sentence."""
     place = str(stored if source == "warehouse" else export(stored, declarations=True))
     code = (ROOT / "docs" / "examples" / "token.hex").read_text()
 
@@ -64,9 +64,10 @@ def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
             await client.call_tool("search", {"fragment": "TRANSFER", "kind": "functions and errors", "limit": 2}),
             await client.call_tool("decode", {"data": CALL}),
             await client.call_tool("decode", {"data": "1".rjust(64, "0"), "returned_by": "0xa9059cbb"}), await client.call_tool("contract", {"code": code}),
+            await client.call_tool("solve", {"hash": TOPIC}),
         )  # fmt: skip
 
-    listed, resolved, searched, decoded, returned, contract = asked([f"--{source}", place], ask)
+    listed, resolved, searched, decoded, returned, contract, solved = asked([f"--{source}", place], ask)
     assert {tool.name for tool in listed.tools} == TOOLS
     for tool in listed.tools:
         assert tool.annotations.read_only_hint
@@ -86,6 +87,7 @@ def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
     )
     assert decoded.structured_content["readings"][0]["candidates"][0]["parameters"][1]["value"] == "40"
     assert returned.structured_content["summary"].startswith("return: ")
+    assert solved.structured_content["texts"][0]["posterior"] == 1
     assert contract.structured_content["functions"]
     assert contract.structured_content["summary"].split()[1] == "functions,"
 
