@@ -31,6 +31,7 @@ from sigdir.signatures.solve import Targets
 _TEXTS = 1000
 _NAMES, _LISTS = 100_000, 16
 _SURE = 0.9
+_NEW_NAMES = 2_000_000
 PACKAGES = ROOT / "tests" / "clients" / "node_modules"
 """Compiled contracts, where `npm install --prefix tests/clients` has put them."""
 
@@ -106,7 +107,7 @@ def _found(warehouse: Path, compiled: dict[str, str | None]) -> list[Figure]:
     chosen = random.Random(1).sample(sorted(compiled), min(_TEXTS, len(compiled)))
     directory = _Without(warehouse, set(chosen))
     wanted = {keccak256(text.encode())[: SIGNATURES.hash_bytes]: compiled[text] for text in chosen}
-    report = solve_hashes(directory, SolveOptions(wanted, threads=2), Reporter())
+    report = solve_hashes(directory, SolveOptions(wanted, pairs=_NEW_NAMES, threads=2), Reporter())
     directory.close()
     return _judged(report, chosen)
 

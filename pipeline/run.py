@@ -288,10 +288,9 @@ def _refuse(run: ImportRun, number: int, error: BadInput) -> None:
 
 def _of_search(result: BatchResult) -> BatchResult:
     """What a search found: whatever the input says of a text, nobody is known to use it."""
+    found = Sighting(witness=Witness.SOLVED)
     accepted = {
-        collection: replace(
-            rows, sightings=Sightings((Sighting(witness=Witness.SOLVED),), np.zeros(len(rows.text), np.int32))
-        )
+        collection: replace(rows, sightings=Sightings.alike(found, len(rows.text)))
         for collection, rows in result.accepted.items()
     }
     return replace(result, accepted=accepted)

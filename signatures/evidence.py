@@ -137,6 +137,11 @@ class Sightings:
     of_row: npt.NDArray[Any]  # int32
 
     @classmethod
+    def alike(cls, value: Sighting, rows: int) -> Sightings:
+        """The same one of each row."""
+        return cls((value,), np.zeros(rows, np.int32))
+
+    @classmethod
     def joined(cls, order: npt.NDArray[Any], parts: Sequence[tuple[Sightings | None, int]]) -> Sightings:
         """The sightings of several batches as one. ``parts`` has those of each batch and its rows, ``order`` the new
         order of all rows.
