@@ -117,7 +117,7 @@ def test_new_rows_equal_a_set(
     held = [[text_of(n) for n, place in enumerate(places) if place == where] for where in range(5)]
     known = {n for n, place in enumerate(places) if place != NEW}
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
-        patch.setattr(dedupe, "MAP_ROWS", map_rows)
+        patch.setattr(dedupe, "_MAP_ROWS", map_rows)
         patch.setattr(parquet, "ROW_GROUP_ROWS", 4)
         folder = Path(name)
         spill = make_spill(folder, collection, cut([text_of(n) for n in batch], batch_rows))
@@ -163,7 +163,7 @@ def test_keys_with_the_same_first_half_are_different(
     map_rows: int,
 ) -> None:
     """Texts whose keys agree in eight bytes are no duplicates; those that agree in sixteen are."""
-    monkeypatch.setattr(dedupe, "MAP_ROWS", map_rows)
+    monkeypatch.setattr(dedupe, "_MAP_ROWS", map_rows)
     keys = {"a()": 1, "b()": 2, "c()": 3, "d()": 4}
 
     def crafted(text: str) -> bytes:
@@ -265,7 +265,7 @@ def test_a_batch_of_several_parts(
 ) -> None:
     """Two million rows in eight parts give the flags of a set."""
     monkeypatch.setattr(key_table, "PART_ROWS", PART_ROWS)
-    monkeypatch.setattr(dedupe, "MAP_ROWS", map_rows)
+    monkeypatch.setattr(dedupe, "_MAP_ROWS", map_rows)
 
     def number_digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
         numbers = pc.utf8_slice_codeunits(text, 1, stop=-2).cast(pa.int64()).to_numpy()
