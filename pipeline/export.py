@@ -19,9 +19,9 @@ from sigdir.pipeline.export_abi import write_abi
 from sigdir.pipeline.export_abis import ABIS, write_abis
 from sigdir.pipeline.export_dataset import DATASET, write_dataset
 from sigdir.pipeline.export_formats import FORMATS, Format, sourcify_parquet
+from sigdir.pipeline.export_order import Order, order_of_texts
 from sigdir.pipeline.export_pack import PACK, PackOptions, write_pack
 from sigdir.pipeline.export_ranges import RANGES, write_ranges
-from sigdir.pipeline.export_ranked import Order, ranked_order
 from sigdir.pipeline.export_report import ExportReport
 from sigdir.pipeline.export_rows import ExportRows
 from sigdir.pipeline.export_tree import write_tar, write_tree
@@ -95,8 +95,7 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
     target = "standard output" if options.target == STDOUT else printable(options.target)
     report = ExportReport(options.format, target, snapshot.version)
     report.mixes = options.format in WITH_IDS and len(collections) > 1
-    order = _ranked_order(options, snapshot.version) if options.ranked else None
-    export = ExportRows(snapshot, collections, report, progress, order)
+    export = ExportRows(snapshot, collections, report, progress, _order(options, snapshot.version))
     if format.write is None and not _is_tar(options.target):
         with open_folder(options.target) as folder:
             write_tree(export, folder)
@@ -109,11 +108,15 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
     return report
 
 
-def _ranked_order(options: Options, version: int) -> Order:
+def _order(options: Options, version: int) -> Order:
     if options.format not in RANKED:
-        raise BadTarget(options.format, f"has all rows in the order of their ids; --ranked is for {', '.join(RANKED)}")
+        if options.ranked:
+            raise BadTarget(
+                options.format, f"has all rows in the order of their ids; --ranked is for {', '.join(RANKED)}"
+            )
+        return {}
     with Warehouse(options.warehouse, version if version >= 0 else None) as warehouse:
-        return ranked_order(warehouse)
+        return order_of_texts(warehouse, options.ranked)
 
 
 def _run_abi(options: Options, progress: Reporter, began: float) -> ExportReport:

@@ -86,7 +86,7 @@ class Source:
         """Sentences of the reader for the report, about what it does not understand."""
         self._stream_of = stream
         self._reading = Lock()
-        self._copy: BinaryIO | None = None
+        self._copy: Any = None
         self._close()
 
     def _close(self) -> None:
@@ -265,26 +265,19 @@ class Source:
     @contextmanager
     def seekable(self) -> Iterator[BinaryIO]:
         """The unpacked input as a file that can seek, copied to disk if necessary."""
-        if self.is_plain_file():
-            with Path(self.path).open("rb") as file:
-                yield file
-        else:
-            if self._copy is None:
-                self._copy = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the input, which may be asked again
-                self._copy_to(self._copy)
-            self._copy.seek(0)
-            yield self._copy
+        with Path(self.on_disk()).open("rb") as file:
+            yield file
 
-    @contextmanager
-    def on_disk(self) -> Iterator[str]:
-        """The path of a file with the unpacked input, copied to disk if necessary."""
+    def on_disk(self) -> str:
+        """The path of a file with the unpacked input, copied if necessary; the copy goes when the input is closed."""
         if self.is_plain_file():
-            yield self.path
-        else:
-            with tempfile.NamedTemporaryFile(prefix="sigdir-") as copy:
-                self._copy_to(copy)
-                copy.flush()
-                yield copy.name
+            return self.path
+        if self._copy is None:
+            self._copy = tempfile.NamedTemporaryFile(prefix="sigdir-")  # noqa: SIM115 - the input may be asked again
+            self._copy_to(self._copy)
+            self._copy.flush()
+        name: str = self._copy.name
+        return name
 
     def is_plain_file(self) -> bool:
         """Whether the open input is a file on disk that is not packed."""

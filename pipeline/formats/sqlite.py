@@ -20,6 +20,7 @@ from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table, encoded
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.grammar import BAD_ENTRY
+from sigdir.warehouse.sql.views import identifier
 
 _MAGIC = b"SQLite format 3\0"
 _TABLE = re.compile(rb"CREATE TABLE [^;]*+", re.IGNORECASE)
@@ -34,24 +35,23 @@ def looks_like(source: Source) -> bool:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    with source.on_disk() as path:
-        try:
-            address = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
-            with closing(sqlite3.connect(address, uri=True)) as database:
-                database.execute("PRAGMA trusted_schema = off")  # run no functions that the file defines
-                # Text may be invalid UTF-8; blobs stay bytes.
-                database.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
-                number = 0
-                for query, columns in _queries(database, source):
-                    for text, kind, *written in database.execute(query):
-                        number += 1
-                        raw = encoded(text) if isinstance(text, str) else text
-                        if isinstance(raw, bytes):
-                            yield columns.entry(raw, number, written, kind)
-                        else:
-                            yield Entry(str(raw).encode(), number, reject_reason=BAD_ENTRY)
-        except (sqlite3.Error, OverflowError, UnicodeError) as error:
-            raise BadInput(source.name, f"broken SQLite: {error}") from None
+    try:
+        address = f"file:{quote(os.path.abspath(source.on_disk()))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(address, uri=True)) as database:
+            database.execute("PRAGMA trusted_schema = off")  # run no functions that the file defines
+            # Text may be invalid UTF-8; blobs stay bytes.
+            database.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+            number = 0
+            for query, columns in _queries(database, source):
+                for text, kind, *written in database.execute(query):
+                    number += 1
+                    raw = encoded(text) if isinstance(text, str) else text
+                    if isinstance(raw, bytes):
+                        yield columns.entry(raw, number, written, kind)
+                    else:
+                        yield Entry(str(raw).encode(), number, reject_reason=BAD_ENTRY)
+    except (sqlite3.Error, OverflowError, UnicodeError) as error:
+        raise BadInput(source.name, f"broken SQLite: {error}") from None
 
 
 def _queries(database: sqlite3.Connection, source: Source) -> list[tuple[str, Columns]]:
@@ -61,18 +61,14 @@ def _queries(database: sqlite3.Connection, source: Source) -> list[tuple[str, Co
     # A virtual table would load the module that its definition names.
     tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name"
     for (table,) in database.execute(tables).fetchall():
-        rows = database.execute(f"SELECT * FROM {_quoted(table)} LIMIT {SAMPLE_ROWS}")
+        rows = database.execute(f"SELECT * FROM {identifier(table)} LIMIT {SAMPLE_ROWS}")
         head = Table([name for name, *_ in rows.description], rows.fetchall(), source.columns)
         heads.append(head)
         columns = head.columns(is_named=True)
         if columns is not None:
             read = (columns.text, columns.kind, *columns.hashes)
-            names = ", ".join("NULL" if at is None else _quoted(head.names[at]) for at in read)
-            queries.append((f"SELECT {names} FROM {_quoted(table)}", columns))
+            names = ", ".join("NULL" if at is None else identifier(head.names[at]) for at in read)
+            queries.append((f"SELECT {names} FROM {identifier(table)}", columns))
     if not queries:
         raise max(heads, key=lambda head: len(head.names), default=Table([], [])).refusal(source)
     return queries
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
