@@ -154,6 +154,8 @@ QUERIES: dict[str, Sequence[str]] = {
     "/signatures/": ["q", "query", "bytes4_signature"],
     "/event-signatures/": ["q", "bytes_signature"],
     "/llms.txt": [],
+    "/range/{collection}/{prefix}": ["padded"],
+    "/range/{collection}/{prefix}/{edition}": ["padded"],
     "/search/": ["q", "in", "page"],
     "/search/results/": ["q", "in", "page"],
     "/browse/{collection}/": ["before", "after"],
@@ -229,14 +231,15 @@ def _part(name: str, value: bytes, file: bytes = b"") -> bytes:
 
 def _get(path: str, name: str, value: bytes) -> tuple[int, int]:
     beside = urlencode(BESIDE.get((path, name), {}))
-    path = path.format(id="1", hash=_HASHES["topic" in path], collection="functions")
+    collection = "signatures" if "range" in path else "functions"
+    path = path.format(id="1", hash=_HASHES["topic" in path], collection=collection, prefix="a90", edition="1")
     query = f"{beside}&{name}={quote_from_bytes(value)}" if name else quote_from_bytes(value, safe="/=&%+;,")
     return _answered("GET", path, query)
 
 
 def _get_path(path: str, value: bytes) -> tuple[int, int]:
     part = quote_from_bytes(value, safe="")
-    return _answered("GET", path.format(id=part, hash=part, collection=part), "")
+    return _answered("GET", path.format(id=part, hash=part, collection=part, prefix=part, edition=part), "")
 
 
 def _answered(method: str, path: str, query: str) -> tuple[int, int]:

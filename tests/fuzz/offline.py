@@ -15,11 +15,14 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.signatures.pack import Pack
 from sigdir.signatures.pack_file import INDEXED, TEXTS, BadPack, PackColumns, pack_bytes
 
+_CALL = {"data": "0xa9059cbb" + "0" * 128}
 TOOLS: dict[str, dict[str, Any]] = {
     "resolve hashes": {},
     "search fragment": {},
     "decode data": {},
     "decode returned_by": {"data": "0x" + "0" * 64},
+    "decode code": _CALL,
+    "decode abi": _CALL,
     "contract code": {},
 }
 """Each tool's argument, and what stands beside it."""
