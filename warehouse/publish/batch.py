@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -53,47 +52,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class _FilePart:
-    """The rows of one file: the spill's batches ``first`` up to and without ``last``, and their reserved ids."""
+    """The rows of one file and their reserved ids: the spill's batches ``first`` up to and without ``last``.
+
+    ``rows`` are the numbers of their rows.
+    """
 
     number: int
     first: int
     last: int
+    rows: slice
     reserved: Range
-
-
-@dataclass(frozen=True, slots=True)
-class FileTask:
-    """One data file to write."""
-
-    path: Path
-    rows: Spill
-    first: int
-    last: int
-    """Its rows are those of the batches ``first`` up to and without ``last``."""
-    numbered: npt.NDArray[np.bool_]
-    """A flag for each row: whether an id was reserved for it."""
-    removed: npt.NDArray[np.int64]
-    """The numbers of the rows that were taken out since."""
-    reserved: Range
-    import_id: int
-
-    def write(self, progress: Progress) -> WrittenFile:
-        """Write and sync the file."""
-        return write_data_file(self.path, self.rows.collection, self._tables(progress))
-
-    def _tables(self, progress: Progress) -> Iterator[pa.Table]:
-        is_left = np.ones(len(self.numbered), np.bool_)
-        is_left[self.removed] = False
-        is_left = is_left[self.numbered]
-        done = 0
-        for rows in self.rows.read(self.first, self.last, self.numbered):
-            some = slice(done, done + len(rows.text))
-            offsets = np.arange(some.start, some.stop, dtype=np.int64)
-            ids, created_at = self.reserved.first_id + offsets, self.reserved.first_created_at + offsets
-            table = rows_table(rows, ids, created_at, self.import_id)
-            done = some.stop
-            progress(len(rows.text))
-            yield table if is_left[some].all() else table.filter(numbers(is_left[some]))
 
 
 class BatchFiles:
@@ -135,11 +103,8 @@ class BatchFiles:
                 self._write_folded(collection, rows)
         parts = [(collection, part) for collection, parts in self._parts.items() for part in parts]
         with ThreadPoolExecutor(self._threads) as pool:
-            written = [pool.submit(self._task(*part).write, self._progress) for part in parts]
-            self._files |= {
-                (collection, part.number): result_of(file)
-                for (collection, part), file in zip(parts, written, strict=True)
-            }
+            for done in [pool.submit(self._write_part, *part) for part in parts]:
+                result_of(done)
         for collection in COLLECTIONS:
             sync(self._paths.partition(collection))
 
@@ -153,25 +118,29 @@ class BatchFiles:
                 continue
             batch.keep[numbers] = False
             self._removed[collection].update(numbers.tolist())
-            bounds = batch.spill.first_rows()
-            for at, part in enumerate(self._parts[collection]):
-                inside = (bounds[part.first] <= numbers) & (numbers < bounds[part.last])
-                if inside.any():
-                    self._rewrite(collection, at)
+            for part in self._parts[collection]:
+                if ((part.rows.start <= numbers) & (numbers < part.rows.stop)).any():
+                    self._rewrite(collection, part)
             sync(self._paths.partition(collection))
 
-    def _task(self, collection: Collection, part: _FilePart, suffix: str = "") -> FileTask:
-        """The part's file: all rows for which ids were reserved, without those that were removed since."""
-        batch = self._batches[collection]
-        bounds = batch.spill.first_rows()
-        first, last = int(bounds[part.first]), int(bounds[part.last])
-        removed = np.array([number - first for number in self._removed[collection] if first <= number < last], np.int64)
-        numbered = batch.keep[first:last]
-        if len(removed):
-            numbered = numbered.copy()
-            numbered[removed] = True
+    def _write_part(self, collection: Collection, part: _FilePart, suffix: str = "") -> None:
         path = self._paths.data_file(collection, self._run + suffix, part.number)
-        return FileTask(path, batch.spill, part.first, part.last, numbered, removed, part.reserved, self._import_id)
+        self._files[collection, part.number] = write_data_file(path, collection, self._tables(collection, part))
+
+    def _tables(self, collection: Collection, part: _FilePart) -> Iterator[pa.Table]:
+        """The rows of a part for which ids were reserved, without those that were removed since."""
+        batch, rows = self._batches[collection], part.rows
+        is_left, numbered = batch.keep[rows], batch.keep[rows].copy()
+        numbered[[row - rows.start for row in self._removed[collection] if rows.start <= row < rows.stop]] = True
+        is_left, done = is_left[numbered], 0
+        for new in batch.spill.read(part.first, part.last, numbered):
+            some = slice(done, done + len(new.text))
+            offsets = np.arange(some.start, some.stop, dtype=np.int64)
+            ids, created_at = part.reserved.first_id + offsets, part.reserved.first_created_at + offsets
+            table = rows_table(new, ids, created_at, self._import_id)
+            done = some.stop
+            self._progress(len(new.text))
+            yield table if is_left[some].all() else table.filter(numbers(is_left[some]))
 
     def _write_folded(self, collection: Collection, staged: list[StagedRow]) -> None:
         rows = NewRows(
@@ -184,14 +153,11 @@ class BatchFiles:
         table = rows_table(rows, ids, created_at, import_id=0)
         self._files[collection, 0] = write_data_file(path, collection, [table])
 
-    def _rewrite(self, collection: Collection, at: int) -> None:
+    def _rewrite(self, collection: Collection, part: _FilePart) -> None:
         """Write a part's file again under a new name, unless no row of it is left, and delete the old one."""
-        part, batch = self._parts[collection][at], self._batches[collection]
         old = self._files.pop((collection, part.number))
-        bounds = batch.spill.first_rows()
-        if batch.keep[bounds[part.first] : bounds[part.last]].any():
-            task = self._task(collection, part, suffix=f"-{time.time_ns()}")
-            self._files[collection, part.number] = task.write(self._progress)
+        if self._batches[collection].keep[part.rows].any():
+            self._write_part(collection, part, suffix=f"-{time.time_ns()}")
         old.path.unlink()
 
 
@@ -211,5 +177,5 @@ def _plan(batch: Batch, reserved: Range, threads: int) -> list[_FilePart]:
         rows, offset = int(kept[last] - kept[first]), int(kept[first])
         if rows:
             share = Range(reserved.first_id + offset, reserved.first_created_at + offset, rows)
-            parts.append(_FilePart(len(parts) + 1, first, last, share))
+            parts.append(_FilePart(len(parts) + 1, first, last, slice(int(bounds[first]), int(bounds[last])), share))
     return parts
