@@ -32,12 +32,11 @@ GETS = {
     "eventSignatureEvidence": ["/api/v1/event-signatures/1/evidence/"],
     "resolveGet": [f"/api/v1/resolve/?hash=0xa9059cbb,0x{_TOPIC}&full=1"],
     "decode": [f"/api/v1/decode/?data={EXAMPLE}"],
-    "sqlGet": ["/api/v1/sql/?sql=SELECT+*+FROM+names+ORDER+BY+texts+DESC+LIMIT+5"],
     "changes": ["/api/v1/changes/?collection=event-signatures&limit=3"],
     "dumps": ["/dumps/"],
     "dump": ["/dumps/latest/"],
     "dumpCollection": ["/dumps/latest/event-signatures.csv"],
-    "dumpFile": [],
+    "range": ["/range/signatures/a90"],
     "openchainLookup": [f"/signature-database/v1/lookup?function=0xa9059cbb&event=0x{_TOPIC}"],
     "openchainSearch": ["/signature-database/v1/search?query=balanceOf*"],
     "openchainStats": ["/signature-database/v1/stats"],
@@ -50,7 +49,8 @@ GETS = {
     "metrics": ["/metrics"],
     "openapi": ["/api/v1/openapi.json"],
 }  # fmt: skip
-"""Addresses to try, by operation. A data file has none: its name is known only at run time."""
+"""Addresses to try, by operation. Some have none: the names of data files and versions are known
+only at run time, and SQL is there only where the operator allows it."""
 
 POSTS: dict[str, tuple[Any, ...]] = {
     "createSignature": ("-d", "text_signature=function hello(uint a)"),
@@ -58,7 +58,6 @@ POSTS: dict[str, tuple[Any, ...]] = {
     "importAbi": ("--data-urlencode", "contract_abi@abi.json"),
     "importSolidity": ("-F", "source_file=@Token.sol"),
     "decodeLong": ("--data-urlencode", "data@calldata.hex"),
-    "sql": ("-H", "Content-Type: application/json", "-d", {"sql": "FROM ranked WHERE hex_signature = ?", "params": ["0xa9059cbb"]}),
     "contract": ("-d", "code=0x5f3560e01c8063a9059cbb14610014575f5ffd005b00"),
     "resolve": ("-H", "Content-Type: application/json", "-d", ["0xa9059cbb", "0x" + _TOPIC]),
     "openchainImport": ("-H", "Content-Type: application/json", "-d", {"function": ["hello(uint256)"], "event": []}),
@@ -103,7 +102,7 @@ def _tries(operation: str, path: str, base: str) -> list[tuple[str, str]]:
     if operation in POSTS:
         words = [word if isinstance(word, str) else orjson.dumps(word).decode() for word in POSTS[operation]]
         return [("", shlex.join(["curl", *words, base + path]))]
-    return [(address, shlex.join(["curl", base + address])) for address in GETS[operation]]
+    return [(address, shlex.join(["curl", base + address])) for address in GETS.get(operation, ())]
 
 
 def kind(schema: dict[str, Any]) -> str:
