@@ -21,11 +21,13 @@ from sigdir.signatures.types import BadDeclaration, Type, parameter_types, parse
 
 _MAX_VALUES = 100
 """Of one field whose path leads to many."""
+_MAX_CHARACTERS = 2000
+"""Of one field."""
 _LAST_SECOND = 253_402_300_799  # 9999-12-31
 _CURRENCY_DECIMALS = 18
 _EXACT = Context(prec=200)
 _ESCAPED, _INSERTED = re.compile(r"\{\{|\}\}"), re.compile(r"\{([^{}]*)\}")
-_STEP = re.compile(r"\[(-?\d*)(?:(:)(-?\d*))?\]|([^.\[\]]+)")
+_STEP = re.compile(r"\[(-?\d{1,18})?(?:(:)(-?\d{1,18})?)?\]|([^.\[\]]+)", re.ASCII)
 
 
 class Called(NamedTuple):
@@ -130,9 +132,7 @@ class _Call:
             shown = [each for each in found if _is_visible(visible, each.value)]
             if found and not shown:
                 continue
-            text = ", ".join(self._text(one, format, each) for each in shown[:_MAX_VALUES])
-            if len(shown) > _MAX_VALUES:
-                text += f" and {len(shown) - _MAX_VALUES:,} more"
+            text = _joined([self._text(one, format, each) for each in shown[:_MAX_VALUES]], len(shown) > _MAX_VALUES)
             yield ShownField(label or path, path, format, text if found else "not known here")
 
     def _constant(self, value: Any) -> _Value:
@@ -195,6 +195,12 @@ _FRAME = Type("")
 """Stands for the type of all parameters together."""
 
 
+def _joined(texts: list[str], has_more: bool) -> str:
+    """The texts of a field's values, cut where they are long."""
+    text = ", ".join(texts)
+    return f"{text[:_MAX_CHARACTERS]} ..." if has_more or len(text) > _MAX_CHARACTERS else text
+
+
 def _elements(one: _Value) -> Iterator[_Value]:
     """The elements of an array, those of arrays in it too: a format is for each of them."""
     if one.type.element is None:
@@ -211,7 +217,7 @@ def _inside(one: _Value, step: re.Match[str]) -> list[_Value]:
         return _members(one, name)
     if one.type.element is None and not isinstance(one.value, bytes | str):
         return []
-    is_one = first != "" and colon is None
+    is_one = first is not None and colon is None
     part = (
         slice(int(first), int(first) + 1 or None) if is_one else slice(*(int(n) if n else None for n in (first, last)))
     )
