@@ -78,18 +78,15 @@ class Transaction:
     accounts: dict[bytes, Account] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def codes(self, address: bytes) -> list[tuple[bytes, bytes]]:
-        """The addresses and codes that answer calls of an address: its own, then those behind it."""
-        addresses = (address, *self.behind(address))
-        return [(at, self.accounts[at].code) for at in addresses if at in self.accounts and self.accounts[at].code]
-
-    def behind(self, address: bytes) -> list[bytes]:
-        """The addresses to which an address delegates, and those to which they do."""
-        found = [address]
-        for at in found:
+    def behind(self, address: bytes) -> dict[bytes, str]:
+        """The addresses to which an address delegates, and those to which they do, each with how."""
+        found, waiting = dict[bytes, str](), [address]
+        for at in waiting:
             account = self.accounts.get(at)
-            found += [one for one in (account.behind if account else ()) if one not in found]
-        return found[1:]
+            new = {one: how for one, how in (account.behind if account else {}).items() if one not in (address, *found)}
+            found |= new
+            waiting += new
+        return found
 
 
 def checked_hash(text: str) -> str:

@@ -17,7 +17,7 @@ from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
 from sigdir.signatures.calldata import as_json
-from sigdir.signatures.types import BadDeclaration, Type, parameter_types, parse_declaration
+from sigdir.signatures.types import BadDeclaration, Type, parse_declaration
 
 _MAX_VALUES = 100
 """Of one field whose path leads to many."""
@@ -87,7 +87,8 @@ class Descriptor:
             return None
         if [one.canonical_type for one in declared.inputs] != [one.text for one in types]:
             return None
-        call = _Call(list(zip(declared.nested_names, types, values, strict=True)), called, self.format.get("token"))
+        names = ("", declared.nested_names)
+        call = _Call(_Value(names, Type("", tuple(types)), tuple(values)), called, self.format.get("token"))
         fields = list(call.fields(self.format["fields"]))
         intent = self.format.get("intent", "")
         if isinstance(intent, dict):
@@ -110,6 +111,9 @@ def _plain(path: str) -> str:
     return path.strip().removeprefix("#.").replace(".[", "[")
 
 
+_ADDRESS, _NUMBER = Type("address"), Type("uint256")
+
+
 class _Value(NamedTuple):
     name: Any
     type: Type
@@ -117,16 +121,15 @@ class _Value(NamedTuple):
 
 
 class _Call:
-    """The values of a call by their paths, and how they are shown."""
+    """The values of a call by their paths, and how they are shown. ``root`` has all parameters as one tuple."""
 
-    def __init__(self, parameters: Sequence[tuple[Any, Type, Any]], called: Called, token: Any) -> None:
-        self._parameters = [_Value(*one) for one in parameters]
-        self._called, self._token = called, token
+    def __init__(self, root: _Value, called: Called, token: Any) -> None:
+        self._root, self._called, self._token = root, called, token
 
     def fields(self, formats: Iterable[Mapping[str, Any]]) -> Iterator[ShownField]:
         for one in formats:
             path, label, format = one.get("path", ""), one.get("label", ""), one.get("format", "raw")
-            found = [self._constant(one["value"])] if "value" in one else self._at(path)
+            found = [_Value("", Type("string"), str(one["value"]))] if "value" in one else self._at(path)
             found = [each for value in found for each in _elements(value)]
             visible = one.get("visible", "always")
             shown = [each for each in found if _is_visible(visible, each.value)]
@@ -135,28 +138,22 @@ class _Call:
             text = _joined([self._text(one, format, each) for each in shown[:_MAX_VALUES]], len(shown) > _MAX_VALUES)
             yield ShownField(label or path, path, format, text if found else "not known here")
 
-    def _constant(self, value: Any) -> _Value:
-        return _Value("", parameter_types("_(string)")[0], str(value))
-
     def _at(self, path: str) -> list[_Value]:
         """The values at a path; none where it leads nowhere."""
         if path.startswith("@."):
             return self._of_container(path[2:])
-        found: list[_Value] = [_Value(("", [one.name for one in self._parameters]), _FRAME, self._parameters)]
+        found = [self._root]
         for step in _STEP.finditer(path.removeprefix("#.")):
             found = [inner for one in found for inner in _inside(one, step)][: _MAX_VALUES + 1]
-        return [one for one in found if one.type is not _FRAME]
+        return found if found != [self._root] else []
 
     def _of_container(self, name: str) -> list[_Value]:
         called = self._called
-        address, number = parameter_types("_(address,uint256)")
-        sender = "" if called.sender is None else f"0x{called.sender.hex()}"
-        known = {
-            "to": (address, f"0x{called.addresses[0].hex()}"), "from": (address, sender), "value": (number, called.value),
-            "chainId": (number, called.chain),
-        }  # fmt: skip
-        type, value = known.get(name, (number, None))
-        return [] if value in (None, "") else [_Value("", type, value)]
+        known = {"to": called.addresses[0], "from": called.sender, "value": called.value, "chainId": called.chain}
+        value = known.get(name)
+        if isinstance(value, bytes):
+            return [_Value("", _ADDRESS, f"0x{value.hex()}")]
+        return [] if value is None else [_Value("", _NUMBER, value)]
 
     def _text(self, field: Mapping[str, Any], format: str, one: _Value) -> str:
         if isinstance(one.value, int) and not isinstance(one.value, bool):
@@ -189,10 +186,6 @@ class _Call:
         if field.get("is_own") and self._token:
             return f"{_scaled(value, self._token['decimals'])} {self._token['ticker']}"
         return ""
-
-
-_FRAME = Type("")
-"""Stands for the type of all parameters together."""
 
 
 def _joined(texts: list[str], has_more: bool) -> str:
@@ -228,15 +221,11 @@ def _inside(one: _Value, step: re.Match[str]) -> list[_Value]:
 
 
 def _members(one: _Value, name: str) -> list[_Value]:
-    if one.type is _FRAME:
-        return [each for each in one.value if _own_name(each.name) == name]
-    names = one.name[1] if isinstance(one.name, tuple) else ()
-    members = zip(names, one.type.members or (), one.value if one.type.members else (), strict=False)
-    return [_Value(*each) for each in members if _own_name(each[0]) == name]
-
-
-def _own_name(name: Any) -> str:
-    return str(name[0] if isinstance(name, tuple) else name)
+    """The members of a tuple that have a name; a tuple's own is (name, names of its members)."""
+    if one.type.members is None or not isinstance(one.name, tuple):
+        return []
+    members = map(_Value, one.name[1], one.type.members, one.value)
+    return [each for each in members if name == (each.name[0] if isinstance(each.name, tuple) else each.name)]
 
 
 def _is_visible(rule: Any, value: Any) -> bool:

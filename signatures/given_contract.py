@@ -20,6 +20,7 @@ from sigdir.signatures.argument_shapes import Fit, fit_of
 from sigdir.signatures.bytecode import BadBytecode
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.canonicalise import canonicalise_one
+from sigdir.signatures.clear_signing import Called
 from sigdir.signatures.contract import ContractCode, read_code
 from sigdir.signatures.decode_input import BadInput, code_input
 from sigdir.signatures.dispatcher import CodeFunction
@@ -41,6 +42,7 @@ class AbiContract:
     has_fallback: bool
     unread: int
     """Entries that cannot be read."""
+    called: Called | None = None
 
     def document(self) -> dict[str, Any]:
         return {"by": "abi", **self._counts(), "unread": self.unread}
@@ -80,6 +82,7 @@ class CodeContract:
 
     code: ContractCode
     behind: tuple[tuple[str, bytes, ContractCode], ...] = ()
+    called: Called | None = None
 
     def document(self) -> dict[str, Any]:
         proxies = [(one.name, one.address) for one in proxy_patterns(self.code.runtime)]

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES, SPARE, UTF8, Budget, DecodeAttempt, attempt, layout_of
 from sigdir.signatures.canonicalise import canonicalise_one
-from sigdir.signatures.clear_signing import CallDisplay, Called, Descriptor
+from sigdir.signatures.clear_signing import CallDisplay, Descriptor
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError
@@ -88,8 +88,7 @@ class Input(NamedTuple):
     """Bytes to explain. ``texts``, canonical or as declared, are tried before the directory's; an anonymous log has no others.
 
     ``libraries`` is how many libraries are not linked into code. What a call returned has the ``selector`` of the call, and
-    ``returned``, what a directory knows of it. ``contract`` is the one that was called, or made the log,
-    ``called`` where a call goes, where that is known.
+    ``returned``, what a directory knows of it. ``contract`` is the one that was called, or made the log.
     """
 
     form: Form
@@ -101,7 +100,6 @@ class Input(NamedTuple):
     selector: bytes = b""
     returned: tuple[Returned, ...] = ()
     contract: AbiContract | CodeContract | None = None
-    called: Called | None = None
 
 
 class Known(NamedTuple):
@@ -238,7 +236,7 @@ def add_displays(
 
     ``descriptors`` gives those for a selector and a place: a chain and an address.
     """
-    called = input.called
+    called = input.contract.called if input.contract is not None else None
     for reading in readings if called is not None else ():
         assert called is not None
         found = [one for at in called.addresses for one in descriptors(reading.hash, (called.chain, at))]

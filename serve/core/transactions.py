@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 from sigdir.pipeline.transaction import Transaction
@@ -25,7 +26,7 @@ class TransactionPart:
 
     name: str
     title: str
-    address: bytes | None
+    address: bytes
     input: Input
     readings: list[Reading]
 
@@ -70,62 +71,49 @@ def _hex(data: bytes | None) -> str | None:
 
 def explain_transaction(transaction: Transaction, read: ReadAlternatives) -> ExplainedTransaction:
     """Explain all parts. Hostile code takes seconds: a server does this in a process with a budget."""
-    contracts = _Contracts(transaction)
     parts = [
         TransactionPart(name, title, address, input, read([input]))
-        for name, title, address, input in _inputs(transaction, contracts)
+        for name, title, address, input in _inputs(transaction)
     ]
     return ExplainedTransaction(transaction, parts)
 
 
-def _inputs(one: Transaction, contracts: _Contracts) -> Iterator[tuple[str, str, bytes | None, Input]]:
+def _inputs(one: Transaction) -> Iterator[tuple[str, str, bytes, Input]]:
+    contract_at = lru_cache(maxsize=None)(partial(_contract, one))
     if one.to is not None:
-        if len(one.input) > MAX_BYTES:
-            one.notes.append(f"Its call has {len(one.input):,} bytes; at most {MAX_BYTES:,} are decoded.")
-        else:
-            called = Called(one.chain, (one.to, *one.behind(one.to)), one.sender, one.value)
-            input = Input(Form.CALLDATA, one.input, contract=contracts.at(one.to), called=called)
-            yield "call", "The call", one.to, input
+        size = len(one.input)
+        if size > MAX_BYTES:
+            one.notes.append(f"Its call has {size:,} bytes; the first {MAX_BYTES:,} are decoded.")
+        yield "call", "The call", one.to, Input(Form.CALLDATA, one.input[:MAX_BYTES], contract=contract_at(one.to))
     left = 4 * MAX_BYTES
     for number, log in enumerate(one.logs):
         left -= len(log.data)
         if left < 0:
             one.notes.append(f"Its logs from number {number} on have no room in an answer.")
             break
-        input = Input(Form.LOG, log.data, log.topics, contract=contracts.at(log.address))
+        input = Input(Form.LOG, log.data, log.topics, contract=contract_at(log.address))
         yield "log", f"Log {number}", log.address, input
-    if one.revert is not None:
-        contract = contracts.at(one.to) if one.to is not None else None
-        yield "revert", "What it gave back", one.to, Input(Form.REVERT, one.revert[:MAX_BYTES], contract=contract)
+    if one.revert is not None and one.to is not None:
+        input = Input(Form.REVERT, one.revert[:MAX_BYTES], contract=contract_at(one.to))
+        yield "revert", "What it gave back", one.to, input
 
 
-class _Contracts:
-    """The contracts of a transaction's addresses; one whose functions cannot be read counts as unknown."""
+def _contract(one: Transaction, address: bytes) -> CodeContract | None:
+    """The contract at an address with what is behind it; None where it has no code that can be read."""
+    own = one.accounts.get(address)
+    code = _read(own.code) if own is not None and own.code else None
+    if code is None:
+        return None
+    found = [(one.accounts[at], how) for at, how in one.behind(address).items() if at in one.accounts]
+    behind = [(how, account.address, _read(account.code)) for account, how in found if account.code]
+    called = Called(one.chain, (address, *one.behind(address)), one.sender, one.value if address == one.to else None)
+    return CodeContract(code, tuple((how, at, code) for how, at, code in behind if code is not None), called)
 
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-        self._known: dict[bytes, CodeContract | None] = {}
-        self._read: dict[bytes, ContractCode | None] = {}
 
-    def at(self, address: bytes) -> CodeContract | None:
-        """The contract at an address with what is behind it; None where it has no code that can be read."""
-        if address not in self._known:
-            self._known[address] = self._made(address)
-        return self._known[address]
-
-    def _made(self, address: bytes) -> CodeContract | None:
-        found = [(at, self._code(code)) for at, code in self._transaction.codes(address)]
-        read: Sequence[tuple[bytes, ContractCode]] = [(at, code) for at, code in found if code is not None]
-        if not read or read[0][0] != address:
-            return None
-        names = {at: name for one in self._transaction.accounts.values() for at, name in one.behind.items()}
-        return CodeContract(read[0][1], tuple((names[at], at, code) for at, code in read[1:]))
-
-    def _code(self, code: bytes) -> ContractCode | None:
-        if code not in self._read:
-            try:
-                self._read[code] = read_code(code)
-            except BadBytecode as error:
-                self._transaction.notes.append(f"A contract is read without its code: {error}.")
-                self._read[code] = None
-        return self._read[code]
+@lru_cache(maxsize=64)
+def _read(code: bytes) -> ContractCode | None:
+    """What is in code; None where its functions cannot be read."""
+    try:
+        return read_code(code)
+    except BadBytecode:
+        return None

@@ -13,6 +13,7 @@ from sigdir.pipeline.directory import readings_of
 from sigdir.pipeline.warehouse_directory import WarehouseDirectory
 from sigdir.signatures.calldata import checksummed
 from sigdir.signatures.clear_signing import CallDisplay, Called
+from sigdir.signatures.given_contract import AbiContract
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.readings import Form, Input
 from tests.pipeline.support import CommandResult, invoke
@@ -98,11 +99,11 @@ def imported(folder: Path, *options: str) -> CommandResult:
 
 
 def shown(folder: Path, text: str, types: list[str], values: list[Any], to: str, **more: Any) -> CallDisplay | None:
-    called = Called(CHAIN, (bytes.fromhex(to[2:]),), **more)
+    contract = AbiContract({}, has_fallback=True, unread=0, called=Called(CHAIN, (bytes.fromhex(to[2:]),), **more))
     data = keccak256(text.encode())[:4] + encode(types, values)
     directory = WarehouseDirectory(folder / "warehouse")
     try:
-        [reading] = readings_of(directory, [Input(Form.CALLDATA, data, called=called)])
+        [reading] = readings_of(directory, [Input(Form.CALLDATA, data, contract=contract)])
     finally:
         directory.close()
     assert reading.best is not None

@@ -94,7 +94,7 @@ def test_a_node_that_takes_no_batch_is_asked_one_by_one(node: NodeServer, takes_
     found = read(node)
     assert (found.chain, found.succeeded, found.block) == (1, True, 16)
     assert found.to is not None
-    assert [code.hex() for _, code in found.codes(found.to)] == [MINIMAL[2:], "6001"]
+    assert [found.accounts[at].code.hex() for at in (found.to, *found.behind(found.to))] == [MINIMAL[2:], "6001"]
     assert {parameters[1] for method, parameters in node.asked if method == "eth_getCode"} == {"0x10"}
 
 
@@ -103,7 +103,7 @@ def test_without_the_state_of_the_block_contracts_are_read_as_they_are_now(node:
     node.results["eth_getCode"] = lambda parameters: "0x6001" if parameters[1] == "latest" else pruned
     found = read(node)
     assert found.to is not None
-    assert found.codes(found.to)[0][1] == b"\x60\x01"
+    assert found.accounts[found.to].code == b"\x60\x01"
     assert found.notes == [
         "Contracts are read as they are now: the node has no state of its block (error -32000: missing trie node)."
     ]
