@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from sigdir.signatures.decode_input import (
     texts_to_try,
     whole,
 )
-from sigdir.signatures.given_contract import AbiContract, CodeContract, given_contract
+from sigdir.signatures.given_contract import chain_of, with_contract
 from sigdir.signatures.interruption import waiting
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Form, Input, Reading
@@ -38,16 +39,35 @@ _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits per byte, and as many spaces and l
 
 _MAX_CONTRACT_BYTES = 16 << 20
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
+_Given = Mapping[str, Any]
+"""What the options say of a contract."""
 
 
 def _contract_options(command: _Callable) -> _Callable:
-    """The options --code and --abi; the command gets the contract as ``contract``."""
+    """The options of the contract that was called; the command gets them as ``called``."""
+
+    @wraps(command)
+    def gathered(
+        contract_abi: Path | None, contract_code: Path | None, chain: str | None, to: str | None, **others: Any
+    ) -> Any:
+        if to is not None and chain is None:
+            raise click.UsageError("--to is an address on a chain: --chain 1 --to 0x...")
+        texts = {name: file and _contract_text(file) for name, file in (("abi", contract_abi), ("code", contract_code))}
+        return command(called=texts | {"chain": chain, "to": to}, **others)
+
+    found: Any = gathered
     for name, what in (("abi", "ABI, as JSON, or an artifact"), ("code", "runtime code, as hex digits")):
-        command = click.option(
+        found = click.option(
             f"--{name}", f"contract_{name}", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
             help=f"The contract's {what}: the texts that it has come first.",
-        )(command)  # fmt: skip
-    return command
+        )(found)  # fmt: skip
+    found = click.option("--to", metavar="ADDRESS", help="The contract's address: imports may have seen its ABI.")(
+        found
+    )
+    chain: _Callable = click.option("--chain", metavar="NUMBER", help="The chain of the address, 1 for Ethereum.")(
+        found
+    )
+    return chain
 
 
 _json = json_option("Write what the API answers: the tree of readings.")
@@ -106,8 +126,7 @@ def decode() -> None:
 @key_option
 @_json
 def auto(
-    data: str | None, source: str | None, output: str, quiet: bool, contract_code: Path | None,
-    contract_abi: Path | None, folder: Path, pack: Path | None, key: str | None, as_json: bool,
+    data: str | None, source: str | None, output: str, quiet: bool, called: _Given, folder: Path, pack: Path | None, key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Explain data by its shape: calldata, revert data, a log or code; with --file each row of a file.
 
@@ -118,29 +137,31 @@ def auto(
 
     A file has the columns of cryo, Dune or BigQuery: input, or data and topic0 to topic3 (or topics). Each row gets
     its best text, its values as JSON and the confidence, in the order of the file, and keeps its other columns.
-    Parquet has a column for each named parameter, too.
+    Parquet has a column for each named parameter, too. With --chain each row is read by the contract at its `to`,
+    to_address, address or contract_address.
 
     \b
     Examples:
       sigdir decode 0xa9059cbb000000000000000000000000ab...
       sigdir decode @calldata.hex --json
       cast receipt 0x5c50... logs --json | jq '.[0]' | sigdir decode -
-      sigdir decode --file txs.parquet --output decoded.parquet
+      sigdir decode 0x42966c68... --chain 1 --to 0x6b175474e89094c44da98b954eedeac495271d0f
+      sigdir decode --file txs.parquet --output decoded.parquet --chain 1
     """
     if (data is None) == (source is None):
         raise click.UsageError("DATA or --file FILE, please")
-    given = _given(contract_code, contract_abi)
     if source is not None:
-        if given is not None:
-            raise click.UsageError("--code and --abi are for DATA; the rows of a file are of many contracts")
-        _decode_file(source, output, chosen(folder, pack, key), quiet, as_json)
+        if any(called[name] is not None for name in ("code", "abi", "to")):
+            raise click.UsageError("--code, --abi and --to are for DATA; the rows of a file are of many contracts")
+        chain = chain_of(called["chain"]) if called["chain"] is not None else None
+        _decode_file(source, output, chosen(folder, pack, key), quiet, as_json, chain)
         return
     assert data is not None
     alternatives = whole(inputs_of_text(_entered(data)))
     if alternatives[0].form is Form.CODE:
         code = read_code(alternatives[0].data, alternatives[0].libraries)
         explain_code(code, None, chosen(folder, pack, key), as_json)
-    _explain([one._replace(contract=given) for one in alternatives], chosen(folder, pack, key), as_json)
+    _explain(alternatives, called, chosen(folder, pack, key), as_json)
 
 
 @decode.command(cls=Command)
@@ -151,7 +172,7 @@ def auto(
 @key_option
 @_json
 def calldata(
-    data: str, contract_code: Path | None, contract_abi: Path | None, folder: Path, pack: Path | None,
+    data: str, called: _Given, folder: Path, pack: Path | None,
     key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Explain calldata: a selector and its arguments, and the calls inside.
@@ -162,10 +183,7 @@ def calldata(
     Example:
       sigdir decode calldata 0xac9650d8...
     """
-    given = _given(contract_code, contract_abi)
-    _explain(
-        whole([Input(Form.CALLDATA, hex_bytes(_entered(data)), contract=given)]), chosen(folder, pack, key), as_json
-    )
+    _explain(whole([Input(Form.CALLDATA, hex_bytes(_entered(data)))]), called, chosen(folder, pack, key), as_json)
 
 
 @decode.command(cls=Command)
@@ -176,7 +194,7 @@ def calldata(
 @key_option
 @_json
 def revert(
-    data: str, contract_code: Path | None, contract_abi: Path | None, folder: Path, pack: Path | None,
+    data: str, called: _Given, folder: Path, pack: Path | None,
     key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Explain what a failed call gave back: errors first, panics with their meaning, errors inside errors.
@@ -187,8 +205,7 @@ def revert(
     Example:
       sigdir decode revert 0x08c379a0...
     """
-    given = _given(contract_code, contract_abi)
-    _explain([Input(Form.REVERT, hex_bytes(_entered(data)), contract=given)], chosen(folder, pack, key), as_json)
+    _explain([Input(Form.REVERT, hex_bytes(_entered(data)))], called, chosen(folder, pack, key), as_json)
 
 
 @decode.command(cls=Command)
@@ -202,8 +219,7 @@ def revert(
 @key_option
 @_json
 def log(
-    topics: Sequence[str], data: str, anonymous: bool, texts: Sequence[str], contract_code: Path | None,
-    contract_abi: Path | None, folder: Path, pack: Path | None, key: str | None, as_json: bool,
+    topics: Sequence[str], data: str, anonymous: bool, texts: Sequence[str], called: _Given, folder: Path, pack: Path | None, key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Explain a log: its event, and which parameters are indexed.
 
@@ -215,7 +231,7 @@ def log(
     words = [hex_bytes(topic, "topics") for topic in topics]
     given = texts_to_try(list(texts))
     read = log_input(words, hex_bytes(_entered(data)), anonymous=anonymous, texts=given)
-    _explain([read._replace(contract=_given(contract_code, contract_abi))], chosen(folder, pack, key), as_json)
+    _explain([read], called, chosen(folder, pack, key), as_json)
 
 
 @decode.command(name="return", cls=Command)
@@ -234,7 +250,7 @@ def log(
 @key_option
 @_json
 def returned(
-    data: str, selector: str, texts: Sequence[str], contract_code: Path | None, contract_abi: Path | None, folder: Path,
+    data: str, selector: str, texts: Sequence[str], called: _Given, folder: Path,
     pack: Path | None, key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Explain what a call returned, by the declarations of its function that say so.
@@ -249,29 +265,22 @@ def returned(
       cast rpc eth_call ... | tr -d '"' | sigdir decode return - --text 'f(uint256) returns (uint256 price, bool ok)'
     """
     alternatives = return_inputs(hex_bytes(_entered(data)), selector, texts_to_try(list(texts)))
-    given = _given(contract_code, contract_abi)
-    _explain([one._replace(contract=given) for one in alternatives], chosen(folder, pack, key), as_json)
+    _explain(alternatives, called, chosen(folder, pack, key), as_json)
 
 
 decode.add_command(contract)
 decode.add_command(transaction, "tx")
 
 
-def _decode_file(source: str, output: str, directory: Source, quiet: bool, as_json: bool) -> None:
+def _decode_file(source: str, output: str, directory: Source, quiet: bool, as_json: bool, chain: int | None) -> None:
     from sigdir.pipeline.decode_file import decode_file  # pyarrow, which one input does without
 
     with reporter(quiet) as progress:
-        report = decode_file(source, output, directory, progress)
+        report = decode_file(source, output, directory, progress, chain)
     if as_json:
         write_json(report.to_dict(), err=True)
     else:
         click.echo("\n".join(report.lines()), err=True)
-
-
-def _given(code: Path | None, abi: Path | None) -> AbiContract | CodeContract | None:
-    """The contract whose code or ABI a file has."""
-    code_text, abi_text = (_contract_text(file) if file is not None else None for file in (code, abi))
-    return given_contract(code_text, abi_text)
 
 
 def _contract_text(file: Path) -> str:
@@ -282,11 +291,12 @@ def _contract_text(file: Path) -> str:
     return text.decode("utf-8", "replace")
 
 
-def _explain(alternatives: list[Input], source: Source, as_json: bool) -> None:
+def _explain(alternatives: list[Input], called: _Given, source: Source, as_json: bool) -> None:
     """Write the readings of an input; the exit status says whether a text decodes it."""
-    contract = alternatives[0].contract
     with opened(source) as directory:
+        alternatives = with_contract(alternatives, called, directory.contract)
         readings = readings_of(directory, alternatives)
+    contract = alternatives[0].contract
     if as_json:
         write_json(document(readings, contract))
     else:

@@ -27,6 +27,9 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.signatures.decode_input import BadInput
+from sigdir.signatures.evidence import Deployed
+from sigdir.signatures.given_contract import address_of, chain_of
 
 _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 
@@ -39,6 +42,16 @@ def _columns(
         if role not in ROLES or not name:
             raise click.BadParameter(f"{role}={name} is none of " + ", ".join(f"{one}=NAME" for one in ROLES))
     return found
+
+
+def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None) -> Deployed | None:
+    if written is None:
+        return None
+    chain, _, address = written.partition(":")
+    try:
+        return Deployed(chain_of(chain), address_of(address, "address"))
+    except BadInput as error:
+        raise click.BadParameter(f"{error.field}: {error.problem}; it is CHAIN:ADDRESS, as 1:0x...") from None
 
 
 @click.command(
@@ -71,6 +84,19 @@ def _columns(
     "--column", "columns", multiple=True, metavar="ROLE=NAME", callback=_columns,
     help="What a column of a table is: text, hash or kind, and its name.  [default: found by values and names]",
 )  # fmt: skip
+@click.option(
+    "--contract",
+    metavar="CHAIN:ADDRESS",
+    callback=_contract,
+    help="The contract whose ABI the inputs are: decoding takes it by --to.",
+)
+@click.option(
+    "--chain",
+    type=click.IntRange(1, (1 << 63) - 1),
+    default=1,
+    show_default=True,
+    help="The chain of contracts whose input names an address and no chain.",
+)
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
 @click.option("--strict", is_flag=True, help="Stop at the first broken file of a folder or an archive.")
 @click.option("--follow-links", is_flag=True, help="Read what links in folders lead to.  [default: skip them]")
@@ -89,7 +115,7 @@ def _columns(
 @memory_limit_option("512MB", "Memory for joining Sourcify's tables; above it, data is spilled to disk.")
 def import_(
     paths: tuple[str, ...], folder: Path, samples: bool, collection: Collection, format: str | None, source: str | None,
-    replace_source: bool, columns: tuple[tuple[str, str], ...],
+    replace_source: bool, columns: tuple[tuple[str, str], ...], contract: Deployed | None, chain: int,
     dry_run: bool, strict: bool, follow_links: bool, engine: str, master: str | None, as_json: bool, quiet: bool,
     no_wait: bool, threads: int, memory_limit: str,
 ) -> None:  # fmt: skip
@@ -127,6 +153,7 @@ def import_(
     options = Options(
         list(paths), folder, collection, format, source, dry_run, not no_wait, strict, follow_links,
         threads=threads, memory_limit=memory_limit, replace_source=replace_source, columns=columns,
+        chain=chain, contract=contract,
     )  # fmt: skip
     with reporter(quiet) as progress:
         report = run_import(options, progress) if engine == "local" else _run_on_spark(options, progress, master)

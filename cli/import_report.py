@@ -47,7 +47,9 @@ def unread_lines(report: ImportReport) -> Iterator[str]:
     for reason, count in report.skip_reasons().items():
         names = (unread.path for unread in report.skipped if unread.reason == reason)
         yield f"Skipped {count:,} {SKIP_REASONS[reason]}: {_first(names)}"
-    empty = [file.path for file in report.files if not file.read and file.fault is None]
+    empty = [
+        file.path for file in report.files if not file.read and file.fault is None and file.format != "deployments"
+    ]
     if empty:
         yield f"No candidates in {len(empty):,} of {len(report.files):,} files: {_first(empty)}"
     for file in report.files:
@@ -76,7 +78,9 @@ def _bytecode_lines(counts: BytecodeCounts) -> Iterator[str]:
 
 
 def _evidence_lines(report: ImportReport) -> Iterator[str]:
-    """What is no longer said of texts, or was said too often."""
+    """What is said of contracts, what is no longer said of texts, or was said too often."""
+    if report.deployments or report.interfaces:
+        yield f"contracts: {counted(report.deployments, 'address')}, {counted(report.interfaces, 'interface')}"
     if left_out := report.total("variants_left_out"):
         yield f"declarations left out: {left_out:,}, of texts with over {MAX_VARIANTS} in a batch; the texts are kept"
     if report.withdrawn.sightings:

@@ -95,7 +95,8 @@ def sql(
     \b
     Views: signatures, event_signatures (id, text_signature, hex_signature, created_at, import_id,
     hash, bytes_signature), sightings (who says so), evidence (what all say together), declarations,
-    ranked (each text's place and reasons), collisions, standards, names, parameters, imports, rejects.
+    ranked (each text's place and reasons), collisions, standards, names, parameters, imports, rejects,
+    contracts (what is said of addresses), interfaces (their texts).
     FROM search('fragment'): the rows whose text has the fragment in any case; with * and ? a pattern
     that the whole text fits.
     Functions: selector(text), topic0(text), canonical(text), which are NULL if the text is not a

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -27,6 +28,7 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.signatures.decode_columns import ColumnDecoder, Row, argument_keys, parameter_names, read_input
 from sigdir.signatures.decode_input import BadInput as BadData
+from sigdir.signatures.given_contract import DeployedContract, address_of
 from sigdir.signatures.readings import Form, Input
 from sigdir.signatures.types import Type, parameter_types
 from sigdir.warehouse.sql.engine import connect
@@ -35,6 +37,8 @@ from sigdir.warehouse.table.errors import QueryError
 
 _MEMORY = "1GB"
 _BATCH_ROWS = 16_384
+_KNOWN = 65_536
+"""Addresses whose contracts are remembered."""
 _ROW_TYPE = pa.struct(
     [(name, {"exact": pa.bool_(), "texts": pa.int32()}.get(name, pa.string())) for name in Row._fields]
 )
@@ -55,12 +59,17 @@ class DecodeReport:
         return [f"{self.rows:,} rows by confidence: {parts}"]
 
 
-def decode_file(source: str, target: str, directory: Source, progress: Reporter) -> DecodeReport:
-    """Decode each row of a file; raises a PipelineError, WarehouseError and OSError."""
+def decode_file(
+    source: str, target: str, directory: Source, progress: Reporter, chain_id: int | None = None
+) -> DecodeReport:
+    """Decode each row of a file, by the contracts of a chain where one is given.
+
+    Raises a PipelineError, WarehouseError and OSError.
+    """
     is_parquet = _is_parquet(target)
     with opened(directory) as texts, ScratchTables(connect(_MEMORY, os.cpu_count() or 1)) as engine:
         engine.execute("SET preserve_insertion_order = true")
-        decoding = _Decoding(engine, texts, progress)
+        decoding = _Decoding(engine, texts, progress, chain_id)
         with decoding.errors_of(source):
             rows = file_rows(engine, source)
             found = engine.rows(hashes_query(rows))
@@ -96,11 +105,12 @@ def _write_lines(out: BinaryIO, batches: pa.RecordBatchReader) -> None:
 class _Decoding:
     """The engine's function ``decode_row``, and what it counts."""
 
-    def __init__(self, engine: ScratchTables, directory: Directory, progress: Reporter) -> None:
+    def __init__(self, engine: ScratchTables, directory: Directory, progress: Reporter, chain_id: int | None) -> None:
         self.report, self._progress = DecodeReport(), progress
+        self._contract = lru_cache(_KNOWN)(partial(_contract, directory, chain_id))
         self._decoder = ColumnDecoder(lambda hashes: known_of_all(directory, hashes))
         self._error: Exception | None = None
-        engine.add_function("decode_row", self._decode, ["BIGINT", "VARCHAR[]", "VARCHAR"], _ROW_TYPE)
+        engine.add_function("decode_row", self._decode, ["BIGINT", "VARCHAR[]", "VARCHAR", "VARCHAR"], _ROW_TYPE)
 
     @contextmanager
     def errors_of(self, source: str) -> Iterator[None]:
@@ -110,11 +120,13 @@ class _Decoding:
         except QueryError as error:
             raise self._error or BadInput(source, str(error)) from None
 
-    def _decode(self, _: pa.ChunkedArray, topics: pa.ChunkedArray, data: pa.ChunkedArray) -> pa.StructArray:
+    def _decode(
+        self, _: pa.ChunkedArray, topics: pa.ChunkedArray, data: pa.ChunkedArray, called: pa.ChunkedArray
+    ) -> pa.StructArray:
         """What the engine calls. It gives the rows' numbers too, because for rows that are all alike it would call once."""
         try:
             with _uncollected():
-                rows = self._rows(zip(topics.to_pylist(), data.to_pylist(), strict=True))
+                rows = self._rows(zip(topics.to_pylist(), data.to_pylist(), called.to_pylist(), strict=True))
             self._count(rows)
         except Exception as error:
             self._error = error
@@ -128,10 +140,14 @@ class _Decoding:
         self._progress.rows(len(rows))
         self._progress.advance(len(rows))
 
-    def _rows(self, pairs: Iterable[tuple[list[str], str | None]]) -> list[Row]:
-        read = [_read(*pair) for pair in pairs]
+    def _rows(self, given: Iterable[tuple[list[str], str | None, str | None]]) -> list[Row]:
+        read = [self._with_contract(_read(topics, data), called) for topics, data, called in given]
         decoded = iter(self._decoder.rows([one for one in read if not isinstance(one, Row)]))
         return [one if isinstance(one, Row) else next(decoded) for one in read]
+
+    def _with_contract(self, read: Input | Row, called: str | None) -> Input | Row:
+        contract = self._contract(called) if isinstance(read, Input) else None
+        return read if contract is None or isinstance(read, Row) else read._replace(contract=contract)
 
     def types(self, hashes: Iterable[str | None]) -> dict[str, str]:
         """The SQL types of named parameters, by the first text of each hash: text where hashes do not agree.
@@ -152,6 +168,17 @@ class _Decoding:
         for known in self._decoder.known([hash])[hash][:1]:
             types = parameter_types(known.text)
             yield from zip(argument_keys(parameter_names(known), len(types)), map(_sql_type, types), strict=False)
+
+
+def _contract(directory: Directory, chain_id: int | None, called: str | None) -> DeployedContract | None:
+    """The contract at a row's address, 40 hex digits with 0x or without; None where imports have not seen its texts."""
+    if chain_id is None or called is None:
+        return None
+    try:
+        found = directory.contract(chain_id, address_of(called if called[:2] in ("0x", "0X") else f"0x{called}"))
+    except BadData:
+        return None
+    return found if found.texts else None
 
 
 @contextmanager

@@ -22,6 +22,7 @@ RESULT = ("row", *Row._fields)
 """The columns of the result before those that the file has besides."""
 
 _INPUT, _DATA, _TOPICS = "input", "data", ("topic0", "topic1", "topic2", "topic3")
+_CALLED = ("to", "to_address", "address", "contract_address")
 _TOPIC_LIST = "topics"  # BigQuery has one list
 _JSON = ("values", "arguments", "nested")
 _NAMED = 16
@@ -35,7 +36,7 @@ _LINE_FORMS = {
 
 
 class FileRows(NamedTuple):
-    """A query of a file's rows: ``row``, ``topics``, ``data`` and the other columns, which stand in ``kept``."""
+    """A query of a file's rows: ``row``, ``topics``, ``data``, ``called`` and the other columns, which stand in ``kept``."""
 
     query: str
     kept: dict[str, str]
@@ -57,9 +58,16 @@ def file_rows(engine: ScratchTables, source: str) -> FileRows:
         'row_number() OVER () - 1 AS "row"',
         f"{topics} AS topics",
         f"coalesce({', '.join([*(texts[name] for name in (_INPUT, _DATA) if name in texts), 'NULL::VARCHAR'])}) AS data",
+        f"{_called(found, types)} AS called",
         *(f"{identifier(name)} AS k{number}" for number, name in enumerate(kept)),
     ]
     return FileRows(f"SELECT {', '.join(columns)} FROM {table}", kept)
+
+
+def _called(found: Mapping[str, str], types: Mapping[str, str]) -> str:
+    """The address that a row is about, which is one of the other columns too."""
+    name = next((found[one] for one in _CALLED if one in found), None)
+    return "NULL::VARCHAR" if name is None else _text(name, types[name])
 
 
 def _topics(found: Mapping[str, str], types: Mapping[str, str], texts: Mapping[str, str]) -> str:
@@ -155,4 +163,4 @@ def _ours(name: str) -> str:
 
 
 def _decoded(rows: FileRows) -> str:
-    return f'SELECT *, decode_row("row", topics, data) AS decoded FROM ({rows.query})'
+    return f'SELECT *, decode_row("row", topics, data, called) AS decoded FROM ({rows.query})'

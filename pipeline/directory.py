@@ -21,6 +21,7 @@ from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:  # numba takes 0.3 s to load, and looking a hash up in a pack does without
     from sigdir.signatures.clear_signing import Descriptor
+    from sigdir.signatures.given_contract import DeployedContract
     from sigdir.signatures.readings import Input, Known, Reading
     from sigdir.signatures.returns import Returned
 
@@ -64,6 +65,9 @@ class Directory(Protocol):
     def descriptors(self, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
         """How calls of a function of the contract at a chain and address are shown."""
 
+    def contract(self, chain: int, address: bytes) -> DeployedContract:
+        """The contract at an address."""
+
     def ranked(self, hash: bytes) -> list[RankedText]:
         """The texts with their reasons."""
 
@@ -96,6 +100,12 @@ class PackDirectory:
     def descriptors(self, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
         """None: a pack has no descriptors."""
         return ()
+
+    def contract(self, chain: int, address: bytes) -> DeployedContract:
+        """One that is not known: a pack has none."""
+        from sigdir.signatures.given_contract import DeployedContract
+
+        return DeployedContract(chain, address)
 
     def ranked(self, hash: bytes) -> list[RankedText]:
         entries = self._pack.entries(hash)

@@ -134,6 +134,9 @@ class ImportReport:
     """The newest version after the import; -1 if there is none."""
     sightings: int = 0
     """How many sightings the import brought: who says what about a text, new or not."""
+    deployments: int = 0
+    interfaces: int = 0
+    """How many addresses of contracts, and how many interfaces, the import names; new or not."""
     withdrawn: Withdrawn = NOTHING_WITHDRAWN
     """What the sources said before and do not say any more, where the import replaces them."""
     rejects_in: int | None = None
@@ -199,6 +202,8 @@ class ImportReport:
             "rejects_in_import": self.rejects_in,
             "totals": self.totals(),
             "sightings": self.sightings,
+            "deployments": self.deployments,
+            "interfaces": self.interfaces,
             "withdrawn": asdict(self.withdrawn),
             "collections": self.collections(),
             "reasons": self.reasons(),

@@ -36,6 +36,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 
+from sigdir.pipeline.contract_rows import ContractRows
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats.registry import (
     FORMATS,
@@ -56,10 +57,11 @@ from sigdir.pipeline.unread import SKIP_REASONS, UnreadInputs
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.signatures.evidence import SOLVED_SOURCE, Sighting, Sightings, Witness
+from sigdir.signatures.evidence import SOLVED_SOURCE, Deployed, Sighting, Sightings, Witness
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.dedupe import new_rows
+from sigdir.warehouse.publish.mapped import mapped_evidence
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.publish.sightings import unchanged_sources
 from sigdir.warehouse.sql.engine import connect
@@ -103,6 +105,10 @@ class Options:
     """The inputs are all that their sources say: earlier sightings of these sources do not count any more."""
     columns: tuple[tuple[str, str], ...] = ()
     """The columns of tables that the user names: what each is, and its name."""
+    chain: int = 1
+    """That of contracts whose input names none."""
+    contract: Deployed | None = None
+    """The contract whose ABI the inputs are."""
 
 
 @dataclass
@@ -152,7 +158,11 @@ def run_import(
         make_warehouse_and_say(paths, progress)
     with ExitStack() as stack:
         name, folder = _make_folder(paths, options, stack)
-        state = stack.enter_context(ImportState(folder, report))
+        contracts = ContractRows(
+            lambda: ScratchTables(connect(options.memory_limit, options.threads, folder)),
+            options.chain, options.contract,
+        )  # fmt: skip
+        state = stack.enter_context(ImportState(folder, report, contracts))
         run = ImportRun(options, paths, progress, report, state, unread, name)
         _read(run, read or _read_here, sources)
         if options.dry_run:
@@ -362,14 +372,21 @@ def _publish_once(run: ImportRun) -> None:
         rows = sum(batch.rows for batch in batches.values())
         unchanged = unchanged_sources(run.paths, publisher.snapshot.evidence, batches)
         brings_evidence = any(file.source not in unchanged for file in report.files if file.accepted.total())
+        mapped = mapped_evidence(publisher.snapshot.evidence, state.mapped(), options.replace_source)
         same_rejects = _import_with_rejects(run.paths, state.rejects_digest)
-        if not rows and not brings_evidence and (state.rejects_digest is None or same_rejects is not None):
+        if (
+            not rows
+            and not brings_evidence
+            and not mapped
+            and (state.rejects_digest is None or same_rejects is not None)
+        ):
             report.rejects_in = same_rejects
             return
         with run.stage("write", rows):
             done = publisher.publish(
                 run.name, batches, _checked_ids(publisher.snapshot, staged), lambda: _log_entry(run),
                 rejects=state.rejects_path, progress=run.progress.advance, unchanged=unchanged,
+                mapped=mapped,
             )  # fmt: skip
         state.count_imported()
         report.sightings, report.withdrawn = done.sightings, done.withdrawn

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from sigdir.pipeline.sections import Sections
 from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, StoredBytes, reason_of, unpacked
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.warehouse.table.parallel import in_background
+
+if TYPE_CHECKING:  # DuckDB, which a server that imports an ABI does without
+    from sigdir.pipeline.contract_rows import ContractRows
 
 HEAD_BYTES = 1 << 16
 """How much of an input format detection sees."""
@@ -56,6 +59,10 @@ class Source:
     """How many of ``blocks`` were taken."""
     columns: Sequence[tuple[str, str]] = ()
     """The columns that the user names, for readers of tables: what each is, and its name."""
+    contracts: ContractRows | None = None
+    """Where readers put what the input says of contracts; None where nobody gathers it."""
+    statement = ""
+    """The source in evidence that the input is."""
 
     def __init__(
         self,

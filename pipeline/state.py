@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sigdir.pipeline.contract_rows import ContractRows, ContractsDraft
 from sigdir.pipeline.report import Example, FileReport, ImportReport
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import numbers, strings, text
@@ -21,7 +22,9 @@ from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse.evidence.spill import ImportSightings, SightedInput, TextIds
+from sigdir.warehouse.log.manifest import CONTRACTS
 from sigdir.warehouse.publish.batch import Batch
+from sigdir.warehouse.publish.mapped import MappedDraft
 from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.table.rejects import RejectsWriter
 from sigdir.warehouse.table.schema import REJECT_SCHEMA
@@ -32,10 +35,14 @@ _EXAMPLES_PER_REASON = 3
 class ImportState(AbstractContextManager["ImportState"]):
     """Fill it with ``add_input`` and ``add_result``, then call ``finish_reading``, then ``set_new_rows``."""
 
-    def __init__(self, folder: Path, report: ImportReport) -> None:
+    def __init__(self, folder: Path, report: ImportReport, contracts: ContractRows | None = None) -> None:
         self.folder = folder
         """Holds the spill files and the rejects file."""
         self.report = report
+        self.contracts = contracts
+        """What the inputs say of contracts; None where nobody gathers it."""
+        self.draft: ContractsDraft | None = None
+        """Its file, once everything is read; None where they say nothing."""
         self.rejects_digest: str | None = None
         """Equal for two imports that rejected the same rows of the same inputs; None without rejects."""
         self.spills: dict[Collection, Spill] = {}
@@ -52,6 +59,8 @@ class ImportState(AbstractContextManager["ImportState"]):
     def __enter__(self) -> Self:
         with ExitStack() as stack:  # closes what is open if opening another file fails
             stack.callback(self._rejects.close)
+            if self.contracts is not None:
+                stack.enter_context(self.contracts)
             for collection in COLLECTIONS:
                 self.spills[collection] = stack.enter_context(closing(Spill(self.folder, collection)))
             self._open_files = stack.pop_all()
@@ -65,6 +74,7 @@ class ImportState(AbstractContextManager["ImportState"]):
     def add_input(self, source: Source, format: str, label: str | None = None) -> FileReport:
         """Number an input. Its candidates carry the number. Without a ``label`` its source is the file itself."""
         source.number = len(self._inputs)
+        source.contracts, source.statement = self.contracts, label or source.label
         report = FileReport(
             source.name, format, warnings=source.warnings, file_names=source.file_names, sections=source.sections,
             source=label or source.label, below=source.below,
@@ -97,6 +107,8 @@ class ImportState(AbstractContextManager["ImportState"]):
             rows = len(accepted.text)
             file.accepted[collection] += rows
             self.spills[collection].append(accepted)
+            if self.contracts is not None:
+                self.contracts.add_texts(file.source, collection, accepted)
             if rows:
                 self.input_of_batch[collection].append(result.file)
         if len(result.rejected.text):
@@ -121,6 +133,9 @@ class ImportState(AbstractContextManager["ImportState"]):
             spill.finish()
         self._make_text_ids()
         self.rejects_digest = self._rejects.finish()
+        self.draft = self.contracts.finish(self.folder) if self.contracts is not None else None
+        if self.draft is not None:
+            self.report.deployments, self.report.interfaces = self.draft.deployments, self.draft.interfaces
         self.report.examples.sort(key=lambda example: REASONS.index(example.reason))
         self.report.files = list(self._inputs.values())
 
@@ -170,6 +185,12 @@ class ImportState(AbstractContextManager["ImportState"]):
             )
             for collection in COLLECTIONS
         }
+
+    def mapped(self) -> list[MappedDraft]:
+        """The mapped files that the import brings."""
+        if self.draft is None:
+            return []
+        return [MappedDraft(self.draft.path, CONTRACTS, self.draft.deployments, self.draft.labels)]
 
     @property
     def rejects_path(self) -> Path | None:

@@ -10,9 +10,10 @@ import pyarrow as pa
 from sigdir.pipeline.directory import READ_ROWS, RankedText
 from sigdir.signatures.clear_signing import Descriptor
 from sigdir.signatures.collections import Collection
+from sigdir.signatures.given_contract import DeployedContract
 from sigdir.signatures.readings import Known
 from sigdir.signatures.returns import Returned
-from sigdir.warehouse.index.known import known_descriptors, known_returns, known_texts
+from sigdir.warehouse.index.known import contract_at, known_descriptors, known_returns, known_texts
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths, existing
@@ -37,6 +38,9 @@ class WarehouseDirectory:
 
     def descriptors(self, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
         return known_descriptors(self._reader.current(), selector, place)
+
+    def contract(self, chain: int, address: bytes) -> DeployedContract:
+        return contract_at(self._reader.current(), chain, address)
 
     def ranked(self, hash: bytes) -> list[RankedText]:
         rows = ranked_rows(self._reader.current(), Collection.of_hash(hash), hash)

@@ -16,6 +16,7 @@ from sigdir.serve.api.document import DocumentResource
 from sigdir.serve.api.evidence import EvidenceResource
 from sigdir.serve.api.health import LiveResource, ReadyResource
 from sigdir.serve.api.imports import AbiImportResource, SolidityImportResource
+from sigdir.serve.api.stored_contract import StoredContractResource
 from sigdir.serve.bulk import changes, dumps, ranges, resolve
 from sigdir.serve.core.budget import BudgetProcess, CostlyRequests
 from sigdir.serve.core.settings import Settings
@@ -46,6 +47,7 @@ from sigdir.serve.pages.statistics import StatisticsPage
 from sigdir.serve.pages.status import StatusPage
 from sigdir.serve.pages.stored import PATH as STORED_PATH
 from sigdir.serve.pages.stored import StoredPage
+from sigdir.serve.pages.stored_contract import StoredContractPage
 from sigdir.serve.pages.submit import StorePage, SubmitPage
 from sigdir.signatures.collections import EVENT_SIGNATURES as EVENTS
 from sigdir.signatures.collections import SIGNATURES
@@ -100,6 +102,7 @@ def routes(
         # Decoding and bulk.
         Route("/api/v1/decode/", DecodeResource(reader), "GET, HEAD, POST"),
         Route("/api/v1/contract/", ContractResource(reader), "POST"),
+        Route("/api/v1/contracts/{chain}/{address}/", StoredContractResource(reader), "GET, HEAD"),
         Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams), "GET, HEAD, POST"),
         Route("/api/v1/changes/", changes.ChangesResource(reader, streams), "GET, HEAD"),
         Route("/dumps/", dumps.VersionsResource(versions), "GET, HEAD, OPTIONS"),
@@ -140,6 +143,7 @@ def routes(
         Route("/submit/store/", StorePage(settings, reader, writer), "POST"),
         Route(STORED_PATH, StoredPage(reader, cache), "GET, HEAD"),
         Route("/decode/", DecodePage(reader, cache, settings.rpc), "GET, HEAD, POST"),
+        Route("/contracts/{chain}/{contract}/", StoredContractPage(reader, cache), "GET, HEAD"),
         Route("/docs/", DocsPage(settings), "GET, HEAD"),
         Route("/statistics/", StatisticsPage(reader, paths), "GET, HEAD"),
         Route("/status/", StatusPage(reader, cache, paths), "GET, HEAD"),

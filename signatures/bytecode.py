@@ -117,6 +117,8 @@ class RuntimeCode:
     """Whether it has a DELEGATECALL."""
     libraries: int = 0
     """How many addresses of libraries were missing."""
+    code_hash: bytes = b""
+    """Keccak-256 of the code with its metadata; empty where libraries are missing."""
 
     @property
     def is_empty(self) -> bool:
@@ -147,10 +149,11 @@ def runtime_code_of_creation(text: str) -> RuntimeCode:
 
 def analyse(code: bytes, libraries: int = 0, selectors: frozenset[bytes] | None = None) -> RuntimeCode:
     """The hashes in runtime code, which may have its metadata. ``selectors`` are its dispatcher's, where they are known."""
+    code_hash = b"" if libraries else keccak256(code)
     code = without_metadata(code)
     scan = scan_code(code)
     found = selectors_of(code) if selectors is None else selectors
-    return RuntimeCode(code, found, scan.topics | scan.words, scan.selectors, scan.delegates, libraries)
+    return RuntimeCode(code, found, scan.topics | scan.words, scan.selectors, scan.delegates, libraries, code_hash)
 
 
 def contract_key(code: bytes) -> bytes:
@@ -195,11 +198,17 @@ def witnessed(entries: Iterable[Entry], code: RuntimeCode) -> Iterator[Entry]:
         if digest is None:
             yield entry
             continue
-        contract = Contract(said.contract.name if said.contract else "", key)
+        contract = _with_code(said.contract, key, code.code_hash)
         witness = witness_of(kind, digest, code)
         # Made at once: _replace takes three times as long.
         sighting = Sighting(said.kind, witness, said.declaration, contract, said.contracts, said.verified)
         yield Entry(entry.text, entry.line, entry.declared_kind, entry.declared_hash, entry.reject_reason, sighting)
+
+
+def _with_code(contract: Contract | None, key: bytes, code_hash: bytes) -> Contract:
+    if contract is None:
+        return Contract("", key, code_hash)
+    return Contract(contract.name, key, code_hash, contract.deployed)
 
 
 def kind_of(entry: Entry) -> Kind:

@@ -20,9 +20,20 @@ from sigdir.signatures.abi_decoder import SELECTOR_BYTES, Budget, Layout, exact_
 from sigdir.signatures.calldata import MAX_BYTES, JsonForm, json_form
 from sigdir.signatures.decode_input import hex_bytes, log_input
 from sigdir.signatures.evidence import Kind
+from sigdir.signatures.given_contract import DeployedContract
 from sigdir.signatures.inner_calls import Inner, has_bytes, inner_calls
 from sigdir.signatures.reading_json import document, ordered, parameters, reading_document
-from sigdir.signatures.readings import Confidence, Form, Input, Known, Reading, Readings, inner_reading, likely_kind
+from sigdir.signatures.readings import (
+    Confidence,
+    Form,
+    Input,
+    Known,
+    Membership,
+    Reading,
+    Readings,
+    inner_reading,
+    likely_kind,
+)
 from sigdir.signatures.reverts import BUILT_IN
 from sigdir.signatures.standards import canonical
 from sigdir.signatures.types import BadTypeList, Type
@@ -53,6 +64,8 @@ class Row(NamedTuple):
     exact: bool | None = None
     texts: int | None = None
     reason: str | None = None
+    contract: str | None = None
+    """The contract by which it was read, as chain and address."""
 
 
 def read_input(form: Form, data: str, topics: Sequence[str]) -> Input:
@@ -124,14 +137,18 @@ class ColumnDecoder:
         """The best reading of each input."""
         calls = self._calls(inputs)
         trees = self._trees(one for one, call in zip(inputs, calls, strict=True) if call is None)
-        return [_best(next(trees)) if call is None else _row(*call) for call in calls]
+        rows = (_best(next(trees)) if call is None else _row(*call) for call in calls)
+        return [row._replace(contract=_name_of(one)) for row, one in zip(rows, inputs, strict=True)]
 
     def documents(self, inputs: Sequence[Input]) -> list[bytes]:
         """The answer of ``/api/v1/decode/`` for each input."""
-        calls = [call if call is not None and call[0].plan.texts == 1 else None for call in self._calls(inputs)]
+        calls = [
+            call if call is not None and call[0].plan.texts == 1 and one.contract is None else None
+            for one, call in zip(inputs, self._calls(inputs), strict=True)
+        ]
         trees = self._trees(one for one, call in zip(inputs, calls, strict=True) if call is None)
         return [
-            orjson.dumps(document(next(trees)) if call is None else self._call_document(one, *call))
+            orjson.dumps(document(next(trees), one.contract) if call is None else self._call_document(one, *call))
             for one, call in zip(inputs, calls, strict=True)
         ]
 
@@ -155,13 +172,24 @@ class ColumnDecoder:
         """The calls that need no tree, with the documents of the calls inside."""
         if len(self._known) > _REMEMBERED:
             self._forget()
-        data = [one.data if one.form in (Form.CALLDATA, Form.AUTO) else b"" for one in inputs]
+        data = [one.data if self._may_be_column(one) else b"" for one in inputs]
         found = self._read(data)
         nested = self._nested(data, found)
         return [
             None if call is None or inside is None else (call, inside)
             for call, inside in zip(found, nested, strict=True)
         ]
+
+    def _may_be_column(self, one: Input) -> bool:
+        """Whether an input is a call whose contract, if one is known, does not say which of its texts it is."""
+        if one.form not in (Form.CALLDATA, Form.AUTO) or one.contract is None or len(one.data) < SELECTOR_BYTES:
+            return one.form in (Form.CALLDATA, Form.AUTO)
+        selector = one.data[:SELECTOR_BYTES]
+        known = one.contract.marked(selector, self.known([selector])[selector])
+        return all(
+            said.membership is Membership.UNKNOWN or (len(known) == 1 and said.membership is Membership.HAS)
+            for said in known
+        )
 
     def _read(self, calls: Sequence[bytes]) -> list[_Call | None]:
         """What the plans read of the calls."""
@@ -232,6 +260,12 @@ class ColumnDecoder:
             [readings] = self._trees([input])
             self._templates[key] = document(readings)
         return _with_values(self._templates[key], call, nested)
+
+
+def _name_of(input: Input) -> str | None:
+    """The chain and address of a contract whose texts imports have seen."""
+    contract = input.contract
+    return contract.name if isinstance(contract, DeployedContract) and contract.texts else None
 
 
 def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:

@@ -43,12 +43,23 @@ class Witness(IntEnum):
     """A descriptor for clear signing (ERC-7730) says what a call of it means to whoever signs."""
 
 
+class Deployed(NamedTuple):
+    """Where a contract is: the chain, 0 where the source does not say, the address, and the one that it delegates to."""
+
+    chain: int
+    address: bytes
+    target: bytes = b""
+
+
 class Contract(NamedTuple):
     """A contract that declares a text. Two with the same ``key`` count as one."""
 
     name: str
     key: bytes
     """8 bytes: of the runtime code's hash without its metadata, else of the path and the name."""
+    code_hash: bytes = b""
+    """Keccak-256 of its runtime code as a node has it; empty where it is not known."""
+    deployed: Deployed | None = None
 
     @classmethod
     def at(cls, path: str, name: str) -> Self:

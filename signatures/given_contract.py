@@ -1,4 +1,4 @@
-"""The contract that somebody gives with the bytes, by its ABI or its code: decoding puts the texts that it has first.
+"""The contract that somebody gives with the bytes, by its ABI, its code or its address: decoding puts the texts that it has first.
 
 Invariants
     An ABI is complete: the contract has no other function. Code shows the selectors that its dispatcher compares and, not
@@ -10,9 +10,11 @@ Invariants
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES
@@ -26,6 +28,7 @@ from sigdir.signatures.decode_input import BadInput, code_input
 from sigdir.signatures.dispatcher import CodeFunction
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import OK, GrammarError
+from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.plural import counted
 from sigdir.signatures.proxies import proxy_patterns
 from sigdir.signatures.readings import Input, Known, Membership, likely_kind
@@ -152,6 +155,125 @@ def _is_open(code: ContractCode) -> bool:
     return code.runtime.delegates or bool(proxy_patterns(code.runtime))
 
 
+MAX_CHAIN = (1 << 63) - 1
+_ADDRESS = re.compile(r"0[xX]([0-9a-fA-F]{40})")
+_NUMBER = re.compile(r"[0-9]{1,19}")
+
+
+def chain_of(value: Any) -> int:
+    """A chain's number, or its digits; raises BadInput."""
+    number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+    if type(number) is not int or not 0 < number <= MAX_CHAIN:
+        raise BadInput(f"{str(value)[:80]!r} is no chain: a number such as 1, please", "chain")
+    return number
+
+
+def address_of(value: Any, field: str = "to") -> bytes:
+    """The 20 bytes of an address, 0x and 40 hex digits; raises BadInput."""
+    found = _ADDRESS.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise BadInput(f"{str(value)[:80]!r} is no address: 0x and 40 hex digits, please", field)
+    return bytes.fromhex(found[1])
+
+
+class InterfaceText(NamedTuple):
+    """A text of a stored interface: what it is, and the first 8 bytes of its hash. A selector and zeros are any text of it."""
+
+    kind: Kind
+    hash: bytes
+
+    def is_of(self, text: str) -> bool:
+        """Whether it is this text."""
+        return self.hash == _named(text)
+
+
+_NAMED_BYTES = 8
+
+
+@lru_cache(maxsize=8192)
+def _named(text: str) -> bytes:
+    return keccak256(text.encode())[:_NAMED_BYTES]
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedContract:
+    """A contract by its address, as imports have seen it. A text is ruled out only by another one of the contract.
+
+    ``implementations`` are the addresses that its proxies lead to, ``unfollowed`` says why they end too early. ``sources``
+    say so; without one the address is not known. ``interface`` is the key of its own interface.
+    """
+
+    chain: int
+    address: bytes
+    implementations: tuple[bytes, ...] = ()
+    texts: frozenset[InterfaceText] = frozenset()
+    sources: tuple[str, ...] = ()
+    interface: bytes = b""
+    unfollowed: str = ""
+
+    @property
+    def called(self) -> Called:
+        return Called(self.chain, (self.address, *self.implementations))
+
+    @property
+    def name(self) -> str:
+        return f"{self.chain}:0x{self.address.hex()}"
+
+    def document(self) -> dict[str, Any]:
+        found = {
+            "by": "deployment" if self.sources else "none",
+            "chain": self.chain,
+            "address": f"0x{self.address.hex()}",
+            "interface": f"0x{self.interface.hex()}" if self.interface else None,
+            "implementations": [f"0x{one.hex()}" for one in self.implementations],
+            "texts": len(self.texts),
+            "sources": list(self.sources),
+        }
+        return found | ({"detail": self.lack} if self.lack else {})
+
+    @property
+    def sentence(self) -> str:
+        if not self.texts:
+            return f"Read without a contract: {self.lack}."
+        behind = f" and {counted(len(self.implementations), 'implementation')}" if self.implementations else ""
+        lack = f" But {self.lack}." if self.lack else ""
+        return f"Read by the contract {self.name}{behind}: {counted(len(self.texts), 'text')}.{lack}"
+
+    @property
+    def lack(self) -> str:
+        """What is not known of it."""
+        if not self.sources:
+            return f"no import has seen {self.name}"
+        lacks = [] if self.texts else [f"no import has seen the interface of {self.name}"]
+        return "; ".join([*lacks, self.unfollowed] if self.unfollowed else lacks)
+
+    def preferred(self, hash: bytes, known: Sequence[Known]) -> list[Known]:
+        """The texts of a hash, with those marked that the contract has; none is ruled out."""
+        own = self._of_hash(hash)
+        why = f"the contract {self.name} has it"
+        return [one.of_contract(Membership.HAS, why) if own and _named(one.text) in own else one for one in known]
+
+    def marked(self, hash: bytes, known: Sequence[Known]) -> list[Known]:
+        """The same, with those marked that the contract cannot have, because it has another text of the hash."""
+        found, own = self.preferred(hash, known), self._of_hash(hash)
+        if not own or hash.ljust(_NAMED_BYTES, b"\0") in own:
+            return found
+        why = f"the contract {self.name} has another text for it"
+        return [one if one.membership is Membership.HAS else one.of_contract(Membership.CANNOT, why) for one in found]
+
+    def _of_hash(self, hash: bytes) -> frozenset[bytes]:
+        """The hashes of its texts that begin with a selector or topic."""
+        is_event = len(hash) != SELECTOR_BYTES
+        return frozenset(
+            one.hash for one in self.texts
+            if (one.kind is Kind.EVENT) is is_event and one.hash.startswith(hash[:_NAMED_BYTES])
+        )  # fmt: skip
+
+
+GivenContract = AbiContract | CodeContract | DeployedContract
+"""The contract that was called, or made the log."""
+
+
 def contract_of_abi(value: Any) -> AbiContract:
     """A contract by its ABI: a list of entries, an artifact with `abi`, or the JSON text of either. Raises BadInput."""
     if isinstance(value, str):
@@ -190,6 +312,45 @@ def _known_of(entry: Entry) -> tuple[bytes, Known] | None:
     known = Known(found.text, kind, Witness.DECLARED, declaration)
     is_anonymous = declaration.endswith(" anonymous")
     return b"" if is_anonymous else hash, known.of_contract(Membership.HAS, "the contract's ABI has it")
+
+
+Stored = Callable[[int, bytes], DeployedContract]
+"""Gives the contract at an address of a chain."""
+
+
+def with_contract(alternatives: list[Input], given: Mapping[str, Any], stored: Stored) -> list[Input]:
+    """The alternatives of an input with the contract that stands beside it: `abi`, `code`, or `to` with `chain`.
+
+    An ABI or code is asked before what is ``stored`` at the address. A minimal proxy's code is followed to the contract
+    at its implementation, where the chain is known. Raises BadInput.
+    """
+    contract: GivenContract | None = given_contract(given.get("code"), given.get("abi"))
+    place = _place(given)
+    if place is None:
+        return [one._replace(contract=contract) for one in alternatives] if contract is not None else alternatives
+    chain, address = place
+    if contract is None:
+        contract = stored(chain, address)
+    elif isinstance(contract, CodeContract):
+        target = next((one.address for one in proxy_patterns(contract.code.runtime) if one.address), b"")
+        behind = stored(chain, target) if target else None
+        contract = behind if behind is not None and behind.texts else contract
+    if address and not isinstance(contract, DeployedContract):
+        contract = replace(contract, called=Called(chain, (address,)))
+    return [one._replace(contract=contract) for one in alternatives]
+
+
+def _place(given: Mapping[str, Any]) -> tuple[int, bytes] | None:
+    """The chain and the address that stand with an input, b"" for code without one; None where no chain does.
+
+    A transaction as nodes write it has an address and no chain. It is read without a contract, as ever.
+    """
+    chain, address = given.get("chain"), given.get("to")
+    if chain in (None, ""):
+        return None
+    if address in (None, "") and given.get("code") is None:
+        raise BadInput("a chain needs an address beside it, as `to`", "to")
+    return chain_of(chain), address_of(address) if address not in (None, "") else b""
 
 
 def given_contract(code: Any, abi: Any) -> AbiContract | CodeContract | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sigdir.signatures.calldata import as_json
-from sigdir.signatures.given_contract import AbiContract, CodeContract
+from sigdir.signatures.given_contract import GivenContract
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.readings import Candidate, Confidence, Form, Membership, Reading
 from sigdir.signatures.standards import is_filtered
@@ -20,7 +20,7 @@ def ordered(readings: Sequence[Reading]) -> list[Reading]:
     return sorted(readings, key=lambda one: _ORDER[one.candidates[0].confidence] if one.candidates else len(_ORDER))
 
 
-def document(readings: Sequence[Reading], contract: AbiContract | CodeContract | None = None) -> dict[str, Any]:
+def document(readings: Sequence[Reading], contract: GivenContract | None = None) -> dict[str, Any]:
     """The readings of one input: the first one's members, the rest in ``others``, and the contract by which it was read."""
     first, *others = readings
     found = reading_document(first) | {"contract": contract.document() if contract is not None else None}

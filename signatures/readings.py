@@ -43,7 +43,7 @@ from sigdir.signatures.standards import canonical, sources
 from sigdir.signatures.types import MAX_TEXT, BadDeclaration, parse_declaration
 
 if TYPE_CHECKING:  # it prefers the texts that are defined here
-    from sigdir.signatures.given_contract import AbiContract, CodeContract
+    from sigdir.signatures.given_contract import GivenContract
 
 MAX_LEVELS = 16
 """Calls inside calls."""
@@ -99,7 +99,7 @@ class Input(NamedTuple):
     libraries: int = 0
     selector: bytes = b""
     returned: tuple[Returned, ...] = ()
-    contract: AbiContract | CodeContract | None = None
+    contract: GivenContract | None = None
 
 
 class Known(NamedTuple):

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from sigdir.pipeline.source import STDIN, Source, without_packing
-from sigdir.signatures.evidence import Contract
+from sigdir.signatures.evidence import Contract, Deployed
 from sigdir.warehouse.table.stores import is_url
 
 ABI_KEYS = frozenset(["abi", "ABI", "interface", "json-abi", "humanReadableAbi"])
@@ -24,6 +24,8 @@ _PATH_KEYS = ("sourceName", "sourcePath")
 _OF_CONTRACTS = ABI_KEYS | IDENTIFIER_KEYS | {"evm"}
 """An object with one of these keys is a contract."""
 
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+_CHAIN = re.compile(r"[1-9][0-9]{0,18}")
 _NAME = re.compile(r"(?:(?P<path>.+):)?(?P<name>[A-Za-z_$][\w$]*|0x[0-9a-fA-F]{40})", re.DOTALL)
 _NO_NAMES = ABI_KEYS | IDENTIFIER_KEYS | {
     "abis", "compilerOutput", "contract", "contractTypes", "contracts", "data", "errors", "events", "evm", "functions",
@@ -41,7 +43,24 @@ def contract_of_file(source: Source) -> Contract | None:
     name = without_packing(posixpath.basename(source.path))
     for ending in _FILE_ENDINGS:
         name = name.removesuffix(ending)
-    return Contract.at(source.below, name) if name and name not in _NO_NAMES else None
+    found = Contract.at(source.below, name) if name and name not in _NO_NAMES else None
+    return found and found._replace(deployed=deployed_at(source.below))
+
+
+def deployed_at(path: str) -> Deployed | None:
+    """The address that a path names, as `1/0x....json` and `full_match/1/0x.../metadata.json` do, with the chain before it."""
+    parts = path.split("/")
+    for at in range(len(parts) - 1, -1, -1):
+        address = address_of(parts[at].partition(".")[0])
+        if address:
+            chains = (part for part in reversed(parts[:at]) if _CHAIN.fullmatch(part))
+            return Deployed(int(next(chains, 0)), address)
+    return None
+
+
+def address_of(text: Any) -> bytes:
+    """The 20 bytes of an address as explorers write it; empty for anything else."""
+    return bytes.fromhex(text[2:]) if isinstance(text, str) and _ADDRESS.fullmatch(text) else b""
 
 
 def absolute_path(path: str) -> str:
@@ -67,7 +86,9 @@ class ContractNames:
     def __init__(self, path: str, contract_of_file: Contract | None = None) -> None:
         """``path`` is the document's; ``contract_of_file`` is for an ABI that nothing inside names."""
         self._path = path
-        self._contract_of_file = contract_of_file
+        self.contract_of_file = contract_of_file
+        """The one that the file's name names."""
+        self._deployed = contract_of_file.deployed if contract_of_file is not None else None
 
     def of_object(self, value: dict[str, Any], key: str, above: str, is_whole: bool) -> Contract | None:
         """The contract that an object is; None if it is none. ``key`` is the object's, ``above`` that of the object
@@ -75,20 +96,27 @@ class ContractNames:
         """
         target = _compilation_target(value)
         if target is not None:
-            return Contract.at(*target)
+            return self._placed(Contract.at(*target), value)
         name = _text(value, _NAME_KEYS)
         if name:
-            return Contract.at(_text(value, _PATH_KEYS) or self._path_above(above), name)
+            return self._placed(Contract.at(_text(value, _PATH_KEYS) or self._path_above(above), name), value)
         if _OF_CONTRACTS.isdisjoint(value):
             return None
-        return self._contract_of_file if is_whole else self.of_key(key, above)
+        return self.contract_of_file if is_whole else self.of_key(key, above)
 
     def of_key(self, key: str, above: str) -> Contract | None:
         """The contract that a key names; None if it names none."""
         found = _NAME.fullmatch(key)
         if found is None or key in _NO_NAMES:
             return None
-        return Contract.at(found["path"] or self._path_above(above), found["name"])
+        return self._placed(Contract.at(found["path"] or self._path_above(above), found["name"]), {})
+
+    def _placed(self, contract: Contract, value: dict[str, Any]) -> Contract:
+        """A contract at the address that the file names, with the implementation that Etherscan names beside its ABI."""
+        if self._deployed is None:
+            return contract
+        target = address_of(value.get("Implementation"))
+        return contract._replace(deployed=self._deployed._replace(target=target))
 
     def _path_above(self, above: str) -> str:
         return above if above.endswith(_SOURCE_ENDINGS) else self._path

@@ -166,9 +166,15 @@ def _flat_source(place: _Place) -> Sources:
 
 def _abi(place: _Place) -> Finding | None:
     if is_abi(place.value) or (place.key in ABI_KEYS and is_labelled_abi(place.value)):
-        contract = place.contract or place.names.of_key(place.key, place.above)
+        contract = place.contract or place.names.of_key(place.key, place.above) or _of_address(place.names)
         return Entries(entries_of(place.value, contract), len(place.value), place.parent)
     return None
+
+
+def _of_address(names: ContractNames) -> Contract | None:
+    """The contract whose address the file is named by: Etherscan's answers have an ABI and no name."""
+    contract = names.contract_of_file
+    return contract if contract is not None and contract.deployed is not None else None
 
 
 def _one_entry(place: _Place) -> Finding | None:

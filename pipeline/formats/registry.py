@@ -18,6 +18,7 @@ from sigdir.pipeline.formats import (
     abi,
     clear_signing,
     csv,
+    deployments,
     hash_lines,
     huff,
     javascript,
@@ -139,9 +140,14 @@ FORMATS = (
     ),
     Format(
         "parquet", "the tables of Sourcify v2, joined across all given files",
-        "`signatures`, `compiled_contracts_signatures`",
+        "`signatures`, `compiled_contracts_signatures`, `contract_deployments`, `verified_contracts`",
         "`signature_type` if both tables are there, else the length of the hash", sourcify.looks_like,
         _packed(parquet.entries), (), lambda job: sourcify.SourcifyTables(job.make_tables),
+    ),
+    Format(
+        "deployments", "a table of contracts: Parquet, CSV or JSON lines",
+        "`address`, perhaps `chain`, and `code_hash`, `implementation`, `selectors` or a text; see below",
+        f"{_BY_HASH} beside a text", deployments.looks_like, deployments.read,
     ),
     Format(
         "parquet", "any other Parquet with a column of signatures", "see below",

@@ -4,9 +4,13 @@
 
     signatures                      signature_hash_32, signature_hash_4, signature, created_at
     compiled_contracts_signatures   id, compilation_id, signature_hash_32, signature_type, created_at
+    contract_deployments            id, chain_id, address, ...
+    verified_contracts              deployment_id, compilation_id, ...
+    compiled_contracts              id, compiler, ...
 
-Both are Parquet, split by row range into files in any order. The first has the texts, the second has a row for each
-compilation and each function, event and error that its ABI declares. They are joined by the hash: a text is a candidate
+All are Parquet, split by row range into files in any order. The first has the texts, the second has a row for each
+compilation and each function, event and error that its ABI declares. The next two say at which addresses a compilation is:
+the texts of a compilation are the interface of its contracts. Nothing is read of the last. The first two are joined by the hash: a text is a candidate
 for each kind that it was compiled as, with the number of compilations; Sourcify has verified these contracts. A text that
 no compilation has was sent by somebody: it counts as listed.
 
@@ -26,24 +30,34 @@ from itertools import groupby
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import parquet
+from sigdir.pipeline.formats.column_tables import BadRows, column_batches, hashes_of, integers_of
 from sigdir.pipeline.source import Source
+from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import MOST_CONTRACTS, Kind, Sighting, Witness
 from sigdir.signatures.grammar import OK
+from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
+from sigdir.warehouse.sql.contract_tables import BY_TEXTS, binary_column, fixed_bytes
 from sigdir.warehouse.sql.scratch import ScratchTables
 
 SIGNATURES, COMPILED = "signatures", "compiled_contracts_signatures"
+DEPLOYED, VERIFIED, COMPILATIONS = "contract_deployments", "verified_contracts", "compiled_contracts"
 COLUMNS = {
     SIGNATURES: ("signature_hash_32", "signature"),
     COMPILED: ("compilation_id", "signature_hash_32", "signature_type"),
+    DEPLOYED: ("id", "chain_id", "address"),
+    VERIFIED: ("deployment_id", "compilation_id"),
+    COMPILATIONS: ("id", "compiler", "fully_qualified_name"),
 }
 """The columns by which each table is known."""
-READ_OF_COMPILED = ("signature_hash_32", "signature_type")
+READ_OF_COMPILED = ("signature_hash_32", "signature_type", "compilation_id")
 
 _ROWS = 4096  # of a result at once; a text has up to 64 KiB
 _BATCH_BYTES = 1 << 25
@@ -71,6 +85,17 @@ _KINDS = "list_position(['function', 'event', 'error'], signature_type)"
 """The number of a ``Kind``; null for another word."""
 _ADD_UP = """CREATE OR REPLACE TABLE counts AS
     SELECT unread_in, key, kind, sum(compilations)::UBIGINT AS compilations FROM counts GROUP BY ALL"""
+_PLACES = """
+CREATE TABLE members (compilation UBIGINT, kind UTINYINT, text BLOB);
+CREATE TABLE deployed (id VARCHAR, chain UBIGINT, address BLOB);
+CREATE TABLE verified (id VARCHAR, compilation UBIGINT);
+"""
+_ADD_MEMBERS = """INSERT INTO members SELECT hash(compilation_id::VARCHAR), kind, key[1:8]::BLOB FROM (
+    SELECT compilation_id, {kind} AS kind, {key} AS key FROM rows) WHERE kind IS NOT NULL AND key IS NOT NULL"""
+_ADD_DEPLOYED = "INSERT INTO deployed SELECT id::VARCHAR, chain, address FROM rows"
+_ADD_VERIFIED = "INSERT INTO verified SELECT deployment_id::VARCHAR, hash(compilation_id::VARCHAR) FROM rows"
+_PLACED = "SELECT chain, address, compilation FROM deployed JOIN verified USING (id)"
+_MEMBERS = "SELECT compilation, kind, text FROM members WHERE compilation IN (SELECT compilation FROM verified)"
 _JOINED = """SELECT file, number, text, hash, reason, coalesce(kind, 0)::UTINYINT AS kind,
     coalesce(compilations, 0)::UBIGINT AS compilations
     FROM texts LEFT JOIN counts ON hash = key ORDER BY file, number, kind"""
@@ -99,7 +124,8 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
         self._tables = tables = make_tables()
         tables.execute(_TEXTS)
         tables.execute(_COUNTS)
-        self._files: dict[str, list[Source]] = {SIGNATURES: [], COMPILED: []}
+        tables.execute(_PLACES)
+        self._files: dict[str, list[Source]] = {name: [] for name in COLUMNS}
         self._counts = 0
         self._most_counts = _MOST_COUNTS
 
@@ -116,6 +142,12 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
                 self._add_texts(source, parquet.rows_of(table))
             elif name == COMPILED:
                 self._add_compiled(source, table.batches(list(READ_OF_COMPILED)))
+            elif name == DEPLOYED:
+                self._add_deployed(source)
+            elif name is not None:
+                self._files[name].append(source)
+                for batch in table.batches(list(COLUMNS[VERIFIED])) if name == VERIFIED else ():
+                    self._tables.append(pa.table(batch), _ADD_VERIFIED)
             else:
                 raise BadInput(source.name, "none of the tables of Sourcify's export: " + " and ".join(COLUMNS))
 
@@ -150,9 +182,44 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
             key = _KEYS[_written(rows.schema.field(READ_OF_COMPILED[0]).type)]
             kind = _KINDS if _written(rows.schema.field(READ_OF_COMPILED[1]).type) == "text" else "NULL"
             self._tables.append(rows, _ADD_COUNTS.format(file=source.number, key=key, kind=kind))
+            self._tables.append(rows, _ADD_MEMBERS.format(key=key, kind=kind))
             self._counts += len(rows)
             if self._counts > self._most_counts:
                 self._add_up()
+
+    def _add_deployed(self, source: Source) -> None:
+        """Keep the addresses of a file of ``contract_deployments``."""
+        self._files[DEPLOYED].append(source)
+        bad = BadRows()
+        for batch in column_batches(source, {"id": "id", "chain": "chain_id", "address": "address"}):
+            addresses, is_good = hashes_of(batch.columns["address"], ADDRESS_BYTES)
+            chains, is_chain = integers_of(batch.columns["chain"])
+            bad.add("no address of 20 bytes", batch, is_good)
+            bad.add("no number of a chain", batch, is_chain)
+            columns = {"id": batch.columns["id"], "chain": numbers(chains), "address": binary_column(addresses)}
+            self._tables.append(pa.table(columns).filter(numbers(is_good & is_chain)), _ADD_DEPLOYED)
+        source.warnings += bad.sentences()
+
+    def _add_contracts(self) -> None:
+        """Give the contracts of the import the addresses, and the texts of their compilations."""
+        for source in self._files[DEPLOYED][:1]:
+            contracts = source.contracts
+            if contracts is None:
+                source.warnings.append("addresses of contracts are read by this machine alone, without --engine")
+                return
+            for batch in self._tables.batches(_PLACED, BATCH_ROWS):
+                rows = batch.num_rows
+                contracts.add_table(
+                    np.full(rows, contracts.statement(source.statement), np.int32), values(batch.column("chain")),
+                    _rows_of(fixed_bytes(batch.column("address"), ADDRESS_BYTES)),
+                    (_rows_of(values(batch.column("compilation"))), np.ones(rows, np.bool_)),
+                    np.full(rows, BY_TEXTS, np.uint8), None,
+                )  # fmt: skip
+            for batch in self._tables.batches(_MEMBERS, BATCH_ROWS):
+                contracts.add_members(
+                    _rows_of(values(batch.column("compilation"))), np.full(batch.num_rows, BY_TEXTS, np.uint8),
+                    values(batch.column("kind")), _rows_of(fixed_bytes(batch.column("text"), 8)),
+                )  # fmt: skip
 
     def _add_up(self) -> None:
         self._tables.execute(_ADD_UP)
@@ -163,6 +230,7 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
         """The candidates of all files of ``signatures``, in the order of ``add``."""
         self._warn_of_what_is_missing()
         self._warn_of_unread_rows()
+        self._add_contracts()
         if not self._files[SIGNATURES]:
             return
         self._add_up()
@@ -175,6 +243,8 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
         for table, other, loss in (
             (COMPILED, SIGNATURES, "kinds and numbers of contracts stay unknown"),
             (SIGNATURES, COMPILED, "its hashes have no texts, and it says nothing"),
+            (VERIFIED, DEPLOYED, "it is not known what is at its addresses"),
+            (DEPLOYED, VERIFIED, "it is not known where its contracts are"),
         ):
             if not self._files[table]:
                 for source in self._files[other]:
@@ -205,6 +275,11 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, Entry]]:
 
 
 _COLLECTIONS = {Kind.FUNCTION: FUNCTIONS, Kind.EVENT: EVENTS, Kind.ERROR: FUNCTIONS}
+
+
+def _rows_of(column: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Values of 8 bytes or more as uint8, a row each."""
+    return np.ascontiguousarray(column).view(np.uint8).reshape(len(column), column.dtype.itemsize)
 
 
 def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

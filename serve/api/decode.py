@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import falcon
@@ -17,10 +18,10 @@ from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.signatures.abi_decoder import SPARE
 from sigdir.signatures.contract_json import document as contract_document
 from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text, whole
-from sigdir.signatures.given_contract import given_contract
+from sigdir.signatures.given_contract import with_contract
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Form, Input
-from sigdir.warehouse.index.known import read_alternatives
+from sigdir.warehouse.index.known import contract_at, read_alternatives
 from sigdir.warehouse.index.view import Reader, View
 
 MAX_INPUTS = 1000
@@ -40,7 +41,7 @@ _LEAST_SPARE = 32  # so that two texts of a selector without arguments are tried
 
 
 class DecodeResource:
-    """GET takes ``data`` in the query, and ``as``, ``selector`` and ``text``. POST takes an input's fields, or a list of
+    """GET takes ``data`` in the query, and ``as``, ``selector``, ``text``, ``to`` and ``chain``. POST takes an input's fields, or a list of
     inputs of any kinds.
     """
 
@@ -51,7 +52,9 @@ class DecodeResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields: dict[str, Any] = {"data": req.get_param("data", default="")}
-        fields |= {name: req.get_param(name, default="") for name in ("as", "selector") if name in req.params}
+        fields |= {
+            name: req.get_param(name, default="") for name in ("as", "selector", "chain", "to") if name in req.params
+        }
         if "text" in req.params:
             fields["texts"] = [req.get_param("text", default="")]
         self._answer(req, resp, self._one(fields))
@@ -72,7 +75,8 @@ class DecodeResource:
 
     def _one(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return self._document(self._reader.current(), self._with_contract(fields, inputs_of(fields)))
+            view = self._reader.current()
+            return self._document(view, self._with_contract(view, fields, inputs_of(fields)))
         except BadInput as error:
             raise _refused(error) from None
 
@@ -82,12 +86,11 @@ class DecodeResource:
             return contract_document(explained(view, alternatives[0]))
         return document(read_alternatives(view, alternatives, spare), alternatives[0].contract)
 
-    def _with_contract(self, given: Any, alternatives: list[Input]) -> list[Input]:
-        """The alternatives with the contract that stands beside them, by `code` or `abi`; raises BadInput."""
+    def _with_contract(self, view: View, given: Any, alternatives: list[Input]) -> list[Input]:
+        """The alternatives with the contract that stands beside them; raises BadInput."""
         if not isinstance(given, Mapping) or alternatives[0].form is Form.CODE:
             return alternatives
-        contract = given_contract(given.get("code"), given.get("abi"))
-        return [one._replace(contract=contract) for one in alternatives] if contract is not None else alternatives
+        return with_contract(alternatives, given, partial(contract_at, view))
 
     def _list(self, given: list[Any]) -> list[dict[str, Any]]:
         """An answer for each input; one that cannot be read has its error, and the others are read.
@@ -105,7 +108,7 @@ class DecodeResource:
                 if codes > MAX_CODES:
                     answers.append(_error("code", f"more than {MAX_CODES} codes in one list"))
                 else:
-                    alternatives = self._with_contract(one, alternatives)
+                    alternatives = self._with_contract(view, one, alternatives)
                     answers.append(self._document(view, alternatives, spare))
             except BadInput as error:
                 answers.append(_error(error.field, error.problem))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
 
@@ -20,9 +21,9 @@ from sigdir.serve.pages.shown_reading import shown_reading
 from sigdir.serve.pages.transaction import shown_transaction
 from sigdir.signatures.abi_decoder import WORD_BYTES
 from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, texts_to_try, whole
-from sigdir.signatures.given_contract import given_contract
+from sigdir.signatures.given_contract import with_contract
 from sigdir.signatures.readings import Form, Input
-from sigdir.warehouse.index.known import read_alternatives
+from sigdir.warehouse.index.known import contract_at, read_alternatives
 from sigdir.warehouse.index.view import Reader, View
 
 # Any proxy accepts an address of this length. Longer data has no address and is answered to the POST itself.
@@ -74,7 +75,9 @@ class DecodePage(ViewPage):
 
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         entered = Entered.of_query(req)
-        return self._decoded(view, entered, entered.inputs()) if entered.is_filled else self._form(entered)
+        if not entered.is_filled:
+            return self._form(entered)
+        return self._decoded(view, entered, self._with_contract(view, entered, entered.inputs()))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         entered, wanted = _entered(req)
@@ -90,8 +93,8 @@ class DecodePage(ViewPage):
             _send_file(req, resp, wanted, self._contract(self._reader.current(), alternatives[0]))
             return
         address = entered.address(alternatives)
-        if entered.contract and alternatives[0].form is not Form.CODE:
-            alternatives = self._with_contract(entered.contract, alternatives)
+        if entered.contract and not entered.place and alternatives[0].form is not Form.CODE:
+            alternatives = self._with_contract(self._reader.current(), entered, alternatives)
         elif len(address) <= _ADDRESS_CHARACTERS:
             resp.status = falcon.HTTP_303
             resp.set_header("Location", f"/decode/?{address}")
@@ -99,11 +102,13 @@ class DecodePage(ViewPage):
         resp.set_header("Cache-Control", "no-store")
         send(req, resp, self._decoded(self._reader.current(), entered, alternatives))
 
-    def _with_contract(self, entered: str, alternatives: list[Input]) -> list[Input]:
-        """The alternatives with the contract whose ABI or code was entered; raises BadInput."""
-        is_abi = entered[:1] in ("[", "{")
-        contract = given_contract(None if is_abi else entered, entered if is_abi else None)
-        return [one._replace(contract=contract) for one in alternatives]
+    def _with_contract(self, view: View, entered: Entered, alternatives: list[Input]) -> list[Input]:
+        """The alternatives with the contract whose ABI, code or address was entered; raises BadInput."""
+        if not entered.contract or alternatives[0].form is Form.CODE:
+            return alternatives
+        is_abi = entered.contract[:1] in ("[", "{")
+        given = entered.place or {"abi" if is_abi else "code": entered.contract}
+        return with_contract(alternatives, given, partial(contract_at, view))
 
     def _contract(self, view: View, input: Input) -> ShownContract:
         return shown_contract(explained(view, input))
@@ -120,7 +125,8 @@ class DecodePage(ViewPage):
         first = 0 if readings[0].form in (Form.LOG, Form.RETURN) else 4
         return self._rendered(
             "decode.html", entered, shown=[shown_reading(reading) for reading in readings],
-            contract=alternatives[0].contract, json="" if alternatives[0].contract else _json(address),
+            contract=alternatives[0].contract,
+            json="" if alternatives[0].contract and not entered.place else _json(address),
             words=_words(data, first), all_words=-(-(len(data) - first) // WORD_BYTES),
         )  # fmt: skip
 
@@ -143,7 +149,7 @@ class DecodePage(ViewPage):
 
 
 class Entered(NamedTuple):
-    """What was entered: the bytes, if a call returned them its selector or text, and the ABI or code of the contract.
+    """What was entered: the bytes, if a call returned them its selector or text, and the contract's ABI, code or address.
 
     Or the hash of a transaction.
     """
@@ -156,7 +162,14 @@ class Entered(NamedTuple):
     @classmethod
     def of_query(cls, req: falcon.Request) -> Self:
         call = req.get_param("selector") or req.get_param("text") or ""
-        return cls(req.get_param("data") or "", call, tx=req.get_param("tx") or "")
+        place = f"{req.get_param('chain')}:{req.get_param('to', default='')}" if req.get_param("chain") else ""
+        return cls(req.get_param("data") or "", call, place, tx=req.get_param("tx") or "")
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The chain and the address of the contract; empty where its ABI or code was entered."""
+        chain, colon, address = self.contract.strip().partition(":")
+        return {"chain": chain, "to": address} if colon and chain.isalnum() and chain.isascii() else {}
 
     @property
     def is_filled(self) -> bool:
@@ -174,11 +187,12 @@ class Entered(NamedTuple):
 
     def address(self, alternatives: list[Input]) -> str:
         """The query of a page with the same answer, and of the API."""
+        place = f"&{urlencode(self.place)}" if self.place and alternatives[0].form is not Form.CODE else ""
         if alternatives[0].form is not Form.RETURN:
-            return f"data={_address(self.data, alternatives)}"
+            return f"data={_address(self.data, alternatives)}{place}"
         call = self.call.strip()
         name = "text" if "(" in call else "selector"
-        return urlencode({"data": "0x" + alternatives[0].data.hex(), "as": Form.RETURN.value, name: call})
+        return urlencode({"data": "0x" + alternatives[0].data.hex(), "as": Form.RETURN.value, name: call}) + place
 
 
 def _address(entered: str, alternatives: list[Input]) -> str:

@@ -25,8 +25,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.evidence.declarations import codes, differs
 from sigdir.warehouse.evidence.files import Counting, sorted_by_id, write_sightings
-from sigdir.warehouse.log.evidence import ManifestFile
-from sigdir.warehouse.log.manifest import POST, EvidenceFile, Manifest, sync_folders, write_manifest
+from sigdir.warehouse.log.manifest import POST, EvidenceFile, Manifest, sync_folders
 from sigdir.warehouse.table.parallel import result_of
 from sigdir.warehouse.table.parquet import naming
 from sigdir.warehouse.table.paths import Paths
@@ -55,8 +54,8 @@ def with_replaced_sightings(manifest: Manifest, merges: Merges) -> Merges:
     return {collection: files for collection, files in found.items() if files}
 
 
-def merge(paths: Paths, run: str, base: Manifest, merges: Merges, threads: int) -> ManifestFile:
-    """Write and sync each list of files as one, and a manifest that names them; raises UnreadableWarehouse."""
+def merge(paths: Paths, run: str, base: Manifest, merges: Merges, threads: int) -> Manifest:
+    """Write and sync each list of files as one; returns what names them. Raises UnreadableWarehouse."""
     numbered = [(c, n, files) for c, lists in merges.items() for n, files in enumerate(lists, 1)]
     with ThreadPoolExecutor(threads) as pool:
         work = [pool.submit(_Merge(base, files).write, paths, run, c, n) for c, n, files in numbered]
@@ -74,8 +73,7 @@ def merge(paths: Paths, run: str, base: Manifest, merges: Merges, threads: int) 
         number: replace(source, sightings=source.sightings - dropped[number]) if dropped[number] else source
         for number, source in base.sources.items()
     }
-    manifest = Manifest(sources, {c: tuple(files) for c, files in named.items()}, base.sources_file)
-    return write_manifest(paths, run, manifest, base)
+    return replace(base, sources=sources, files={c: tuple(files) for c, files in named.items()})
 
 
 class _Merge:

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
+from typing import NamedTuple
+
+import numpy as np
 
 from sigdir.signatures.abi_decoder import SPARE
 from sigdir.signatures.clear_signing import Descriptor
-from sigdir.signatures.collections import SIGNATURES, Collection
-from sigdir.signatures.evidence import Witness
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.given_contract import DeployedContract, InterfaceText
 from sigdir.signatures.reading_json import ordered
 from sigdir.signatures.readings import MAX_TEXTS, Form, Input, Known, Reading, Readings, add_displays, known_of
 from sigdir.signatures.returns import MAX_DECLARATIONS, Returned, returns_of
+from sigdir.warehouse.evidence.contracts import deployed_contract
 from sigdir.warehouse.evidence.lookup import displays_of, text_evidence
+from sigdir.warehouse.index.hash_order import ROW_MASK
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.table.errors import WarehouseError
@@ -82,6 +88,39 @@ def _displays(view: View, row: RankedRow) -> Sequence[tuple[str, str, str]]:
         return displays_of(view.snapshot.evidence, row.id)
     except (WarehouseError, OSError):
         return ()
+
+
+def contract_at(view: View, chain: int, address: bytes) -> DeployedContract:
+    """The contract at an address, as the imports of the view's version have seen it; raises UnreadableWarehouse."""
+    return deployed_contract(view.snapshot.evidence, chain, address)
+
+
+class InterfaceMember(NamedTuple):
+    """A text of an interface: its selector or topic, of which the first 8 bytes are known without ``known``, the text."""
+
+    kind: Kind
+    hash: bytes
+    known: Known | None
+
+
+def members_of(view: View, texts: Iterable[InterfaceText], limit: int) -> list[InterfaceMember]:
+    """The texts of an interface as a view has them, at most so many, by their names, unknown ones last."""
+    found = [_member(view, one) for one in islice(sorted(texts), limit)]
+    return sorted(found, key=lambda one: (one.known is None, one.known.text if one.known else "", one.hash))
+
+
+def _member(view: View, text: InterfaceText) -> InterfaceMember:
+    if text.kind is not Kind.EVENT:
+        selector = text.hash[: SIGNATURES.hash_bytes]
+        mine = (one for one in known_texts(view, selector) if text.is_of(one.text))
+        return InterfaceMember(text.kind, selector, next(mine, None))
+    for segment in view.segments[EVENT_SIGNATURES]:
+        order, first, last = segment.with_prefixes(np.frombuffer(text.hash[:4], ">u4").astype(np.uint32))
+        for row in (order[int(first[0]) : int(last[0])] & ROW_MASK).tolist():
+            topic = segment.hash[row].tobytes()
+            if topic.startswith(text.hash):
+                return InterfaceMember(text.kind, topic, known_texts(view, topic)[0])
+    return InterfaceMember(text.kind, text.hash, None)
 
 
 def texts_of_hashes(view: View, hashes: Iterable[bytes]) -> dict[bytes, list[Known]]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Any, Protocol, TypeVar
 
@@ -33,15 +33,25 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.compact import Merges, merge, with_replaced_sightings
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.evidence import ManifestFile
-from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
+from sigdir.warehouse.log.manifest import (
+    CONTRACTS,
+    EvidenceFile,
+    Manifest,
+    MappedFile,
+    sync_folders,
+    write_manifest,
+)
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.batch import FILE_ROWS
 from sigdir.warehouse.publish.commit import VersionContent
 from sigdir.warehouse.publish.publish import Publisher
+from sigdir.warehouse.sql.contract_tables import ContractTables, add_files
+from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.table.errors import UnreadableWarehouse
-from sigdir.warehouse.table.files import run_name, sync
+from sigdir.warehouse.table.files import make_folder, run_name, sync
 from sigdir.warehouse.table.parallel import result_of
-from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
+from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, WrittenFile, naming, sha256_of, write_data_file
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.schema import FILE_SCHEMA
 
@@ -51,9 +61,11 @@ GATHER = 10
 SMALL_ROWS = 500_000
 """A file of so many rows is large enough not to be merged."""
 
+_MEMORY = "512MB"
+"""For the tables of contracts that are merged; above it, they are spilled."""
 _TIERS = (0, SMALL_ROWS // GATHER**2, SMALL_ROWS // GATHER, SMALL_ROWS)
 
-AnyFile = TypeVar("AnyFile", DataFile, EvidenceFile)
+AnyFile = TypeVar("AnyFile", DataFile, EvidenceFile, MappedFile)
 Files = Sequence[DataFile]
 
 
@@ -128,6 +140,7 @@ def compact(
         content = _MergedFiles(
             paths, run_name(), publisher.snapshot, threads,
             _chosen(publisher.snapshot, choose), _chosen_evidence(publisher.snapshot.evidence, choose),
+            choose(publisher.snapshot.evidence.mapped_of(CONTRACTS)[::-1]),
         )  # fmt: skip
         return Compacted(publisher.commit(content), content.counts())
 
@@ -149,12 +162,18 @@ def _chosen_evidence(manifest: Manifest, choose: Choose) -> Merges:
 
 
 def _has_work(snapshot: Snapshot, choose: Choose) -> bool:
-    return bool(_chosen(snapshot, choose) or _chosen_evidence(snapshot.evidence, choose))
+    evidence = snapshot.evidence
+    return bool(
+        _chosen(snapshot, choose) or _chosen_evidence(evidence, choose) or choose(evidence.mapped_of(CONTRACTS)[::-1])
+    )
 
 
 @dataclass
 class _MergedFiles(VersionContent):
-    """Files that are written again as fewer: ``chosen`` of the table, each list into one, and ``chosen_evidence``."""
+    """Files that are written again as fewer: ``chosen`` of the table, each list into one, and ``chosen_evidence``.
+
+    ``chosen_contracts`` are lists of files of contracts.
+    """
 
     changes_rows = False
 
@@ -164,6 +183,7 @@ class _MergedFiles(VersionContent):
     threads: int
     chosen: dict[Collection, list[Files]]
     chosen_evidence: Merges
+    chosen_contracts: Sequence[Sequence[MappedFile]]
     _files: list[WrittenFile] = field(default_factory=list)
 
     def write_data(self) -> None:
@@ -181,9 +201,29 @@ class _MergedFiles(VersionContent):
             sync(self.paths.partition(collection))
 
     def write_evidence(self) -> ManifestFile | None:
-        if not self.chosen_evidence:
+        if not self.chosen_evidence and not self.chosen_contracts:
             return self.base.manifest
-        return merge(self.paths, self.run, self.base.evidence, self.chosen_evidence, self.threads)
+        base = self.base.evidence
+        evidence = merge(self.paths, self.run, base, self.chosen_evidence, self.threads)
+        evidence = replace(evidence, mapped=self._merged_contracts(base.mapped))
+        return write_manifest(self.paths, self.run, evidence, base)
+
+    def _merged_contracts(self, mapped: Sequence[MappedFile]) -> tuple[MappedFile, ...]:
+        """The mapped files of the version, each list of files of contracts as one."""
+        found = list(mapped)
+        for number, files in enumerate(self.chosen_contracts):
+            path = self.paths.evidence_mapped(CONTRACTS, self.run, number)
+            make_folder(path.parent)
+            connection = connect(_MEMORY, self.threads)
+            with ContractTables(ScratchTables(connection)) as tables:
+                statements = add_files(tables, files)
+                rows, _ = tables.write(path, len(statements))
+            sync(path)
+            merged = MappedFile(path, rows, path.stat().st_size, sha256_of(path), statements)
+            sync_folders([merged])
+            found[found.index(files[0])] = merged
+            found = [file for file in found if file not in files]
+        return tuple(found)
 
     def added(self) -> list[WrittenFile]:
         return self._files

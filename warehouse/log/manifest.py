@@ -6,6 +6,8 @@ Invariants
     names the manifest of the version before it; up to the first sighting none.
     A sighting counts if its import is its source's ``import_id`` or a later one. So an import that replaces a source
     ends its earlier sightings at once; compaction removes the sightings that no longer count.
+    Contracts and usage are in mapped files of their own. Each statement in one is of a source and an import; a statement
+    that was replaced has neither, and its rows do not count.
 
 The sources are in a file of their own, because a fold, which comes every minute, changes the files and no source.
 """
@@ -16,7 +18,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import index
 from pathlib import Path
@@ -86,18 +88,53 @@ class EvidenceFile:
             index(number)
 
 
+CONTRACTS, USAGE = "contracts", "usage"
+"""The folders of mapped files, which say what is in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappedFile:
+    """A file of sorted rows that readers map: contracts or usage, by its folder.
+
+    ``statements`` are the source and the import of each statement in it, None for one that was replaced.
+    """
+
+    path: Path
+    rows: int
+    size: int
+    sha256: str
+    statements: tuple[tuple[int, int] | None, ...]
+
+    def __post_init__(self) -> None:
+        for number in (self.rows, self.size):
+            index(number)
+
+    @property
+    def kind(self) -> str:
+        return self.path.parent.name
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The evidence of a version. ``files`` are in the order in which they were written."""
+    """The evidence of a version. ``files`` are in the order in which they were written, and so are ``mapped``."""
 
     sources: Mapping[int, EvidenceSource] = field(default_factory=dict)
     files: Mapping[Collection, tuple[EvidenceFile, ...]] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, ()))
     sources_file: tuple[str, str] | None = None
     """Name and digest of the file that has the sources."""
+    mapped: tuple[MappedFile, ...] = ()
 
-    def all_files(self) -> list[EvidenceFile]:
+    def sighting_files(self) -> list[EvidenceFile]:
         """The files of both collections."""
         return [file for files in self.files.values() for file in files]
+
+    def all_files(self) -> list[EvidenceFile | MappedFile]:
+        """These, and the mapped ones."""
+        return [*self.sighting_files(), *self.mapped]
+
+    def mapped_of(self, kind: str) -> tuple[MappedFile, ...]:
+        """The mapped files of CONTRACTS or of USAGE, the newest first."""
+        return tuple(file for file in reversed(self.mapped) if file.kind == kind)
 
     def parquet_files(self, collection: Collection) -> list[str]:
         return [str(file.path) for file in self.files[collection]]
@@ -163,9 +200,11 @@ def _read(file: ManifestFile) -> Manifest:
         for entry in document["files"]:
             found = _file(folder, entry)
             files[found.collection].append(found)
+        mapped = tuple(_mapped(folder, entry) for entry in document.get("mapped", ()))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(file.path) from error
-    return Manifest(_read_sources(folder / name, sha256), {c: tuple(files[c]) for c in COLLECTIONS}, (name, sha256))
+    named = {collection: tuple(files[collection]) for collection in COLLECTIONS}
+    return Manifest(_read_sources(folder / name, sha256), named, (name, sha256), mapped)
 
 
 @lru_cache(maxsize=8)
@@ -203,17 +242,22 @@ def _file(folder: Path, entry: Mapping[str, Any]) -> EvidenceFile:
     )  # fmt: skip
 
 
+def _mapped(folder: Path, entry: Mapping[str, Any]) -> MappedFile:
+    statements = tuple(None if one is None else (one[0], one[1]) for one in entry["statements"])
+    return MappedFile(folder / entry["path"], entry["rows"], entry["size"], entry["sha256"], statements)
+
+
 # Writing.
 
 
 def without_replaced(manifest: Manifest) -> Manifest:
-    """The manifest without the files of which no sighting counts any more."""
+    """The manifest without the files of which no sighting and no statement counts any more."""
 
     def is_live(file: EvidenceFile) -> bool:
         return file.source_imports is None or any(manifest.counts(*pair) for pair in file.source_imports)
 
     files = {c: tuple(file for file in manifest.files[c] if is_live(file)) for c in COLLECTIONS}
-    return Manifest(manifest.sources, files, manifest.sources_file)
+    return replace(manifest, files=files, mapped=tuple(file for file in manifest.mapped if any(file.statements)))
 
 
 def write_manifest(paths: Paths, run: str, manifest: Manifest, base: Manifest) -> ManifestFile:
@@ -225,8 +269,10 @@ def write_manifest(paths: Paths, run: str, manifest: Manifest, base: Manifest) -
         name = paths.evidence_sources(run).name
         sha256 = _write(paths.evidence / name, {"sources": [_entry(source) for source in manifest.sources.values()]})
     path = paths.evidence_manifest(run)
-    files = [_file_entry(paths, file) for file in manifest.all_files()]
-    return ManifestFile(path, _write(path, {"sources": {"name": name, "sha256": sha256}, "files": files}))
+    document: dict[str, Any] = {"sources": {"name": name, "sha256": sha256}}
+    document["files"] = [_file_entry(paths, file) for file in manifest.sighting_files()]
+    document["mapped"] = [_file_entry(paths, file) for file in manifest.mapped]
+    return ManifestFile(path, _write(path, document))
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> str:
@@ -239,12 +285,12 @@ def _entry(source: EvidenceSource) -> dict[str, Any]:
     return {name: getattr(source, name) for name in EvidenceSource.__slots__}
 
 
-def _file_entry(paths: Paths, file: EvidenceFile) -> dict[str, Any]:
-    entry = {name: getattr(file, name) for name in EvidenceFile.__slots__}
+def _file_entry(paths: Paths, file: EvidenceFile | MappedFile) -> dict[str, Any]:
+    entry = {name: getattr(file, name) for name in file.__slots__}
     return entry | {"path": file.path.relative_to(paths.evidence).as_posix()}
 
 
-def sync_folders(files: Iterable[EvidenceFile]) -> None:
+def sync_folders(files: Iterable[EvidenceFile | MappedFile]) -> None:
     """Bring the names of new files to stable storage."""
     for folder in {file.path.parent for file in files}:
         sync(folder)

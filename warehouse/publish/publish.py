@@ -13,7 +13,7 @@ own. The steps are those of ``warehouse/publish/commit.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Collection as AnyOf
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -30,6 +30,7 @@ from sigdir.warehouse.log.history import history, last_import
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.publish.batch import Batch, BatchFiles, Progress, Staged
 from sigdir.warehouse.publish.commit import Commit, VersionContent
+from sigdir.warehouse.publish.mapped import MappedDraft
 from sigdir.warehouse.publish.sightings import EvidenceFiles
 from sigdir.warehouse.staging.rows import NotedEntry, PostedSighting, Range, StagedRow
 from sigdir.warehouse.staging.transaction import Transaction
@@ -166,18 +167,20 @@ class Publisher:
         rejects: Path | None = None,
         progress: Progress = lambda _: None,
         unchanged: AnyOf[str] = (),
+        mapped: Sequence[MappedDraft] = (),
     ) -> Published:
         """Make the batches visible in one new version, together with the staged rows below them.
 
         ``checked`` is the highest staged id that each collection's batch was deduped against. ``summary``
         is called when the batches are final; the run, the import's number and the row counts are added to
         its result. ``rejects`` is a finished rejects file to keep with the import, ``unchanged`` the labels of the
-        sources that bring no evidence (``unchanged_sources``). Raises CommitConflict.
+        sources that bring no evidence (``unchanged_sources``), ``mapped`` files of contracts and usage. Raises
+        CommitConflict.
         """
         content = _NewRows(
             self._paths, run, self.snapshot, self._threads, batches, dict(checked),
             BatchFiles(self._paths, run, batches, self._threads, progress),
-            EvidenceFiles(self._paths, run, self.snapshot.evidence, batches, self._threads, unchanged),
+            EvidenceFiles(self._paths, run, self.snapshot.evidence, batches, self._threads, unchanged, mapped),
             summary, rejects,
             last_import(self._paths) if batches else 0,  # 40 ms after a thousand folds, while POST goes on
         )  # fmt: skip

@@ -16,7 +16,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Collection as AnyOf
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
@@ -52,6 +52,7 @@ from sigdir.warehouse.log.manifest import (
     write_manifest,
 )
 from sigdir.warehouse.publish.batch import Batch, Staged
+from sigdir.warehouse.publish.mapped import MappedDraft, place_mapped
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
 from sigdir.warehouse.table.parallel import result_of
 from sigdir.warehouse.table.paths import Paths
@@ -84,11 +85,11 @@ class EvidenceFiles:
 
     def __init__(
         self, paths: Paths, run: str, base: Manifest, batches: Mapping[Collection, Batch], threads: int,
-        unchanged: AnyOf[str] = (),
+        unchanged: AnyOf[str] = (), mapped: Sequence[MappedDraft] = (),
     ) -> None:  # fmt: skip
         self._paths, self._run, self._base, self._threads = paths, run, base, threads
         self._said = {c: _CollectionSightings(batch) for c, batch in batches.items()}
-        self._unchanged = unchanged
+        self._unchanged, self._mapped = unchanged, mapped
         self._parts: dict[Collection, list[_EvidencePart]] = {}
         self._written: dict[tuple[Collection, int], _WrittenEvidence] = {}
         self._renewals: dict[Collection, Renewal] = {}
@@ -168,15 +169,23 @@ class EvidenceFiles:
             for collection in COLLECTIONS
         }
         counts = summed([written.counts for (_, number), written in self._written.items() if number])
-        if not counts and not any(any(of) for of in files.values()):
+        if not counts and not self._mapped and not any(any(of) for of in files.values()):
             return None
         sources = {POST: POST_SOURCE, **self._base.sources}
         for label, count in counts.items():
             source = self._source(label, count)
             sources[source.number] = source
+        for label in (label for draft in self._mapped for label in draft.labels):
+            number = self._numbers[label]
+            if number not in sources:  # it says nothing of texts
+                sources[number] = EvidenceSource(
+                    number, label, self._import_id, self._import_id, 0, "", is_added_to=False
+                )
+        mapped = place_mapped(self._paths, self._run, self._base, self._mapped, self._numbers, self._import_id)
+        sync_folders(mapped[len(self._base.mapped) :])
         earlier = {c: [self._rewritten.get(file.path, (file,))[0] for file in self._base.files[c]] for c in COLLECTIONS}
         named = {c: tuple(file for file in (*earlier[c], *files[c]) if file is not None) for c in COLLECTIONS}
-        manifest = without_replaced(Manifest(sources, named, self._base.sources_file))
+        manifest = without_replaced(Manifest(sources, named, self._base.sources_file, mapped))
         return write_manifest(self._paths, self._run, manifest, self._base)
 
     def _source(self, label: str, count: SightingCount) -> EvidenceSource:
@@ -202,12 +211,12 @@ class EvidenceFiles:
     def _number_sources(self) -> None:
         """Give each source that says something its number: its own, or the next one for a new source."""
         following = max(self._base.sources, default=POST) + 1
-        for said in self._said.values():
-            for label in said.labels():
-                if label not in self._numbers:
-                    known = self._base.of_label(label)
-                    self._numbers[label] = known.number if known is not None else following
-                    following += known is None
+        labels = [label for said in self._said.values() for label in said.labels()]
+        for label in dict.fromkeys([*labels, *(label for draft in self._mapped for label in draft.labels)]):
+            if label not in self._numbers:
+                known = self._base.of_label(label)
+                self._numbers[label] = known.number if known is not None else following
+                following += known is None
 
     def _write_part(self, collection: Collection, part: _EvidencePart, suffix: str = "") -> None:
         counts: dict[str, SightingCount] = {}

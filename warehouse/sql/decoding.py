@@ -2,13 +2,15 @@
 
 Data and topics are blobs, or texts of hex digits with or without 0x. What cannot be read is NULL, as for the other functions.
 The texts come from the connection's own views, by a cursor of it, so a query of an older version decodes by that version's texts.
-Texts of a hash stand in the order of their rank, with their declarations, by the evidence of the same version.
+Texts of a hash stand in the order of their rank, with their declarations, by the evidence of the same version. With two more
+arguments, a chain and an address, they read by the contract that imports have seen there.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -21,33 +23,37 @@ from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
     from sigdir.signatures.decode_columns import ColumnDecoder
-    from sigdir.signatures.readings import Known
+    from sigdir.signatures.readings import Input, Known
     from sigdir.warehouse.sql.ranking import Ranking
 
 # The engine would turn a text into a blob of its characters, so the macros look at the type first.
 _MACROS = """
 CREATE MACRO hex_digits(value) AS CASE typeof(value)
     WHEN 'VARCHAR' THEN value::VARCHAR WHEN 'BLOB' THEN hex(value) WHEN '"NULL"' THEN NULL ELSE 'no bytes' END;
-CREATE MACRO decode_calldata(data) AS decode_calldata_hex(hex_digits(data));
+CREATE MACRO decode_calldata(data) AS decode_calldata_hex(hex_digits(data), NULL, NULL),
+    (data, chain, address) AS decode_calldata_hex(hex_digits(data), chain::BIGINT, hex_digits(address));
 CREATE MACRO decode_log(topics, data) AS
-    decode_log_hex(list_transform(topics, lambda topic: hex_digits(topic)), hex_digits(data));
+    decode_log_hex(list_transform(topics, lambda topic: hex_digits(topic)), hex_digits(data), NULL, NULL),
+    (topics, data, chain, address) AS decode_log_hex(
+        list_transform(topics, lambda topic: hex_digits(topic)), hex_digits(data), chain::BIGINT, hex_digits(address));
 """
 
 
 def register(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
     """Add both functions to a connection that has the views of this version."""
     documents = _Documents(weakref.ref(connection), paths, snapshot)
-    of_call: list[Any] = ["VARCHAR"]
-    of_log: list[Any] = ["VARCHAR[]", "VARCHAR"]
+    of_call: list[Any] = ["VARCHAR", "BIGINT", "VARCHAR"]
+    of_log: list[Any] = ["VARCHAR[]", *of_call]
 
-    def decode_calldata_hex(data: pa.ChunkedArray) -> pa.StringArray:
-        return documents.of((data, ()) for data in data.to_pylist())
+    def decode_calldata_hex(data: pa.ChunkedArray, chain: pa.ChunkedArray, address: pa.ChunkedArray) -> pa.StringArray:
+        return documents.of(((data, ()) for data in data.to_pylist()), chain, address)
 
-    def decode_log_hex(topics: pa.ChunkedArray, data: pa.ChunkedArray) -> pa.StringArray:
+    def decode_log_hex(
+        topics: pa.ChunkedArray, data: pa.ChunkedArray, chain: pa.ChunkedArray, address: pa.ChunkedArray
+    ) -> pa.StringArray:
         given = ([one for one in words or () if one is not None] for words in topics.to_pylist())
-        return documents.of(
-            (one or "" if words else None, words) for words, one in zip(given, data.to_pylist(), strict=True)
-        )
+        pairs = ((one or "" if words else None, words) for words, one in zip(given, data.to_pylist(), strict=True))
+        return documents.of(pairs, chain, address)
 
     for function, types in ((decode_calldata_hex, of_call), (decode_log_hex, of_log)):
         connection.create_function(
@@ -65,11 +71,16 @@ class _Documents:
         self._ranking: Ranking | None = None
         self._decoder: ColumnDecoder | None = None
 
-    def of(self, pairs: Iterable[tuple[str | None, Sequence[str]]]) -> pa.StringArray:
-        """The answers for data with topics; None where there is no data, or a part of it is no bytes, hex or a word."""
+    def of(
+        self, pairs: Iterable[tuple[str | None, Sequence[str]]], chain: pa.ChunkedArray, address: pa.ChunkedArray
+    ) -> pa.StringArray:
+        """The answers for data with topics, by the contracts at addresses of chains, null for none.
+
+        None where there is no data, or a part of it is no bytes, hex or a word.
+        """
         from sigdir.signatures.decode_columns import ColumnDecoder, read_input
         from sigdir.signatures.decode_input import BadInput
-        from sigdir.signatures.readings import Form, Input
+        from sigdir.signatures.readings import Form
 
         def read(data: str | None, topics: Sequence[str]) -> Input | None:
             try:
@@ -78,9 +89,26 @@ class _Documents:
                 return None
 
         self._decoder = self._decoder or ColumnDecoder(self._texts)
-        inputs = [read(data, topics) for data, topics in pairs]
+        places = zip(chain.to_pylist(), address.to_pylist(), strict=True)
+        inputs = [
+            one and self._with_contract(one, *place)
+            for one, place in zip((read(*pair) for pair in pairs), places, strict=True)
+        ]
         found = iter(self._decoder.documents([one for one in inputs if one is not None]))
         return pa.array([None if one is None else next(found) for one in inputs], pa.string())
+
+    def _with_contract(self, input: Input, chain: int | None, address: str | None) -> Input:
+        """An input with the contract at an address; without one where there is no such address or chain."""
+        from sigdir.signatures.decode_input import BadInput
+        from sigdir.signatures.given_contract import with_contract
+        from sigdir.warehouse.evidence.contracts import deployed_contract
+
+        given = {"chain": chain, "to": f"0x{address[-40:]}" if address else None}
+        try:
+            [found] = with_contract([input], given, partial(deployed_contract, self._snapshot.evidence))
+        except BadInput:
+            return input
+        return found
 
     def _texts(self, hashes: Sequence[bytes]) -> dict[bytes, list[Known]]:
         from sigdir.signatures.readings import known_of

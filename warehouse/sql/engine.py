@@ -173,6 +173,7 @@ class Database:
             partial(create_search, self._connection),
             partial(create_derived_views, self._connection),
             partial(_create_evidence_views, self._connection, paths, snapshot),
+            partial(_create_contract_views, self._connection, snapshot),
         ]
         """What few queries use, created at the first query that does: functions, then views that call them."""
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
@@ -308,6 +309,13 @@ def _create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, 
     from sigdir.warehouse.sql.evidence import create_evidence_views  # and pyarrow.parquet, 65 ms
 
     create_evidence_views(connection, paths, snapshot)
+
+
+def _create_contract_views(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+    """Create the views over contracts."""
+    from sigdir.warehouse.sql.contracts import create_contract_views
+
+    create_contract_views(connection, snapshot.evidence)
 
 
 _LISTS_VIEWS = re.compile(

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
+from sigdir.signatures.arrow import validity
 from sigdir.signatures.columns import bytes_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def keccak256(texts: pa.ChunkedArray) -> pa.StringArray:
     )  # numba takes 0.5 s to load, and most queries do not need it
 
     bounds, data = _bytes(texts)
-    return _where(_is_valid(texts), _hex(keccak256_rows(data, bounds)))
+    return _where(_is_valid(texts), hex_texts(keccak256_rows(data, bounds)))
 
 
 def canonical(texts: pa.ChunkedArray) -> pa.StringArray:
@@ -79,7 +80,7 @@ def _hashed(texts: pa.ChunkedArray, collection: int, width: int) -> pa.StringArr
     found = _normalised(texts, collection)
     digests = keccak256_rows(found.data, found.offsets)
     good = (found.reasons == OK) & (found.collections == collection)
-    return _where(good & _is_valid(texts), _hex(digests[:, :width]))
+    return _where(good & _is_valid(texts), hex_texts(digests[:, :width]))
 
 
 def _normalised(texts: pa.ChunkedArray, default: int) -> Normalised:
@@ -105,14 +106,15 @@ def _is_valid(texts: pa.ChunkedArray) -> Array:
     return valid
 
 
-def _hex(digests: Array) -> pa.StringArray:
-    """Digests, uint8 of (rows, width), as 0x and hex digits."""
+def hex_texts(digests: Array, is_valid: npt.NDArray[np.bool_] | None = None) -> pa.StringArray:
+    """Digests, uint8 of (rows, width), as 0x and hex digits; null where they are not valid."""
     rows, width = digests.shape
     out = np.empty((rows, 2 + 2 * width), np.uint8)
     out[:, 0], out[:, 1] = b"0x"
     out[:, 2:] = _HEX_PAIRS[digests].view(np.uint8)
     offsets = np.arange(rows + 1, dtype=np.int32) * out.shape[1]
-    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out))
+    bitmap = None if is_valid is None else validity(is_valid)
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out), bitmap)
 
 
 def _where(kept: Array, texts: pa.StringArray) -> pa.StringArray:

@@ -107,7 +107,7 @@ CREATE MACRO hex_of(value) AS CASE
 
 VIEWS = (
     *(c.view_name for c in COLLECTIONS), "sightings", "evidence", "declarations", "ranked", "collisions", "standards",
-    "names", "parameters", "imports", "rejects",
+    "names", "parameters", "imports", "rejects", "contracts", "interfaces",
 )  # fmt: skip
 """All views, those of ``evidence.py`` too."""
 
@@ -132,8 +132,8 @@ def create_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: 
     """Create the views of rows, imports and rejects, the last two read through ``log``."""
     for collection in COLLECTIONS:
         _create_rows_view(connection, collection, snapshot)
-    connection.register("imports", _LazyStream(IMPORTS_SCHEMA, log.imports))
-    connection.register("rejects", _LazyStream(REJECTS_SCHEMA, log.rejects))
+    connection.register("imports", LazyStream(IMPORTS_SCHEMA, log.imports))
+    connection.register("rejects", LazyStream(REJECTS_SCHEMA, log.rejects))
 
 
 def create_derived_views(connection: duckdb.DuckDBPyConnection) -> None:
@@ -228,7 +228,7 @@ class LazyLog:
                         yield from pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA).to_batches()
 
 
-class _LazyStream:
+class LazyStream:
     """An Arrow stream with known columns whose rows are made at each scan."""
 
     def __init__(self, schema: pa.Schema, read: Callable[[], pa.RecordBatchReader]) -> None:

@@ -91,7 +91,7 @@ class Warehouse:
 
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
         """Run SQL over the views signatures, event_signatures, sightings, evidence, declarations, ranked, collisions,
-        standards, names, parameters, imports and rejects.
+        standards, names, parameters, imports, rejects, contracts and interfaces.
 
         Raises QueryError. ``result.df()``, ``result.pl()``, ``result.arrow()``, ``result.reader()`` and
         ``result.rows()`` give the rows; ``result.fetchall()`` is ``rows()`` by DuckDB's name.

@@ -7,6 +7,8 @@
     table/collection=<name>/        data files, <run>-<number>.parquet, never changed once named, old ones until vacuum
     rejects/<run>.parquet           what the import of that run rejected
     evidence/<collection>/          sightings of its texts, <run>-<number>.parquet, never changed once named
+    evidence/contracts/             deployments and interfaces, <run>-<number>.mapped, never changed once named
+    evidence/usage/                 counts of calls and logs, the same
     evidence/<run>.json             a manifest: the files and sources of the versions that name it
     evidence/<run>.sources.json     the sources of the manifests that name it
     staging.sqlite                  sequences and POSTed rows that are not folded yet
@@ -121,6 +123,10 @@ class Paths:
 
     def evidence_file(self, collection: Collection, run: str, number: int) -> Path:
         return self.evidence / collection / f"{run}-{number:04d}.parquet"
+
+    def evidence_mapped(self, kind: str, run: str, number: int = 0) -> Path:
+        """A mapped file of contracts or of usage."""
+        return self.evidence / kind / f"{run}-{number:04d}.mapped"
 
     def evidence_manifest(self, run: str) -> Path:
         return self.evidence / f"{run}.json"

@@ -73,8 +73,8 @@ def survey_of(paths: Paths, snapshot: Snapshot, keep: float, exists: Callable[[P
         is_inside = committed_at > now - keep
         if is_inside:
             kept |= files
-        parquet = {file for file in files if file.suffix == ".parquet"}
-        is_whole = is_whole and evidence is not None and parquet <= kept and all(map(exists, files))
+        rows = {file for file in files if file.suffix != ".json"}
+        is_whole = is_whole and evidence is not None and rows <= kept and all(map(exists, files))
         if is_whole:
             oldest = version - 1
             kept |= files

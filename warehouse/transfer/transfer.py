@@ -87,7 +87,7 @@ def evidence_of(paths: Paths, manifest: ManifestFile | None, is_needed: bool = T
     evidence = manifest_of(manifest)
     assert evidence.sources_file is not None
     for file in evidence.all_files():
-        path = paths.evidence / file.collection / file.path.name
+        path = paths.evidence / file.path.parent.name / file.path.name
         yield NamedFile(paths.name(path), file.size, file.sha256, is_needed)
     for name, sha256 in (evidence.sources_file, (manifest.path.name, manifest.sha256)):
         yield NamedFile(paths.name(paths.evidence / name), None, sha256)

@@ -24,7 +24,7 @@ def check_evidence(work: Verification) -> None:
     except UnreadableWarehouse as error:
         path = work.snapshot.manifest.path if work.snapshot.manifest is not None else work.paths.evidence
         work.report.add("evidence", path, reason_of(error, path))
-    for file in work.manifest.all_files():
+    for file in work.manifest.sighting_files():
         _check_file(work, file)
 
 

@@ -70,7 +70,7 @@ RELATIONS: Final = (
 def check_relations(work: Verification) -> None:
     """Run each query whose tables could be read as a whole."""
     work.begin_stage("relations", 0)
-    data_files, evidence_files = work.snapshot.all_files(), work.manifest.all_files()
+    data_files, evidence_files = work.snapshot.all_files(), work.manifest.sighting_files()
     work.create_view("stored", (file for file in data_files if file.path in work.readable), FILE_SCHEMA)
     work.create_view("sightings", (file for file in evidence_files if file.path in work.readable), SIGHTING_SCHEMA)
     # Read after staging: rows may have been POSTed and folded since the version under check was read.
@@ -109,7 +109,7 @@ def _create_tables(work: Verification) -> None:
     )  # fmt: skip
     work.create_table(
         {"filename": text, "first_id": number, "last_id": number}, "evidence_files",
-        [(str(file.path), file.first_id, file.last_id) for file in work.manifest.all_files()],
+        [(str(file.path), file.first_id, file.last_id) for file in work.manifest.sighting_files()],
     )  # fmt: skip
     work.engine.execute("""
         CREATE MACRO row_name(number, id) AS coalesce('row ' || number || ', ', '') || 'id ' || id;

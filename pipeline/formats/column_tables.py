@@ -1,0 +1,210 @@
+"""Tables that are read column by column: Parquet, CSV with a header, JSON lines. Millions of rows a second.
+
+Tables of signatures are read row by row (``csv.py``, ``rows.py``), because a row in doubt has to be shown. Tables of
+addresses, hashes and counts are plain, and a row that cannot be read is counted and named by its number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats import parquet
+from sigdir.pipeline.formats.csv import head_rows
+from sigdir.pipeline.formats.json_reader import first_object
+from sigdir.pipeline.source import Source
+from sigdir.signatures.arrow import numbers, text
+
+Array = npt.NDArray[Any]
+Names = Mapping[str, Sequence[str]]
+"""For each role of a column the names that it may have, without case and marks."""
+
+_SEPARATORS = ",\t;|"
+_BLOCK_BYTES = 1 << 24
+
+
+class ColumnBatch(NamedTuple):
+    """Some rows; ``columns`` are by their roles, and ``first`` is the number of the first row, from 1."""
+
+    first: int
+    rows: int
+    columns: Mapping[str, pa.Array]
+
+
+def roles_of(source: Source, names: Names) -> dict[str, str]:
+    """The columns of an input that have a role, by their roles; none where it is no such table."""
+    try:
+        found = {_plain(name): name for name in reversed(_names(source))}
+    except BadInput:
+        return {}
+    of_role = {role: next((found[one] for one in known if one in found), "") for role, known in names.items()}
+    return {role: name for role, name in of_role.items() if name}
+
+
+def column_batches(source: Source, roles: Mapping[str, str]) -> Iterator[ColumnBatch]:
+    """The rows of these columns; raises BadInput for what cannot be read as a table."""
+    first = 1
+    with _opened(source, list(dict.fromkeys(roles.values()))) as batches:
+        for batch in batches:
+            yield ColumnBatch(first, batch.num_rows, {role: batch.column(name) for role, name in roles.items()})
+            first += batch.num_rows
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[ _.-]+", "", name).lower()
+
+
+def _names(source: Source) -> list[str]:
+    if parquet.looks_like(source):
+        with parquet.open_table(source) as table:
+            return table.names
+    row = first_object(source)
+    if row is not None:
+        return list(row)
+    return max((next(iter(head_rows(source, 2, one)), []) for one in _SEPARATORS), key=len)
+
+
+@contextmanager
+def _opened(source: Source, names: list[str]) -> Iterator[Iterator[pa.RecordBatch]]:
+    if parquet.looks_like(source):
+        with parquet.open_table(source) as table:
+            yield table.batches(names)
+        return
+    path = source.on_disk()
+    try:
+        yield iter(_json(path, names) if first_object(source) is not None else _csv(source, path, names))
+    except pa.ArrowException as error:
+        raise BadInput(source.name, f"not a table: {str(error).partition(chr(10))[0]}") from None
+
+
+def _csv(source: Source, path: str, names: list[str]) -> Any:
+    separator = next(one for one in _SEPARATORS if {*names} <= {*next(iter(head_rows(source, 2, one)), [])})
+    return pyarrow.csv.open_csv(
+        path,
+        pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
+        pyarrow.csv.ParseOptions(delimiter=separator),
+        pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), include_columns=names, strings_can_be_null=True
+        ),
+    )
+
+
+def _json(path: str, names: list[str]) -> Any:
+    return pyarrow.json.open_json(
+        path, pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES), pyarrow.json.ParseOptions(unexpected_field_behavior="ignore")
+    )  # fmt: skip
+
+
+# Values.
+
+
+def hashes_of(column: pa.Array, size: int) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """Bytes of one size, uint8 of (rows, size), from a column of bytes or of hex digits, and which rows have them."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    rows = len(column)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return _from_hex(column.cast(pa.large_string()), size)
+    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) or _is_fixed(column.type)):
+        return np.zeros((rows, size), np.uint8), np.zeros(rows, np.bool_)
+    column = column.cast(pa.large_binary())
+    is_good = _flags(pc.equal(pc.binary_length(column), numbers(np.array([size]))[0]))
+    return _fixed(column, is_good, size), is_good
+
+
+def _is_fixed(type: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_binary(type))
+
+
+def _from_hex(column: pa.Array, size: int) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """From hex digits with 0x or without."""
+    column = column.cast(pa.large_binary())
+    lengths = pc.binary_length(column)
+    digits, is_good = np.zeros((len(column), 2 * size), np.uint8), np.zeros(len(column), np.bool_)
+    for prefix in (2, 0):
+        has_length = _flags(pc.equal(lengths, numbers(np.array([2 * size + prefix]))[0]))
+        if has_length.any():
+            written = _fixed(column, has_length, 2 * size + prefix)
+            is_good[has_length] = _is_prefix(written[has_length, :prefix])
+            digits[has_length] = written[has_length, prefix:]
+    nibbles = _NIBBLES[digits]
+    is_good &= (nibbles < _NO_NIBBLE).all(axis=1)
+    return nibbles[:, ::2] << 4 | nibbles[:, 1::2], is_good
+
+
+def _is_prefix(written: Array) -> Any:
+    """Whether rows begin with 0x, or with nothing."""
+    return (written == np.frombuffer(b"0x", np.uint8)[: written.shape[1]]).all(axis=1)
+
+
+_NO_NIBBLE = 16
+_NIBBLES = np.full(256, _NO_NIBBLE, np.uint8)
+for _value, _digit in enumerate("0123456789abcdef"):
+    _NIBBLES[ord(_digit)] = _NIBBLES[ord(_digit.upper())] = _value
+
+
+def _fixed(column: pa.Array, is_good: npt.NDArray[np.bool_], size: int) -> Array:
+    """The values of the rows that have the size, as uint8 of (rows, size); zeros for the others."""
+    found = np.zeros((len(column), size), np.uint8)
+    kept = column if is_good.all() else column.filter(numbers(is_good))
+    if len(kept):
+        offsets = np.frombuffer(kept.buffers()[1], np.int64)[kept.offset : kept.offset + 1]
+        start = int(offsets[0])
+        found[is_good] = np.frombuffer(kept.buffers()[2], np.uint8)[start : start + len(kept) * size].reshape(-1, size)
+    return found
+
+
+def _flags(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Flags; a null is false."""
+    found: npt.NDArray[np.bool_] = pc.fill_null(column, numbers(np.zeros(1, np.bool_))[0]).to_numpy(
+        zero_copy_only=False
+    )
+    return found.copy()
+
+
+def integers_of(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
+    """Numbers from 0 to 2^64 - 1, from a column of numbers or of digits, and which rows have them."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not pa.types.is_integer(column.type):
+        written = column.cast(pa.string()) if not pa.types.is_string(column.type) else column
+        is_number = pc.match_substring_regex(written, r"^[0-9]{1,19}$")
+        column = pc.if_else(is_number, written, text("0")).cast(pa.uint64())
+        return _filled(column), _flags(is_number)
+    is_good = _flags(pc.greater_equal(column, pa.scalar(0, column.type)))
+    return _filled(pc.if_else(numbers(is_good), column, pa.scalar(0, column.type)).cast(pa.uint64())), is_good
+
+
+def _filled(column: pa.Array) -> npt.NDArray[np.uint64]:
+    found: npt.NDArray[np.uint64] = column.fill_null(0).to_numpy(zero_copy_only=False)
+    return found
+
+
+class BadRows:
+    """Counts the rows of an input that cannot be read, by what is wrong with them, and keeps the first of each."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, int]] = {}
+
+    def add(self, what: str, batch: ColumnBatch, is_good: npt.NDArray[np.bool_]) -> None:
+        """Count the rows that are not good."""
+        bad = np.flatnonzero(~is_good)
+        if len(bad):
+            count, first = self._found.get(what, (0, batch.first + int(bad[0])))
+            self._found[what] = count + len(bad), first
+
+    def sentences(self) -> list[str]:
+        return [
+            f"{count:,} rows were not read: {what}; the first is row {first:,}"
+            for what, (count, first) in self._found.items()
+        ]

@@ -1,0 +1,146 @@
+"""Tables of contracts: a row an address, with the hash of its code, its implementation, or one of its texts.
+
+::
+
+    chain,address,code_hash
+    1,0xdac17f958d2ee523a2206206994597c13d831ec7,0xb44fb4e949d0f78f87f79ee46428f23a2a5713ce6fc6e0beb3dda78c2ac1ea55
+
+Parquet, CSV with a header, or JSON lines. Without a column of chains they are on the chain that the import names. A
+table with a column of texts has candidates, which its addresses declare; one of selectors says which functions they have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sigdir.pipeline.contract_rows import ContractRows
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.column_tables import (
+    BadRows,
+    ColumnBatch,
+    column_batches,
+    hashes_of,
+    integers_of,
+    roles_of,
+)
+from sigdir.pipeline.formats.tables import digest_of
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, Witness
+from sigdir.signatures.grammar import BAD_ENTRY, OK
+from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
+from sigdir.warehouse.sql.contract_tables import BY_CODE, BY_TEXTS
+
+NAMES = {
+    "chain": ("chain", "chainid", "network", "networkid"),
+    "address": ("address", "contractaddress", "contract"),
+    "code": ("codehash", "runtimecodehash", "bytecodehash", "codehashkeccak", "extcodehash"),
+    "target": ("implementation", "implementationaddress", "target", "proxytarget"),
+    "selectors": ("selectors", "selector"),
+    "text": ("textsignature", "signature", "text", "declaration"),
+    "hash": ("hexsignature", "hash", "selector", "topic0"),
+}
+_OF_TEXT = ("text", "hash", "line")
+_OF_CONTRACTS = ("code", "target", "selectors", "text")
+_SELECTOR = re.compile(r"0[xX][0-9a-fA-F]{8}(?![0-9a-fA-F])")
+
+
+def looks_like(source: Source) -> bool:
+    roles = roles_of(source, NAMES) if not source.columns else {}
+    return "address" in roles and any(role in roles for role in _OF_CONTRACTS)
+
+
+def read(source: Source) -> Iterator[Candidates]:
+    """The candidates of a column of texts; what the rows say of contracts goes to the import's contracts."""
+    roles, bad, contracts = roles_of(source, NAMES), BadRows(), source.contracts
+    if "address" not in roles:
+        raise BadInput(source.name, "no column is named address")
+    chain = contracts.chain if contracts is not None else 1
+    batches = (_good(chain, batch, bad) for batch in column_batches(source, roles))
+    if "text" in roles:
+        yield from pack((entry for batch in batches for entry in _entries(batch)), source.number)
+    elif contracts is None:
+        raise BadInput(source.name, "a table of contracts is read by this machine alone, without --engine")
+    else:
+        for batch in batches:
+            _add(contracts, source.statement, batch, bad)
+    source.warnings += bad.sentences()
+
+
+def _good(chain: int, batch: ColumnBatch, bad: BadRows) -> tuple[ColumnBatch, Any, Any]:
+    """The rows of a batch whose address and chain can be read, with these."""
+    addresses, is_good = hashes_of(batch.columns["address"], ADDRESS_BYTES)
+    bad.add("no address of 20 bytes", batch, is_good)
+    chains = np.full(batch.rows, chain, np.uint64)
+    if "chain" in batch.columns:
+        chains, is_chain = integers_of(batch.columns["chain"])
+        bad.add("no number of a chain", batch, is_chain & (chains > 0))
+        is_good &= is_chain & (chains > 0)
+    kept = np.flatnonzero(is_good)
+    lines = {"line": pa.array(kept + batch.first)}
+    columns = {role: column.take(pa.array(kept)) for role, column in batch.columns.items()}
+    return ColumnBatch(batch.first, len(kept), columns | lines), chains[kept], addresses[kept]
+
+
+def _entries(batch: tuple[ColumnBatch, Any, Any]) -> Iterator[Entry]:
+    rows, chains, addresses = batch
+    said: dict[bytes, Sighting] = {}
+    written = [rows.columns[name].to_pylist() if name in rows.columns else [None] * rows.rows for name in _OF_TEXT]
+    for text, hash, line, chain, address in zip(*written, chains.tolist(), addresses, strict=True):
+        place = chain.to_bytes(8) + address.tobytes()
+        if place not in said:
+            contract = Contract.at(str(chain), f"0x{address.tobytes().hex()}")
+            deployed = Deployed(chain, address.tobytes())
+            said[place] = Sighting(witness=Witness.DECLARED, contract=contract._replace(deployed=deployed))
+        raw = text if isinstance(text, bytes) else (text or "").encode("utf-8", "surrogateescape")
+        declared = digest_of(hash) if hash is not None else b""
+        yield Entry(
+            raw,
+            line,
+            declared_hash=declared or b"",
+            reject_reason=OK if declared is not None else BAD_ENTRY,
+            sighting=said[place],
+        )
+
+
+def _add(contracts: ContractRows, label: str, batch: tuple[ColumnBatch, Any, Any], bad: BadRows) -> None:
+    rows, chains, addresses = batch
+    statements = np.full(rows.rows, contracts.statement(label), np.int32)
+    targets = codes = None
+    how = np.full(rows.rows, BY_CODE, np.uint8)
+    if "target" in rows.columns:
+        targets = hashes_of(rows.columns["target"], ADDRESS_BYTES)
+        targets = targets[0], targets[1] & targets[0].any(axis=1)
+    if "code" in rows.columns:
+        codes = hashes_of(rows.columns["code"], KEY_BYTES)
+        bad.add(
+            "no code hash of 32 bytes", rows, codes[1] | rows.columns["code"].is_null().to_numpy(zero_copy_only=False)
+        )
+    if "selectors" in rows.columns:
+        own = np.hstack(
+            [chains.astype(">u8").view(np.uint8).reshape(-1, 8), addresses, statements.view(np.uint8).reshape(-1, 4)]
+        )
+        codes, how = (own, np.ones(rows.rows, np.bool_)), np.full(rows.rows, BY_TEXTS, np.uint8)
+        _add_selectors(contracts, rows.columns["selectors"].to_pylist(), own)
+    contracts.add_table(statements, chains, addresses, codes, how, targets)
+
+
+def _add_selectors(contracts: ContractRows, written: Iterable[Any], holders: Any) -> None:
+    """Add selectors, of which no text is known: a list, or a text with separators."""
+    found = [
+        (row, bytes.fromhex(selector[2:]))
+        for row, one in enumerate(written)
+        for selector in _SELECTOR.findall(one if isinstance(one, str) else " ".join(map(str, one or ())))
+    ]
+    if found:
+        rows, selectors = zip(*found, strict=True)
+        hashes = np.frombuffer(b"".join(one.ljust(8, b"\0") for one in selectors), np.uint8).reshape(-1, 8)
+        count = len(rows)
+        contracts.add_members(
+            holders[list(rows)], np.full(count, BY_TEXTS, np.uint8), np.full(count, Kind.FUNCTION, np.uint8), hashes
+        )

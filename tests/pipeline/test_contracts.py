@@ -1,0 +1,283 @@
+"""Contracts from every source, stored, looked up, replaced, merged, copied; and decoding by them everywhere but HTTP."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sigdir
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.given_contract import DeployedContract, InterfaceText
+from sigdir.warehouse.evidence.contracts import MAX_PROXIES, deployed_contract, deployments_at
+from sigdir.warehouse.log.manifest import CONTRACTS, Manifest
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.paths import Paths
+from tests.pipeline.support import invoke, keccak256
+
+TOKEN, PROXY, OTHER = ("0x" + digits * 20 for digits in ("ab", "cd", "0e"))
+TRANSFER, WORKED, EVENT = "transfer(address,uint256)", "workMyDirefulOwner(uint256,uint256)", "Moved(uint256)"
+CALL = "0xa9059cbb" + f"{0xAB:064x}{7:064x}"
+
+
+def entry(text: str, kind: str = "function") -> dict[str, Any]:
+    name, _, types = text.rstrip(")").partition("(")
+    inputs = [{"name": f"p{n}", "type": each} for n, each in enumerate(filter(None, types.split(",")))]
+    return {"type": kind, "name": name, "inputs": inputs} | ({"outputs": []} if kind == "function" else {})
+
+
+def member(text: str, kind: Kind = Kind.FUNCTION) -> InterfaceText:
+    return InterfaceText(kind, keccak256(text)[:8])
+
+
+def manifest(warehouse: Path) -> Manifest:
+    return read_snapshot(Paths(warehouse)).evidence
+
+
+def at(warehouse: Path, address: str, chain: int = 1) -> DeployedContract:
+    return deployed_contract(manifest(warehouse), chain, bytes.fromhex(address[2:]))
+
+
+def imported(warehouse: Path, *arguments: str | Path) -> dict[str, Any]:
+    result = invoke(warehouse, "import", "--json", *arguments)
+    assert result.status == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return tmp_path / "warehouse"
+
+
+def explorer_answer(abi: list[dict[str, Any]], **more: str) -> dict[str, Any]:
+    row = {"SourceCode": "contract C { function ofSource() external {} }", "ABI": json.dumps(abi), "ContractName": "C"}
+    return {"status": "1", "message": "OK", "result": [row | more]}
+
+
+def test_a_folder_of_addresses_and_etherscans_answers(warehouse: Path, tmp_path: Path) -> None:
+    """A file that an address names is its ABI, on the chain that the path has, else that of --chain; Etherscan names proxies."""
+    folder = tmp_path / "abis"
+    (folder / "137").mkdir(parents=True)
+    (folder / f"{TOKEN}.json").write_text(json.dumps([entry(TRANSFER), entry(EVENT, "event")]))
+    (folder / f"{PROXY}.json").write_text(
+        json.dumps(explorer_answer([entry("upgradeTo(address)")], Proxy="1", Implementation=TOKEN))
+    )
+    (folder / "137" / f"{OTHER}.json").write_text(json.dumps({"status": "1", "result": json.dumps([entry("own()")])}))
+    report = imported(warehouse, folder, "--chain", "10")
+    assert (report["deployments"], report["interfaces"]) == (3, 3)
+    token, proxy = at(warehouse, TOKEN, 10), at(warehouse, PROXY, 10)
+    assert token.texts == {member(TRANSFER), member(EVENT, Kind.EVENT)}
+    assert proxy.implementations == (bytes.fromhex(TOKEN[2:]),)
+    assert proxy.texts == token.texts | {member("upgradeTo(address)")}
+    assert at(warehouse, OTHER, 137).texts == {member("own()")}
+    assert not at(warehouse, OTHER, 10).sources
+    assert not imported(warehouse, folder, "--chain", "10")["published"]
+
+
+def test_tables_of_code_hashes_share_the_interface_of_the_code(warehouse: Path, tmp_path: Path) -> None:
+    """CSV, Parquet and JSON lines give addresses the interface of an artifact with this code, before it or after it."""
+    code = "5f3560e01c8063a9059cbb14610014575f5ffd005b00"
+    code_hash = "0x" + keccak_of(bytes.fromhex(code)).hex()
+    rows = {
+        "chain_id": [1, 1, 10],
+        "address": [TOKEN, "0xnothing", OTHER],
+        "code_hash": [code_hash, code_hash, code_hash],
+    }
+    (tmp_path / "a.csv").write_text(
+        "\n".join(",".join(map(str, row)) for row in [rows, *zip(*rows.values(), strict=True)])
+    )
+    pq.write_table(
+        pa.table(rows | {"address": [TOKEN.upper().replace("0X", "0x"), OTHER, PROXY]}), tmp_path / "b.parquet"
+    )
+    lines = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
+    (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "C.json").write_text(
+        json.dumps({"contractName": "C", "abi": [entry(TRANSFER)], "deployedBytecode": "0x" + code})
+    )
+    report = imported(warehouse, *(tmp_path / name for name in ("a.csv", "b.parquet", "c.jsonl", "C.json")))
+    assert report["interfaces"] == 1
+    [csv] = [file["warnings"] for file in report["files"] if file["path"].endswith("a.csv")]
+    assert csv == ["1 rows were not read: no address of 20 bytes; the first is row 2"]
+    for address, chain in ((TOKEN, 1), (OTHER, 1), (PROXY, 10), (OTHER, 10)):
+        assert at(warehouse, address, chain).texts == {member(TRANSFER)}, address
+    [first, *_] = deployments_at(manifest(warehouse), 1, bytes.fromhex(TOKEN[2:]))
+    assert (first.by_code, "0x" + first.interface.hex()) == (True, code_hash)
+
+
+def keccak_of(code: bytes) -> bytes:
+    from Crypto.Hash import keccak
+
+    return keccak.new(digest_bits=256, data=code).digest()
+
+
+def test_a_table_of_texts_or_selectors(warehouse: Path, tmp_path: Path) -> None:
+    """Texts beside addresses are candidates and the interface; a selector says that there is such a function, not which."""
+    (tmp_path / "texts.csv").write_text(f'address,signature\n{TOKEN},"{WORKED}"\n{TOKEN},not a text\n')
+    (tmp_path / "selectors.csv").write_text(f"address,selectors\n{OTHER},0xa9059cbb 0x095ea7b3\n")
+    report = imported(warehouse, tmp_path / "texts.csv", tmp_path / "selectors.csv")
+    assert report["totals"] == {"read": 2, "imported": 1, "duplicate": 0, "rejected": 1}
+    assert at(warehouse, TOKEN).texts == {member(WORKED)}
+    known = [sigdir_known(TRANSFER), sigdir_known(WORKED)]
+    assert [one.membership.name for one in at(warehouse, TOKEN).marked(bytes.fromhex("a9059cbb"), known)] == [
+        "CANNOT",
+        "HAS",
+    ]
+    assert [one.membership.name for one in at(warehouse, OTHER).marked(bytes.fromhex("a9059cbb"), known)] == [
+        "UNKNOWN"
+    ] * 2
+
+
+def sigdir_known(text: str) -> Any:
+    from sigdir.signatures.readings import Known
+
+    return Known(text)
+
+
+def test_an_abi_is_given_an_address(warehouse: Path, tmp_path: Path) -> None:
+    """--contract names the contract of one ABI. Several contracts, none, and a bad address are refused, and nothing is published."""
+    (abi := tmp_path / "abi.json").write_text(json.dumps([entry(WORKED)]))
+    (two := tmp_path / "two.json").write_text(json.dumps({"A": {"abi": [entry("a()")]}, "B": {"abi": [entry("b()")]}}))
+    (texts := tmp_path / "list.txt").write_text("c()\n")
+    for input, why in ((two, "several contracts"), (texts, "no ABI is among the inputs")):
+        refused = invoke(warehouse, "import", input, "--contract", f"1:{TOKEN}")
+        assert (refused.status, why in refused.stderr) == (2, True), refused.stderr
+    for place, why in (("1:0x12", "is no address"), (TOKEN, "is no chain"), (f"0:{TOKEN}", "is no chain")):
+        refused = invoke(warehouse, "import", abi, "--contract", place)
+        assert (refused.status, why in refused.stderr) == (2, True), refused.stderr
+    assert read_snapshot(Paths(warehouse)).version == -1
+    imported(warehouse, abi, "--contract", f"56:{TOKEN}")
+    assert at(warehouse, TOKEN, 56).texts == {member(WORKED)}
+
+
+def proxies(path: Path, targets: dict[str, str]) -> Path:
+    path.write_text("address,implementation\n" + "\n".join(f"{one},{to}" for one, to in targets.items()))
+    return path
+
+
+def test_proxies_are_followed_so_far_and_no_circle(warehouse: Path, tmp_path: Path) -> None:
+    """A circle ends where it begins, a long chain after MAX_PROXIES, and the contract says so."""
+    addresses = [f"0x{number:040x}" for number in range(1, MAX_PROXIES + 4)]
+    chain = dict(pairwise(addresses))
+    imported(
+        warehouse,
+        proxies(tmp_path / "p.csv", chain | {TOKEN: PROXY, PROXY: TOKEN, OTHER: "0x" + "99" * 20}),
+    )
+    assert at(warehouse, TOKEN).unfollowed == f"the proxies lead back to {TOKEN}"
+    long = at(warehouse, addresses[0])
+    assert (len(long.implementations), long.unfollowed) == (MAX_PROXIES, f"more than {MAX_PROXIES} proxies")
+    assert at(warehouse, OTHER).unfollowed == f"the implementation 0x{'99' * 20} is not known"
+
+
+def test_a_source_adds_or_replaces_and_a_compaction_keeps_what_counts(warehouse: Path, tmp_path: Path) -> None:
+    """The newest statement comes first; --replace-source withdraws the others; merged files answer the same, older versions too."""
+    hashes = ["0x" + f"{number:064x}" for number in range(1, 4)]
+    table = tmp_path / "table.csv"
+
+    def said() -> list[tuple[int, str]]:
+        found = deployments_at(manifest(warehouse), 1, bytes.fromhex(TOKEN[2:]))
+        return [(one.import_id, "0x" + one.interface.hex()) for one in found]
+
+    for code_hash in hashes[:2]:
+        table.write_text(f"address,code_hash\n{TOKEN},{code_hash}\n{OTHER},{hashes[0]}\n")
+        assert imported(warehouse, table, "--source", "ours")["published"]
+    assert said() == [(2, hashes[1]), (1, hashes[0])]
+    assert invoke(warehouse, "compact").status == 0
+    assert len(manifest(warehouse).mapped_of(CONTRACTS)) == 1
+    assert said() == [(2, hashes[1]), (1, hashes[0])]
+    [other] = deployments_at(manifest(warehouse), 1, bytes.fromhex(OTHER[2:]))
+    assert (other.import_id, other.interface.hex()) == (2, hashes[0][2:])
+    table.write_text(f"address,code_hash\n{TOKEN},{hashes[2]}\n")
+    imported(warehouse, table, "--source", "ours", "--replace-source")
+    assert said() == [(4, hashes[2])] or [one[1] for one in said()] == [hashes[2]]
+    assert not deployments_at(manifest(warehouse), 1, bytes.fromhex(OTHER[2:]))
+    rows = (
+        sigdir.open(warehouse, as_of=1).sql("SELECT interface, import_id FROM contracts ORDER BY address DESC").rows()
+    )
+    assert rows == [(hashes[0], 1), (hashes[0], 1)]
+    assert invoke(warehouse, "vacuum", "--keep", "0s").status == 0
+    assert invoke(warehouse, "verify").status == 0
+    copy = warehouse.with_name("copy")
+    assert invoke(warehouse, "backup", copy).status == 0
+    assert [one[1] for one in said()] == [hashes[2]]
+    assert at(copy, TOKEN) == at(warehouse, TOKEN)
+
+
+def test_lookups_are_those_of_a_dictionary(warehouse: Path, tmp_path: Path) -> None:
+    """Addresses with zeros and high bytes, on chains with few and many, are found by their chain alone; SQL has the same rows."""
+    chance = random.Random(5)
+    rows = {
+        (chance.choice([1, 10, 2**40]), chance.choice([b"\0", b"\xff", chance.randbytes(1)]) * 10 + chance.randbytes(9) + b"\0"):
+        chance.randbytes(1) * 32 for _ in range(3000)
+    }  # fmt: skip
+    table = pa.table({
+        "chain": [chain for chain, _ in rows], "address": pa.array([address for _, address in rows], pa.binary()),
+        "code_hash": pa.array(list(rows.values()), pa.binary()),
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "rows.parquet")
+    imported(warehouse, tmp_path / "rows.parquet")
+    found = manifest(warehouse)
+    for (chain, address), code_hash in rows.items():
+        assert [one.interface for one in deployments_at(found, chain, address)] == [code_hash]
+    assert not deployments_at(found, 2, next(iter(rows))[1])
+    select = "SELECT chain, address, interface FROM contracts"
+    shown = {(chain, "0x" + address.hex(), "0x" + hash.hex()) for (chain, address), hash in rows.items()}
+    assert set(sigdir.open(warehouse).sql(select).rows()) == shown
+    [file] = found.mapped_of(CONTRACTS)
+    assert file.size <= 24 * len(rows) + 33 * 256 + 1024
+
+
+def test_a_damaged_file_is_found_and_never_read(warehouse: Path, tmp_path: Path) -> None:
+    """A flipped byte is an error of look-ups and SQL, and a finding of verify, which names the file."""
+    imported(warehouse, proxies(tmp_path / "p.csv", {TOKEN: OTHER}))
+    [file] = manifest(warehouse).mapped
+    raw = bytearray(file.path.read_bytes())
+    raw[-3] ^= 1
+    file.path.write_bytes(raw)
+    with pytest.raises(UnreadableWarehouse, match="damaged"):
+        at(warehouse, TOKEN)
+    checked = invoke(warehouse, "verify")
+    assert (checked.status, f"{file.path.name}: not the bytes" in checked.stdout.decode()) == (1, True), checked.stdout
+    file.path.unlink()
+    assert f"{file.path.name}: missing" in invoke(warehouse, "verify").stdout.decode()
+
+
+def test_decoding_by_an_address(warehouse: Path, tmp_path: Path) -> None:
+    """The command, a file, and SQL put the contract's text first, and say by which contract it was read."""
+    (tmp_path / "texts.txt").write_text(f"{TRANSFER}\n{WORKED}\n")
+    (abi := tmp_path / "abi.json").write_text(json.dumps([entry(WORKED)]))
+    imported(warehouse, tmp_path / "texts.txt")
+    imported(warehouse, abi, "--contract", f"1:{TOKEN}")
+    place = ["--chain", "1", "--to", TOKEN]
+    shown = invoke(warehouse, "decode", CALL, *place)
+    assert shown.stdout.decode().startswith(f"{WORKED}  (high: the contract 1:{TOKEN} has it")
+    assert f"Read by the contract 1:{TOKEN}: 1 text." in shown.stderr
+    unknown = invoke(warehouse, "decode", CALL, "--chain", "2", "--to", TOKEN)
+    assert (unknown.status, unknown.stdout.decode().startswith(TRANSFER)) == (0, True)
+    assert f"Read without a contract: no import has seen 2:{TOKEN}." in unknown.stderr
+    for bad, why in (
+        (["--to", TOKEN], "--chain 1 --to"),
+        (["--chain", "1", "--to", "0x12"], "to: '0x12' is no address"),
+    ):
+        refused = invoke(warehouse, "decode", CALL, *bad)
+        assert (refused.status, why in refused.stderr) == (2, True), refused.stderr
+    (calls := tmp_path / "calls.jsonl").write_text("\n".join(
+        json.dumps({"input": CALL, "to": to}) for to in (TOKEN, OTHER)
+    ))  # fmt: skip
+    written = invoke(warehouse, "decode", "--file", calls, "--chain", "1").stdout.splitlines()
+    assert [(row["text_signature"], row["contract"]) for row in map(json.loads, written)] == [
+        (WORKED, f"1:{TOKEN}"), (TRANSFER, None),
+    ]  # fmt: skip
+    query = "SELECT decode_calldata($call, 1, $to), decode_calldata($call)"
+    by_contract, without = map(json.loads, sigdir.open(warehouse).sql(query, {"call": CALL, "to": TOKEN}).rows()[0])
+    assert (by_contract["candidates"][0]["text_signature"], by_contract["contract"]["by"]) == (WORKED, "deployment")
+    assert (without["candidates"][0]["text_signature"], without["contract"]) == (TRANSFER, None)
+    [(interface,)] = sigdir.open(warehouse).sql("SELECT texts FROM interfaces").rows()
+    assert interface == [WORKED]

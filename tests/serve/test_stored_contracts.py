@@ -1,0 +1,128 @@
+"""Contracts that imports have seen, over HTTP: decoding with `to` and `chain`, what is at an address, pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipeline.support import invoke
+from tests.serve.support import TRANSFER, Server, get, post, selector, serving
+from tests.serve.test_contract_at_hand import WORK_ABI, WORKED, entry
+
+TOKEN, PROXY, NOWHERE = ("0x" + digits * 20 for digits in ("ab", "cd", "0e"))
+PATH, CONTRACT = "/api/v1/decode/", f"/api/v1/contracts/1/{TOKEN}/"
+CALL = selector(TRANSFER) + f"{0xAB:064x}{32:064x}"
+MINIMAL = "0x363d3d373d3d3d363d73" + TOKEN[2:] + "5af43d82803e903d91602b57fd5bf3"
+ABI = [*WORK_ABI, entry("Moved", "uint256", kind="event", anonymous=False), entry("hidden")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stored")
+    (folder / "texts.txt").write_text(f"{TRANSFER}\n{WORKED}\n")
+    (folder / "abi.json").write_text(json.dumps(ABI))
+    (folder / "proxies.csv").write_text(f"chain,address,implementation\n1,{PROXY},{TOKEN}\n")
+    warehouse = folder / "warehouse"
+    for arguments in (
+        (folder / "texts.txt",),
+        (folder / "abi.json", "--contract", f"1:{TOKEN}"),
+        (folder / "proxies.csv",),
+    ):
+        assert invoke(warehouse, "import", *arguments).status == 0
+    assert invoke(warehouse, "suppress", "hidden()").status == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    with serving(folder / "warehouse", workers=1) as running:
+        yield running
+        assert running.errors() == []
+
+
+def decoded(server: Server, **fields: Any) -> Any:
+    answer = post(server.port, PATH, {"data": CALL} | fields)
+    assert answer.status == 200, answer.body
+    return answer.json()
+
+
+@pytest.mark.parametrize("address", [TOKEN, PROXY])
+def test_the_text_of_the_address_comes_first(server: Server, address: str) -> None:
+    """By POST and by GET, through a proxy that an import named; another text of the selector is ruled out."""
+    found = decoded(server, chain=1, to=address)
+    assert [(one["text_signature"], one["in_contract"]) for one in found["candidates"]] == [
+        (WORKED, True),
+        (TRANSFER, False),
+    ]
+    assert found["candidates"][0]["confidence"] == "high"
+    assert (found["contract"]["by"], found["contract"]["texts"]) == ("deployment", 4)
+    assert found["contract"]["implementations"] == ([TOKEN] if address == PROXY else [])
+    assert get(server.port, f"{PATH}?data={CALL}&chain=1&to={address}").json() == found
+
+
+def test_code_and_abi_are_asked_before_the_address(server: Server) -> None:
+    """An ABI rules; the code of a minimal proxy is followed on the chain, and without a chain it says what it is."""
+    by_abi = decoded(server, chain=1, to=TOKEN, abi=[entry("transfer", "address", "uint256")])
+    assert (by_abi["candidates"][0]["text_signature"], by_abi["contract"]["by"]) == (TRANSFER, "abi")
+    followed = decoded(server, chain=1, code=MINIMAL)
+    assert (followed["candidates"][0]["text_signature"], followed["contract"]["address"]) == (WORKED, TOKEN)
+    assert decoded(server, code=MINIMAL)["contract"]["proxies"][0]["address"] == TOKEN
+
+
+def test_an_address_that_nobody_has_seen(server: Server) -> None:
+    """The data is read all the same, and the answer says so; a node's transaction has an address and no chain."""
+    found = decoded(server, chain=1, to=NOWHERE)
+    assert (found["contract"]["by"], found["contract"]["detail"]) == ("none", f"no import has seen 1:{NOWHERE}")
+    plain = decoded(server)
+    assert found["candidates"] == plain["candidates"]
+    assert decoded(server, to=TOKEN) == plain
+    answer = get(server.port, f"/api/v1/contracts/1/{NOWHERE}/")
+    assert (answer.status, answer.json()) == (404, {"detail": f"No import has seen a contract at 1:{NOWHERE}."})
+
+
+@pytest.mark.parametrize(("fields", "field", "why"), [
+    ({"chain": 0, "to": TOKEN}, "chain", "'0' is no chain"), ({"chain": True, "to": TOKEN}, "chain", "is no chain"),
+    ({"chain": "x", "to": TOKEN}, "chain", "'x' is no chain"), ({"chain": 1, "to": "0x12"}, "to", "'0x12' is no address"),
+    ({"chain": 1, "to": ["0x"]}, "to", "is no address"), ({"chain": 1}, "to", "needs an address"),
+])  # fmt: skip
+def test_what_is_no_address_is_refused(server: Server, fields: dict[str, Any], field: str, why: str) -> None:
+    """The answer names the field. In a list the other inputs are read."""
+    answer = post(server.port, PATH, {"data": CALL} | fields)
+    assert (answer.status, why in answer.json()[field][0]) == (400, True), answer.body
+    bad, good = post(server.port, PATH, [{"data": CALL} | fields, CALL]).json()
+    assert (bad["kind"], bad["field"], good["kind"]) == ("error", field, "calldata")
+
+
+def test_what_is_at_an_address(server: Server) -> None:
+    """Who says so, and the texts with their declarations; a hidden text keeps its selector, and nothing else of it is shown."""
+    answer = get(server.port, CONTRACT)
+    found = answer.json()
+    assert [one["text_signature"] for one in found["functions"]] == [WORKED, None]
+    assert found["functions"][1]["hash"] == selector("hidden()")
+    assert found["functions"][0]["declaration"].startswith(
+        "function workMyDirefulOwner(uint256 p0, uint256 p1) returns"
+    )
+    assert [one["text_signature"] for one in found["events"] + found["errors"]] == ["Moved(uint256)", "Late()"]
+    [said] = found["deployments"]
+    assert (said["source"], said["by"], said["interface"]) == ("abi.json", "abi", found["interface"])
+    assert get(server.port, CONTRACT, {"If-None-Match": answer.header("ETag")}).status == 304
+    for path in (f"/api/v1/contracts/x/{TOKEN}/", "/api/v1/contracts/1/0x12/"):
+        assert get(server.port, path).status == 400
+
+
+def test_the_pages(server: Server) -> None:
+    """The page of an address has its texts and leads to decoding, which takes the address and can be shared."""
+    page = get(server.port, f"/contracts/1/{PROXY}/", {"Accept": "text/html"}).body.decode()
+    assert all(
+        text in page for text in (f"/contracts/1/{TOKEN}/", "workMyDirefulOwner", f"/decode/?chain=1&amp;to={PROXY}")
+    )
+    assert get(server.port, f"/contracts/1/{NOWHERE}/", {"Accept": "text/html"}).status == 404
+    shared = get(server.port, f"/decode/?data={CALL}&chain=1&to={TOKEN}", {"Accept": "text/html"}).body.decode()
+    assert f"Read by the contract 1:{TOKEN}: 4 texts." in shared
+    assert f">1:{TOKEN}</textarea>" in shared
+    refused = get(server.port, f"/decode/?data={CALL}&chain=1&to=0x12", {"Accept": "text/html"})
+    assert (refused.status, "is no address" in refused.body.decode()) == (400, True)

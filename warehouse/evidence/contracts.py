@@ -1,0 +1,138 @@
+"""Contracts: which interface stands behind an address, and which texts an interface has.
+
+A file of contracts has what one import says. Its columns (``mapped.py``):
+
+::
+
+    chains, chain_ends          the chains, rising, and where the deployments of each end
+    addresses                   20 bytes a deployment, rising in each chain; several statements may have the same one
+    interfaces, statements      for each deployment the number of its interface from 1, 0 for none, and its statement
+    proxies, targets            the deployments that are proxies, rising, and the addresses that they delegate to
+    keys, key_ends, by_code     the interfaces, rising by their keys of 32 bytes, and where the texts of each end
+    texts, kinds                8 bytes of the Keccak-256 of each text, rising in each interface, and what it is
+
+Invariants
+    The key of an interface is the hash of the code, or the digest of its texts: equal ABIs are one interface in any file.
+    A text is named by its hash, not by its id: a file stays true whatever is POSTed, compacted or suppressed, and says
+    nothing of a text that a version does not have. 8 bytes that are a selector and zeros stand for any text of it.
+    A deployment counts if its statement does. The newest statement about an address comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.given_contract import DeployedContract, InterfaceText
+from sigdir.warehouse.evidence.mapped import Columns, numbers_of, open_columns, rows_between
+from sigdir.warehouse.log.manifest import CONTRACTS, Manifest, MappedFile
+
+MAX_PROXIES = 8
+"""So many proxies are followed from one address."""
+ADDRESS_BYTES, KEY_BYTES = 20, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What a statement says of an address: its interface's key, and where it delegates to; each empty where it does not say.
+
+    ``by_code`` says that the key is the hash of the code.
+    """
+
+    source: str
+    import_id: int
+    interface: bytes
+    by_code: bool
+    target: bytes
+
+
+def deployments_at(manifest: Manifest, chain: int, address: bytes) -> list[Deployment]:
+    """What counts of an address, the newest statement first; raises UnreadableWarehouse."""
+    return [found for file in manifest.mapped_of(CONTRACTS) for found in _in_file(manifest, file, chain, address)]
+
+
+def _in_file(manifest: Manifest, file: MappedFile, chain: int, address: bytes) -> Iterator[Deployment]:
+    columns = open_columns(file)
+    at = int(columns["chains"].searchsorted(np.uint64(chain)))
+    if at == len(columns["chains"]) or int(columns["chains"][at]) != chain:
+        return
+    start = int(columns["chain_ends"][at - 1]) if at else 0
+    first, last = rows_between(columns["addresses"], address, start, int(columns["chain_ends"][at]))
+    numbers, statements = (numbers_of(columns[name][first:last]).tolist() for name in ("interfaces", "statements"))
+    for row, number, statement in reversed(list(zip(range(first, last), numbers, statements, strict=True))):
+        said = file.statements[statement]
+        if said is not None:
+            source, import_id = said
+            key = columns["keys"][number - 1 : number].tobytes() if number else b""
+            by_code = bool(number and columns["by_code"][number - 1])
+            yield Deployment(manifest.sources[source].label, import_id, key, by_code, _target(columns, row))
+
+
+def _target(columns: Columns, row: int) -> bytes:
+    """The address that a deployment delegates to; empty where it is no proxy."""
+    at = int(columns["proxies"].searchsorted(row))
+    if at == len(columns["proxies"]) or int(columns["proxies"][at]) != row:
+        return b""
+    return columns["targets"][at : at + 1].tobytes()
+
+
+def texts_of_interface(manifest: Manifest, key: bytes) -> frozenset[InterfaceText]:
+    """The texts that imports found behind a key; raises UnreadableWarehouse."""
+    found: set[InterfaceText] = set()
+    for file in manifest.mapped_of(CONTRACTS):
+        columns = open_columns(file)
+        at, end = rows_between(columns["keys"], key)
+        if at < end:
+            first, last = int(columns["key_ends"][at - 1]) if at else 0, int(columns["key_ends"][at])
+            texts = columns["texts"][first:last].tobytes()
+            kinds = columns["kinds"][first:last].tolist()
+            found.update(InterfaceText(Kind(kind), texts[8 * n : 8 * n + 8]) for n, kind in enumerate(kinds))
+    return frozenset(found)
+
+
+def deployed_contract(manifest: Manifest, chain: int, address: bytes) -> DeployedContract:
+    """The contract at an address with the texts of its interface, and of those that it delegates to.
+
+    A proxy's target is followed on the same chain, MAX_PROXIES times, and no address twice. Raises UnreadableWarehouse.
+    """
+    path: list[bytes] = []
+    texts: set[InterfaceText] = set()
+    sources: dict[str, None] = {}
+    following, key = address, b""
+    while following and following not in path and len(path) <= MAX_PROXIES:
+        said = deployments_at(manifest, chain, following)
+        if not said:
+            break
+        path.append(following)
+        sources |= dict.fromkeys(one.source for one in said)
+        named, found = _interface(manifest, said)
+        key, texts = key or named, texts | found
+        following = next((one.target for one in said if one.target), b"")
+    return DeployedContract(
+        chain, address, tuple(path[1:]), frozenset(texts), tuple(sources), key, _end(path, following)
+    )
+
+
+def _interface(manifest: Manifest, said: list[Deployment]) -> tuple[bytes, frozenset[InterfaceText]]:
+    """The first interface of an address whose texts are known, else its first one."""
+    keys = list(dict.fromkeys(one.interface for one in said if one.interface))
+    for key in keys:
+        found = texts_of_interface(manifest, key)
+        if found:
+            return key, found
+    return keys[0] if keys else b"", frozenset()
+
+
+def _end(path: list[bytes], following: bytes) -> str:
+    """Why the proxies were not followed to their end; "" where they were."""
+    shown = f"0x{following.hex()}"
+    if not path or not following:
+        return ""
+    if following in path:
+        return f"the proxies lead back to {shown}"
+    return (
+        f"the implementation {shown} is not known" if len(path) <= MAX_PROXIES else f"more than {MAX_PROXIES} proxies"
+    )

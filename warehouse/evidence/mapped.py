@@ -1,0 +1,109 @@
+"""A file of columns that readers map: contracts and usage beside the sightings.
+
+::
+
+    8 bytes                     how long the next line is
+    {"name": [dtype, rows, width], ...}     the columns in their order, padded to 8 bytes
+    column after column         each padded to 8 bytes; a row of a column is one value of its dtype, or ``width`` of them
+
+A file never changes once it is named. Whoever opens one compares its digest first: a flipped bit in a column that ends
+ranges would point outside of another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sigdir.warehouse.log.manifest import MappedFile
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.parquet import naming, sha256_of
+
+Array = npt.NDArray[Any]
+Columns = Mapping[str, Array]
+
+Shapes = Mapping[str, tuple[str, int, int | None]]
+"""For each column its dtype, its rows, and its width: how many values a row has, None for one."""
+
+_ALIGNMENT = 8
+
+
+def create_columns(path: Path, shapes: Shapes) -> Columns:
+    """Make a file of these columns, to be filled; raises OSError where the disk has no room."""
+    head = json.dumps(shapes).encode()
+    head += b" " * (-len(head) % _ALIGNMENT)
+    places, size = _places(shapes, _ALIGNMENT + len(head))
+    with path.open("wb") as file:
+        file.write(len(head).to_bytes(_ALIGNMENT, "little") + head)
+        file.write(bytes(size - file.tell()))  # on a full disk this is an error, writing to a hole is a SIGBUS
+    return _columns(np.memmap(path, np.uint8, "r+"), shapes, places)
+
+
+def open_columns(file: MappedFile) -> Columns:
+    """The columns of a file that a manifest names, mapped; raises UnreadableWarehouse where it is not as it was written."""
+    return _opened(file.path, file.sha256)
+
+
+@lru_cache(maxsize=256)
+def _opened(path: Path, sha256: str) -> Columns:
+    with naming(path):
+        if sha256_of(path) != sha256:
+            raise UnreadableWarehouse(f"{path}: damaged: these are not the bytes that were written")
+        return mapped_columns(path)
+
+
+def mapped_columns(path: Path) -> Columns:
+    """The columns of a file that is known to be whole."""
+    raw = np.memmap(path, np.uint8, "r")
+    length = int.from_bytes(raw[:_ALIGNMENT].tobytes(), "little")
+    shapes = json.loads(raw[_ALIGNMENT : _ALIGNMENT + length].tobytes())
+    return _columns(raw, shapes, _places(shapes, _ALIGNMENT + length)[0])
+
+
+def _places(shapes: Shapes, start: int) -> tuple[list[int], int]:
+    """Where each column begins, and the size of the file."""
+    places = []
+    for dtype, rows, width in shapes.values():
+        places.append(start)
+        start += rows * (1 if width is None else width) * np.dtype(dtype).itemsize
+        start += -start % _ALIGNMENT
+    return places, start
+
+
+def _columns(raw: Array, shapes: Shapes, places: list[int]) -> Columns:
+    found: dict[str, Array] = {}
+    for (name, (dtype, rows, width)), start in zip(shapes.items(), places, strict=True):
+        size = rows * (1 if width is None else width) * np.dtype(dtype).itemsize
+        column = raw[start : start + size].view(dtype)
+        found[name] = column if width is None else column.reshape(rows, width)
+    return found
+
+
+def numbers_of(packed: Array) -> npt.NDArray[np.int64]:
+    """Numbers that are written in as few bytes as the largest needs: uint8 of (rows, bytes); all 0 in no byte."""
+    rows, width = packed.shape
+    wide = np.zeros((rows, 8), np.uint8)
+    wide[:, :width] = packed
+    return wide.view("<i8")[:, 0]
+
+
+def packed_numbers(numbers: Array, width: int) -> Array:
+    """The reverse, in so many bytes."""
+    return np.ascontiguousarray(numbers, "<i8").view(np.uint8).reshape(-1, 8)[:, :width]
+
+
+def bytes_for(largest: int) -> int:
+    """The bytes that numbers up to this one need."""
+    return (largest.bit_length() + 7) // 8
+
+
+def rows_between(column: Array, wanted: bytes, first: int = 0, last: int | None = None) -> tuple[int, int]:
+    """The rows of a sorted column of bytes, from ``first`` up to ``last``, that have this value, as a half-open range."""
+    part, value = column[first:last], np.array([wanted], column.dtype)
+    return first + int(part.searchsorted(value)[0]), first + int(part.searchsorted(value, side="right")[0])
