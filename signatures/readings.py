@@ -236,7 +236,7 @@ def add_displays(
 
     ``descriptors`` gives those for a selector and a place: a chain and an address.
     """
-    called = input.contract.called if input.contract is not None else None
+    called = getattr(input.contract, "called", None)
     for reading in readings if called is not None else ():
         assert called is not None
         found = [one for at in called.addresses for one in descriptors(reading.hash, (called.chain, at))]
