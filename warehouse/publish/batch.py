@@ -51,7 +51,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class _FilePart:
+class _BatchPart:
     """The rows of one file and their reserved ids: the spill's batches ``first`` up to and without ``last``.
 
     ``rows`` are the numbers of their rows.
@@ -76,7 +76,7 @@ class BatchFiles:
     ) -> None:
         self._paths, self._run, self._batches = paths, run, batches
         self._threads, self._progress = threads, progress
-        self._parts: dict[Collection, list[_FilePart]] = {}
+        self._parts: dict[Collection, list[_BatchPart]] = {}
         self._files: dict[tuple[Collection, int], WrittenFile] = {}
         self._removed: dict[Collection, set[int]] = {collection: set() for collection in batches}
         self._import_id = 0
@@ -123,11 +123,11 @@ class BatchFiles:
                     self._rewrite(collection, part)
             sync(self._paths.partition(collection))
 
-    def _write_part(self, collection: Collection, part: _FilePart, suffix: str = "") -> None:
+    def _write_part(self, collection: Collection, part: _BatchPart, suffix: str = "") -> None:
         path = self._paths.data_file(collection, self._run + suffix, part.number)
         self._files[collection, part.number] = write_data_file(path, collection, self._tables(collection, part))
 
-    def _tables(self, collection: Collection, part: _FilePart) -> Iterator[pa.Table]:
+    def _tables(self, collection: Collection, part: _BatchPart) -> Iterator[pa.Table]:
         """The rows of a part for which ids were reserved, without those that were removed since."""
         batch, rows = self._batches[collection], part.rows
         is_left, numbered = batch.keep[rows], batch.keep[rows].copy()
@@ -153,7 +153,7 @@ class BatchFiles:
         table = rows_table(rows, ids, created_at, import_id=0)
         self._files[collection, 0] = write_data_file(path, collection, [table])
 
-    def _rewrite(self, collection: Collection, part: _FilePart) -> None:
+    def _rewrite(self, collection: Collection, part: _BatchPart) -> None:
         """Write a part's file again under a new name, unless no row of it is left, and delete the old one."""
         old = self._files.pop((collection, part.number))
         if self._batches[collection].keep[part.rows].any():
@@ -161,7 +161,7 @@ class BatchFiles:
         old.path.unlink()
 
 
-def _plan(batch: Batch, reserved: Range, threads: int) -> list[_FilePart]:
+def _plan(batch: Batch, reserved: Range, threads: int) -> list[_BatchPart]:
     """Split the batch into files of about equal size, as many as keep all threads busy, of at most FILE_ROWS."""
     if not reserved.rows:
         return []
@@ -172,10 +172,10 @@ def _plan(batch: Batch, reserved: Range, threads: int) -> list[_FilePart]:
     if reserved.rows > FILE_ROWS // 40:  # below that, a second file costs readers more than it saves
         wanted = threads * -(-reserved.rows // (FILE_ROWS * threads))
     cuts = np.searchsorted(kept, [reserved.rows * k // wanted for k in range(1, wanted)])
-    parts: list[_FilePart] = []
+    parts: list[_BatchPart] = []
     for first, last in pairwise([0, *cuts.tolist(), len(per_batch)]):
         rows, offset = int(kept[last] - kept[first]), int(kept[first])
         if rows:
             share = Range(reserved.first_id + offset, reserved.first_created_at + offset, rows)
-            parts.append(_FilePart(len(parts) + 1, first, last, slice(int(bounds[first]), int(bounds[last])), share))
+            parts.append(_BatchPart(len(parts) + 1, first, last, slice(int(bounds[first]), int(bounds[last])), share))
     return parts
