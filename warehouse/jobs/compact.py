@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -69,10 +69,8 @@ AnyFile = TypeVar("AnyFile", DataFile, EvidenceFile, MappedFile)
 Files = Sequence[DataFile]
 
 
-class Choose(Protocol):
-    """Given the files of a collection in their order, returns those to merge, each list into one."""
-
-    def __call__(self, files: Sequence[AnyFile], /) -> list[Sequence[AnyFile]]: ...
+Choose = Callable[[Sequence[Any]], list[Sequence[Any]]]
+"""Given the files of a collection in their order, returns those to merge, each list into one."""
 
 
 def small(files: Sequence[AnyFile]) -> list[Sequence[AnyFile]]:

@@ -25,7 +25,7 @@ from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.sql.ranking import Ranking, Rivals
+from sigdir.warehouse.sql.ranking import RIVAL, Ranking
 from sigdir.warehouse.sql.summaries import SummaryReader
 from sigdir.warehouse.sql.views import read_parquet
 from sigdir.warehouse.table.fields import sql_of
@@ -46,11 +46,14 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, s
     """
     manifest = snapshot.evidence
     readers = {collection: SummaryReader(paths, snapshot, collection) for collection in COLLECTIONS}
-    rivals = Rivals(Ranking(weakref.ref(connection), readers))
+    ranking = Ranking(weakref.ref(connection), readers)
+
+    def rivals(rows: pa.ChunkedArray) -> pa.ListArray:
+        ends = np.arange(len(rows) + 1, dtype=np.int32) * len(ranking.rivals)
+        return pa.ListArray.from_arrays(numbers(ends), pa.concat_arrays([ranking.rivals] * len(rows)))
+
     # As a volatile function it is not called while a query is planned.
-    connection.create_function(
-        "rivals", rivals.lists, ["INTEGER"], Rivals.SQL_TYPE, type=PythonUDFType.ARROW, side_effects=True
-    )
+    connection.create_function("rivals", rivals, ["INTEGER"], f"{RIVAL}[]", type=PythonUDFType.ARROW, side_effects=True)
     connection.create_function(
         "deep_parameter_names", _parameter_names, ["VARCHAR"], "VARCHAR[]", type=PythonUDFType.ARROW
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -23,6 +24,9 @@ from sigdir.warehouse.evidence.summaries import KINDS, SightingCounts
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.summaries import SummaryReader
 from sigdir.warehouse.table.paths import Paths
+
+RIVAL = "STRUCT(id BIGINT, text_signature VARCHAR, hash BLOB, position BIGINT, mined VARCHAR)"
+"""The type of ``Ranking.rivals``."""
 
 _TEXTS = "SELECT hash, id, text_signature FROM {} WHERE hash IN (SELECT unnest($1::BLOB[])) ORDER BY hash, id"
 _REPEATED = f"SELECT hash FROM {SIGNATURES.view_name} GROUP BY hash HAVING count(*) > 1"
@@ -59,9 +63,19 @@ class Ranking:
             for hash, group in groupby(texts, itemgetter(0))
         }
 
-    def repeated(self) -> list[bytes]:
-        """The selectors that several texts have."""
-        return [hash for (hash,) in self._rows(_REPEATED)]
+    @cached_property
+    def rivals(self) -> pa.StructArray:
+        """The texts of the selectors that several texts have, in their places; raises UnreadableWarehouse."""
+        groups = self.ranked(SIGNATURES, [hash for (hash,) in self._rows(_REPEATED)])
+        texts = [(hash, one) for hash, group in groups.items() for one in group]
+        columns = {
+            "id": numbers(np.array([one.summary.id for _, one in texts], np.int64)),
+            "text_signature": strings([one.summary.text for _, one in texts]),
+            "hash": blobs([hash for hash, _ in texts]),
+            "position": numbers(np.array([one.position for _, one in texts], np.int64)),
+            "mined": strings([one.mined or None for _, one in texts]),
+        }
+        return pa.StructArray.from_arrays(list(columns.values()), list(columns))
 
     def _rows(self, query: str, *parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         connection = self._connection()
@@ -76,32 +90,3 @@ def _summary(id: int, text: str, counts: SightingCounts, declaration: str | None
         id, text, Witness(counts.witness), KINDS[counts.kinds], counts.sources, counts.contracts, counts.compiled,
         counts.verified, declaration=declaration or "",
     )  # fmt: skip
-
-
-class Rivals:
-    """The texts of the selectors that several texts have, in their places; found when they are first asked for."""
-
-    SQL_TYPE = "STRUCT(id BIGINT, text_signature VARCHAR, hash BLOB, position BIGINT, mined VARCHAR)[]"
-
-    def __init__(self, ranking: Ranking) -> None:
-        self._ranking = ranking
-        self._found: pa.StructArray | None = None
-
-    def lists(self, rows: pa.ChunkedArray) -> pa.ListArray:
-        """All of them as a list, for each of these rows; raises UnreadableWarehouse."""
-        if self._found is None:
-            self._found = self._ranked()
-        ends = np.arange(len(rows) + 1, dtype=np.int32) * len(self._found)
-        return pa.ListArray.from_arrays(numbers(ends), pa.concat_arrays([self._found] * len(rows)))
-
-    def _ranked(self) -> pa.StructArray:
-        groups = self._ranking.ranked(SIGNATURES, self._ranking.repeated())
-        texts = [(hash, one) for hash, group in groups.items() for one in group]
-        columns = {
-            "id": numbers(np.array([one.summary.id for _, one in texts], np.int64)),
-            "text_signature": strings([one.summary.text for _, one in texts]),
-            "hash": blobs([hash for hash, _ in texts]),
-            "position": numbers(np.array([one.position for _, one in texts], np.int64)),
-            "mined": strings([one.mined or None for _, one in texts]),
-        }
-        return pa.StructArray.from_arrays(list(columns.values()), list(columns))
