@@ -159,7 +159,6 @@ def _is_utf8(block: bytes) -> bool:
 
 
 def _read_columns(table: pa.Table, block: bytes, first_line: int, file: int) -> Candidates:
-    rows = table.num_rows
     selector = table["selector"].combine_chunks()
     name, kind, anonymous, inputs = (
         pc.struct_field(table["abi"], field).combine_chunks() for field in ("name", "type", "anonymous", "inputs")
@@ -175,19 +174,17 @@ def _read_columns(table: pa.Table, block: bytes, first_line: int, file: int) -> 
     sightings, usual = _sightings(table["abi"].combine_chunks(), kind, declared)
     simple &= usual
     closing = pc.if_else(arrow.numbers(_true(anonymous)), arrow.text(") anonymous"), arrow.text(")"))
-    text = _joined(name, "(", types, closing, null_handling="replace")
-    text = pc.if_else(arrow.numbers(simple), text, arrow.text(""))
-
+    text = _joined(name, "(", types, closing, null_handling="replace").filter(arrow.numbers(simple))
+    offsets = np.frombuffer(text.buffers()[1], np.int32)[: len(text) + 1]
     placeholder = _true(pc.equal(name, _joined("unknown", pc.utf8_slice_codeunits(selector, 2))))
-    columns = _Columns(
-        text,
-        lines=first_line + np.arange(rows, dtype=np.int64),
-        kinds=np.where(is_event, EVENTS, FUNCTIONS).astype(np.uint8),
-        hashes=_decode_selectors(selector, simple),
-        reasons=np.where(placeholder, PLACEHOLDER, OK).astype(np.uint8),
-        sightings=sightings,
-    )
-    ordinary = columns.candidates(np.flatnonzero(simple), file)
+    numbers = np.flatnonzero(simple)
+    ordinary = Candidates(
+        np.frombuffer(text.buffers()[2] or b"", np.uint8), offsets[:-1], offsets[1:], first_line + numbers, file,
+        np.where(is_event, EVENTS, FUNCTIONS).astype(np.uint8)[numbers],
+        _decode_selectors(selector.filter(arrow.numbers(simple))), np.full(len(numbers), 4, np.uint8),
+        np.where(placeholder, PLACEHOLDER, OK).astype(np.uint8)[numbers],
+        Sightings(sightings.values, sightings.of_row[numbers]),
+    )  # fmt: skip
     if simple.all():
         return ordinary
     unusual = entries(_lines(block, np.flatnonzero(~simple), first_line))
@@ -319,37 +316,12 @@ def _is_ordinary(kind: str) -> bool:
     return True
 
 
-_DIGITS = np.zeros(256, np.uint8)
-_DIGITS[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
-
-
-def _decode_selectors(selector: pa.StringArray, simple: npt.NDArray[np.bool_]) -> Array:
-    """The selectors as bytes, uint8 of (rows, 32) filled from the left; zeros for rows that are not simple."""
-    fixed = pc.if_else(arrow.numbers(simple), selector, arrow.text("0x00000000"))
-    raw = np.frombuffer(fixed.buffers()[2], np.uint8)[: 10 * len(fixed)].reshape(-1, 10)
-    digits = _DIGITS[raw[:, 2:]]
-    declared = np.zeros((len(fixed), 32), np.uint8)
-    declared[:, :4] = digits[:, 0::2] << 4 | digits[:, 1::2]
+def _decode_selectors(selectors: pa.StringArray) -> Array:
+    """Selectors of 0x and eight digits as bytes, uint8 of (rows, 32) filled from the left."""
+    digits = "".join(pc.utf8_slice_codeunits(selectors, 2).to_pylist())
+    declared = np.zeros((len(selectors), 32), np.uint8)
+    declared[:, :4] = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 4)
     return declared
-
-
-class _Columns:
-    """The parts of Candidates for all rows of a block."""
-
-    def __init__(
-        self, text: pa.StringArray, lines: Array, kinds: Array, hashes: Array, reasons: Array, sightings: Sightings
-    ) -> None:
-        self.data = np.frombuffer(text.buffers()[2] or b"", np.uint8)
-        self.offsets = np.frombuffer(text.buffers()[1], np.int32)[: len(text) + 1]
-        self.lines, self.kinds, self.hashes, self.reasons = lines, kinds, hashes, reasons
-        self.sightings = sightings
-
-    def candidates(self, rows: Array, file: int) -> Candidates:
-        return Candidates(
-            self.data, self.offsets[:-1][rows], self.offsets[1:][rows], self.lines[rows], file,
-            self.kinds[rows], self.hashes[rows], np.full(len(rows), 4, np.uint8), self.reasons[rows],
-            Sightings(self.sightings.values, self.sightings.of_row[rows]),
-        )  # fmt: skip
 
 
 def _in_line_order(batches: list[Candidates], file: int) -> Candidates:
