@@ -101,25 +101,24 @@ def _table(engine: ScratchTables, source: str) -> str:
     if name.endswith(".parquet"):
         return f"read_parquet({file})"
     if name.endswith(".csv"):  # as text, so that other columns stay as they are in the file
-        return f"""read_csv({file}, all_varchar = true, header = true, delim = ',', quote = '"', escape = '"')"""
+        options = """delim = ',', quote = '"', escape = '"', null_padding = true, parallel = false"""
+        return f"read_csv({file}, all_varchar = true, header = true, {options})"
     if name.endswith((".jsonl", ".ndjson")):
         lines = f"read_json_objects({file}, format = 'newline_delimited', ignore_errors = true)"
-        return _objects(engine, source, f"(FROM {lines})")
+        return _objects(engine, f"(FROM {lines})")
     if name.endswith(".json"):  # a list of objects, an object, lines, or the answer of a node, whose result is a list
         document = f"read_json_objects({file}, maximum_object_size = {_DOCUMENT_BYTES})"
         rows = "CASE json_type(json, '$.result') WHEN 'ARRAY' THEN json -> '$.result[*]' ELSE [json] END"
-        return _objects(engine, source, f"(SELECT unnest({rows}) AS json FROM {document})")
+        return _objects(engine, f"(SELECT unnest({rows}) AS json FROM {document})")
     raise BadInput(source, "its name ends neither with .parquet nor .csv nor .jsonl")
 
 
-def _objects(engine: ScratchTables, source: str, objects: str) -> str:
-    """Objects of JSON as a table: a column of JSON for each key that any of them has."""
+def _objects(engine: ScratchTables, objects: str) -> str:
+    """Objects of JSON as a table: a column of JSON for each key that any of them has, or for `input`."""
     numbered = f"SELECT json_keys(json) AS keys, row_number() OVER () AS number FROM {objects}"
     lists = engine.rows(f"SELECT keys FROM ({numbered}) GROUP BY keys ORDER BY min(number)")
     keys = {key.lower(): key for key in reversed(list(chain.from_iterable(keys or () for (keys,) in lists)))}
-    if not keys:
-        raise BadInput(source, "it has no object of JSON")
-    structure = json.dumps(dict.fromkeys(reversed(keys.values()), "JSON"))
+    structure = json.dumps(dict.fromkeys(reversed([*keys.values()] or [_INPUT]), "JSON"))
     return f"(SELECT unnest(from_json(json, {quoted(structure)})) FROM {objects})"
 
 

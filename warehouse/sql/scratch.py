@@ -84,4 +84,5 @@ def _failures(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         with waiting(connection.interrupt):
             yield
     except (duckdb.Error, pa.ArrowException) as error:
-        raise QueryError(" ".join(str(error).split())[:_MOST_CHARACTERS]) from error
+        reason = str(error).partition("Possible fixes")[0]  # they are arguments of functions
+        raise QueryError(" ".join(reason.split())[:_MOST_CHARACTERS]) from error
