@@ -17,6 +17,7 @@ from sigdir.signatures.given_contract import AbiContract
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.readings import Form, Input
 from tests.pipeline.support import CommandResult, invoke
+from tests.serve.support import get, post, serving
 
 CHAIN, TOKEN, ROUTER = 1, "0x" + "a1" * 20, "0x" + "b2" * 20
 ME, YOU = "0x" + "11" * 20, "0x" + "22" * 20
@@ -153,6 +154,25 @@ def test_an_including_descriptor_overrides_the_included_one(folder: Path) -> Non
             ("Spender", YOU),
             ("Amount", amount),
         ]
+
+
+def test_over_http_as_a_command_and_on_the_page(folder: Path) -> None:
+    """The contract is named by its chain and address; the answers are the same, and no other address has them."""
+    assert imported(folder).status == 0
+    data = "0x" + (keccak256(b"approve(address,uint256)")[:4] + encode(["address", "uint256"], [YOU, 25])).hex()
+    with serving(folder / "warehouse", workers=1) as server:
+        found = post(server.port, "/api/v1/decode/", {"data": data, "chain": CHAIN, "to": TOKEN}).json()
+        assert found["candidates"][0]["display"]["fields"][1] == {
+            "label": "Amount", "path": "value", "format": "tokenAmount", "text": "2.5 ACM",
+        }  # fmt: skip
+        other = post(server.port, "/api/v1/decode/", {"data": data, "chain": 10, "to": TOKEN}).json()
+        assert "display" not in other["candidates"][0]
+        page = get(server.port, f"/decode/?data={data}&chain={CHAIN}&to={TOKEN}").body.decode()
+        assert "A signer sees" in page
+        assert "2.5 ACM" in page
+        assert server.errors() == []
+    ran = invoke(folder / "warehouse", "decode", data, "--chain", str(CHAIN), "--to", TOKEN, "--json")
+    assert json.loads(ran.stdout) == found
 
 
 def test_its_texts_rank_behind_the_standards_alone(folder: Path) -> None:
