@@ -17,14 +17,19 @@ import pyarrow as pa
 from benchmarks import corpus, servers
 from benchmarks.bench_serve import _beside, _get, _lua_list, _wrk
 from benchmarks.measure import Figure, sigdir
-from sigdir.signatures.collections import SIGNATURES
+from sigdir.serve.pages.ranking import find
+from sigdir.serve.pages.search_query import parse_search
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.types import split_types
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.grams import build_grams
+from sigdir.warehouse.index.parameter_lists import build_lists
 from sigdir.warehouse.index.records import render_rows
 from sigdir.warehouse.index.search import rows_with_text
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.index.view import View
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.batch import FILE_ROWS
 from sigdir.warehouse.table.paths import Paths
 
@@ -37,7 +42,8 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     if corpora is None:
         return []
     warehouse, segments = _real(corpora)
-    found = [_scan(segments), *_names(_segments_of(segments, rows))]
+    many = _segments_of(segments, rows)
+    found = [_scan(segments), *_names(many), *_structure(many)]
     return [*found, *_over_http(warehouse, segments, rounds)]
 
 
@@ -87,6 +93,41 @@ def _scan(segments: list[Segment]) -> Figure:
         f"{sum(mine) / len(mine) * 1000:.2f} ms", f"{sum(theirs) / len(theirs) * 1000:.2f} ms", ratio,
         "<= 0.5x", ratio <= 0.5,
     )  # fmt: skip
+
+
+_BY_STRUCTURE = "(address,uint256,*)"
+
+
+def _structure(segments: list[Segment]) -> list[Figure]:
+    """A search by parameters: its first page and exact count; how fast its index is built, and what it takes."""
+    rows = sum(segment.rows for segment in segments)
+    build_lists(segments[0].text, segments[0].offsets, 1)  # compiles
+    began = time.perf_counter()
+    built = [replace(one, lists=build_lists(one.text, one.offsets, one.rows)) for one in segments]
+    seconds = time.perf_counter() - began
+    size = sum(
+        array.nbytes
+        for s in built
+        if s.lists
+        for array in (s.lists.text, s.lists.offsets, s.lists.starts, s.lists.rows)
+    )
+    view = View(Snapshot(), {SIGNATURES: tuple(built), EVENT_SIGNATURES: ()}, "", b"")
+    query = parse_search(_BY_STRUCTURE)
+    count = find(view, SIGNATURES, query, 0, 20).count
+    expected = sum(
+        ",".join(split_types(segment.text_at(row).partition("(")[2][:-1])[:2]) == "address,uint256"
+        for segment in segments for row in range(0, segment.rows, 9973)
+    )  # fmt: skip
+    found = sum(int((s.with_shape(query.terms.shape) % 9973 == 0).sum()) for s in built if query.terms)
+    assert found == expected, f"{found} rows, not {expected}"
+    best = _best(lambda: find(view, SIGNATURES, query, 0, 20))
+    return [
+        Figure(f"{_BY_STRUCTURE} in {rows:,} texts, its page and count of {count:,}", f"{best * 1000:.1f} ms", "20 ms",
+               best / 0.02, "<= 1x", best <= 0.02),
+        Figure("dictionary of parameter lists at rest", f"{size / rows:.1f} bytes a row", "", 0.0, "<= 8 bytes", size <= 8 * rows),
+        Figure("dictionary of parameter lists built on one core", f"{rows / seconds / 1e6:.1f} M rows/s", "", 0.0,
+               ">= 1.5 M rows/s", rows / seconds >= 1.5e6),
+    ]  # fmt: skip
 
 
 _NAMES = 200

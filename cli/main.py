@@ -39,6 +39,7 @@ _COMMANDS = {
         "solve",
         "Look for texts of selectors and topics that nobody knows: known names with the likeliest parameters",
     ),
+    "search": ("search", "Find signatures by a piece of their text, by a pattern of the name, or by their parameters"),
     "mcp": ("mcp", "Answer agents by the Model Context Protocol, on standard input and output"),
     "keygen": ("keygen", "Make a key that signs packs"),
     "decode": (

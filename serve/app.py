@@ -16,6 +16,7 @@ from sigdir.serve.api.document import DocumentResource
 from sigdir.serve.api.evidence import EvidenceResource
 from sigdir.serve.api.health import LiveResource, ReadyResource
 from sigdir.serve.api.imports import AbiImportResource, SolidityImportResource
+from sigdir.serve.api.search import SearchResource
 from sigdir.serve.api.stored_contract import StoredContractResource
 from sigdir.serve.bulk import changes, dumps, ranges, resolve
 from sigdir.serve.core.budget import BudgetProcess, CostlyRequests
@@ -103,6 +104,7 @@ def routes(
         Route("/api/v1/decode/", DecodeResource(reader), "GET, HEAD, POST"),
         Route("/api/v1/contract/", ContractResource(reader), "POST"),
         Route("/api/v1/contracts/{chain}/{address}/", StoredContractResource(reader), "GET, HEAD"),
+        Route("/api/v1/search/", SearchResource(settings, reader), "GET, HEAD"),
         Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams), "GET, HEAD, POST"),
         Route("/api/v1/changes/", changes.ChangesResource(reader, streams), "GET, HEAD"),
         Route("/dumps/", dumps.VersionsResource(versions), "GET, HEAD, OPTIONS"),

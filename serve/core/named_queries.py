@@ -19,8 +19,6 @@ from pathlib import Path
 
 from sigdir.warehouse.table.errors import QueryError
 
-_NAME = re.compile(r"--\s*name:\s*(.*?)\s*")
-_VALUE = re.compile(r"--\s*\$(\w+):\s*(.*?)\s*")
 _GOOD_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
@@ -48,10 +46,13 @@ def parse_queries(lines: Iterable[str]) -> dict[str, NamedQuery]:
     found: dict[str, NamedQuery] = {}
     query: NamedQuery | None = None
     for number, line in enumerate(lines, 1):
-        if named := _NAME.fullmatch(line):
-            query = found[_new_name(named[1], found, number)] = NamedQuery(named[1])
+        comment = line[2:].strip() if line.startswith("--") else ""
+        word, _, rest = comment.partition(":")
+        if word == "name":
+            name = _new_name(rest.strip(), found, number)
+            query = found[name] = NamedQuery(name)
         elif query is not None:
-            _add(query, line)
+            _add(query, line, comment)
         elif line.strip() and not line.startswith("--"):
             raise QueryError(f"line {number}: a query needs a name: a line -- name: NAME above it")
     for name, query in found.items():
@@ -69,11 +70,12 @@ def _new_name(name: str, found: dict[str, NamedQuery], number: int) -> str:
     return name
 
 
-def _add(query: NamedQuery, line: str) -> None:
+def _add(query: NamedQuery, line: str, comment: str) -> None:
     """Add a line to a query: a comment in front of the SQL, or SQL."""
+    word, colon, rest = comment.partition(":")
     if query.sql or not line.startswith("--"):
         query.sql += line + "\n" if query.sql or line.strip() else ""
-    elif value := _VALUE.fullmatch(line):
-        query.values[value[1]] = value[2]
+    elif colon and word.startswith("$"):
+        query.values[word[1:]] = rest.strip()
     else:
-        query.about = f"{query.about} {line[2:].strip()}".strip()
+        query.about = f"{query.about} {comment}".strip()

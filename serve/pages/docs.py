@@ -32,6 +32,7 @@ GETS = {
     "eventSignatureEvidence": ["/api/v1/event-signatures/1/evidence/"],
     "resolveGet": [f"/api/v1/resolve/?hash=0xa9059cbb,0x{_TOPIC}&full=1"],
     "decode": [f"/api/v1/decode/?data={EXAMPLE}"],
+    "search": ["/api/v1/search/?q=(address,uint256)", "/api/v1/search/?q=swap*+(uint256,*)"],
     "changes": ["/api/v1/changes/?collection=event-signatures&limit=3"],
     "dumps": ["/dumps/"],
     "dump": ["/dumps/latest/"],

@@ -6,7 +6,7 @@ high bits down: how well the row matches (6 bits), the length of its text (18 bi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,8 +16,10 @@ import numpy.typing as npt
 from sigdir.serve.pages.rows import Row, found_row
 from sigdir.serve.pages.search_query import Kind, SearchQuery
 from sigdir.signatures.collections import Collection
+from sigdir.signatures.search_terms import SearchTerms
 from sigdir.signatures.standards import canonical
 from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.terms import rows_of_terms, well_known
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
@@ -46,6 +48,8 @@ def find(view: View, collection: Collection, query: SearchQuery, start: int, siz
     """The matches of a query, with rows ``start`` to ``start + size``."""
     if len(query.fragment) > MAX_SEARCHED:
         return _of_text(view, collection, query)
+    if query.kind == "terms":
+        return _of_terms(view, collection, query.terms, start, size) if query.terms else Matches(collection, 0, [])
     if query.fragment:
         return _with_fragment(view, collection, query.fragment, start, size)
     found = _with_digits(view, collection, query)
@@ -77,11 +81,27 @@ def _with_digits(view: View, collection: Collection, query: SearchQuery) -> list
 def _with_fragment(view: View, collection: Collection, fragment: str, start: int, size: int) -> Matches:
     if not fragment.isascii() or "\0" in fragment:
         return Matches(collection, 0, [])
+    rows = [segment.with_text(fragment) for segment in view.segments[collection]]
+    known = _well_known(collection, fragment.lower())
+    return _ranked(view, collection, rows, fragment, known, start, size)
+
+
+def _of_terms(view: View, collection: Collection, terms: SearchTerms, start: int, size: int) -> Matches:
+    found = rows_of_terms(view, collection, terms, start + size)
+    known = well_known(collection, terms.shape)
+    page = _ranked(view, collection, [rows for _, rows in found], "", known, start, size)
+    return replace(page, count=sum(count for count, _ in found))
+
+
+def _ranked(
+    view: View, collection: Collection, rows: list[Array], fragment: str, known: list[tuple[bytes, str]], start: int,
+    size: int,
+) -> Matches:  # fmt: skip
+    """A page of the matches: ``rows`` of each segment, rising, those of ``known`` texts first."""
     segments = view.segments[collection]
-    rows = [segment.with_text(fragment) for segment in segments]
     firsts = np.cumsum([0, *map(len, rows)])
     count = int(firsts[-1])
-    ranks = _ranks(collection, segments, rows, fragment)
+    ranks = _ranks(segments, rows, fragment, known)
     stop = min(count, start + size)
     if stop < count:
         ranks = np.partition(ranks, stop)[:stop]
@@ -93,14 +113,15 @@ def _with_fragment(view: View, collection: Collection, fragment: str, start: int
     return Matches(collection, count, shown)
 
 
-def _ranks(collection: Collection, segments: tuple[Segment, ...], rows: list[Array], fragment: str) -> Array:
+def _ranks(
+    segments: tuple[Segment, ...], rows: list[Array], fragment: str, known: list[tuple[bytes, str]]
+) -> Array:  # fmt: skip
     """The rank of every match. ``rows`` are the matching rows of each segment, ascending."""
-    well_known = _well_known(collection, fragment.lower())
     found, first = [np.empty(0, np.int64)], 0
     for segment, matching in zip(segments, rows, strict=True):
         lengths = segment.offsets[matching + 1] - segment.offsets[matching]
         match = _match_kinds(segment, matching, lengths, fragment)
-        _promote(segment, matching, match, well_known)
+        _promote(segment, matching, match, known)
         places = np.arange(first, first + len(matching), dtype=np.int64)
         found.append((match << _MATCH_SHIFT) | (lengths << _LENGTH_SHIFT) | places)
         first += len(matching)
@@ -123,9 +144,9 @@ def _match_kinds(segment: Segment, rows: Array, lengths: Array, fragment: str) -
     return match
 
 
-def _promote(segment: Segment, rows: Array, match: Array, well_known: list[tuple[bytes, str]]) -> None:
+def _promote(segment: Segment, rows: Array, match: Array, known: list[tuple[bytes, str]]) -> None:
     """Mark the well-known texts among rows whose text begins with the fragment."""
-    for digest, text in well_known:
+    for digest, text in known:
         for row in segment.with_hash(digest).tolist():
             at = int(rows.searchsorted(row))
             if at < len(rows) and rows[at] == row and segment.text_at(row) == text and match[at] < _INSIDE:

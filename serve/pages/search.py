@@ -17,6 +17,7 @@ from sigdir.serve.pages.ranking import Matches, find
 from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, found_row, hash_address, with_hash
 from sigdir.serve.pages.search_query import SearchQuery, parse_search
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.evidence import Kind
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.similar import similar_texts
 from sigdir.warehouse.index.view import Reader, View
@@ -82,6 +83,8 @@ def _may_match(query: SearchQuery, collection: Collection) -> bool:
     """Whether a query is meant for a collection. A selector may be the beginning of a topic, but by chance only."""
     if query.kind in ("selector", "calldata"):
         return collection == SIGNATURES
+    if query.terms is not None and query.terms.kind:
+        return (query.terms.kind == Kind.EVENT) == (collection == EVENT_SIGNATURES)
     return query.kind != "topic" or collection == EVENT_SIGNATURES
 
 

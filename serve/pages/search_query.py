@@ -9,9 +9,10 @@ from typing import Literal
 from sigdir.serve.pages.reject_messages import message_for_text
 from sigdir.signatures.grammar import GrammarError, is_signature, normalise
 from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.search_terms import BadSearch, SearchTerms, is_structured, parse_terms
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
-Kind = Literal["nothing", "selector", "topic", "calldata", "address", "hex", "text", "fragment"]
+Kind = Literal["nothing", "selector", "topic", "calldata", "address", "hex", "text", "fragment", "terms"]
 
 MAX_CHARACTERS = 8000
 
@@ -39,6 +40,8 @@ class SearchQuery:
     digest: bytes = b""
     problem: str = ""
     may_be_submitted: bool = True
+    terms: SearchTerms | None = None
+    """Of a search by structure; None where it cannot be read, and ``problem`` says why."""
 
 
 def parse_search(entered: str) -> SearchQuery:
@@ -52,7 +55,14 @@ def parse_search(entered: str) -> SearchQuery:
         return _hex_query(entered, hex[2].lower())
     if compact.lower() == "0x":
         return SearchQuery(entered, "nothing")
-    return _text_query(entered)
+    return _terms_query(entered) if is_structured(entered) else _text_query(entered)
+
+
+def _terms_query(entered: str) -> SearchQuery:
+    try:
+        return SearchQuery(entered, "terms", may_be_submitted=False, terms=parse_terms(entered))
+    except BadSearch as error:
+        return SearchQuery(entered, "terms", problem=str(error), may_be_submitted=False)
 
 
 def _is_whole(digits: int) -> bool:

@@ -23,7 +23,7 @@ from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Sighting
-from sigdir.warehouse.index import grams, similar
+from sigdir.warehouse.index import grams, parameter_lists, similar
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.records import render_lines, render_rows
 from sigdir.warehouse.index.segment import Segment
@@ -57,6 +57,8 @@ def _search() -> None:
     segment.with_hash(bytes(4))
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
     grams.warm()
+    parameter_lists.warm()
+    segment.with_name("w*")
     similar.warm()
 
 

@@ -104,7 +104,7 @@ OPERATIONS = [
     *(f"{method} {path}" for path in (ABI_PATH, SOLIDITY_PATH) for method in ("POST", "OPTIONS")),
     *(f"{method} {path}" for path in ("/healthz", "/readyz", "/metrics") for method in ("GET", "HEAD")),
     *(f"{method} {path}" for path in (
-        "/api/v1/decode/", "/api/v1/contracts/{chain}/{address}/", "/api/v1/resolve/", "/api/v1/changes/", "/dumps/", "/dumps/{version}/", "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}",
+        "/api/v1/decode/", "/api/v1/search/", "/api/v1/contracts/{chain}/{address}/", "/api/v1/resolve/", "/api/v1/changes/", "/dumps/", "/dumps/{version}/", "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}",
         "/range/{collection}/{prefix}", "/range/{collection}/{prefix}/{edition}",
         "/signatures/{hash}", "/topic0/{hash}", "/api/v1/signatures",
         *(f"/signature-database/v1/{name}" for name in ("lookup", "search", "stats", "export")),
@@ -215,6 +215,7 @@ FOUND: list[tuple[str, dict[str, str], dict[str, str], int]] = [
     ("/api/v1/signatures", {}, {}, 301),
     ("/api/v1/decode/", {}, {"data": f"0x{SELECTOR}{'ab' * 20:0>64}{1000:064x}"}, 200),
     ("/api/v1/decode/", {}, {"data": f"0x{SELECTOR}"}, 200),
+    ("/api/v1/search/", {}, {"q": "trans* (address,*)"}, 200),
     ("/api/v1/changes/", {}, {"collection": "event-signatures", "limit": "2"}, 200),
     ("/api/v1/changes/", {}, {"limit": "2", "evidence": "true"}, 200),
     ("/dumps/{version}/", {"version": "VERSION"}, {}, 200),

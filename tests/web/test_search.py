@@ -72,9 +72,10 @@ def test_only_what_the_grammar_accepts_may_be_submitted(entered: str, may_be: bo
 
 @given(entered=st.text(max_size=200))
 def test_any_input_is_classified(entered: str) -> None:
-    """Nothing fails, and only the kind `nothing` has neither digits nor a fragment."""
+    """Nothing fails; only the kind `nothing`, and a search by structure, have neither digits nor a fragment."""
     query = parse_search(entered)
-    assert (query.kind == "nothing") == (not query.digits and not query.fragment)
+    assert (query.kind in ("nothing", "terms")) == (not query.digits and not query.fragment)
+    assert query.kind != "terms" or (query.terms is None) == bool(query.problem)
 
 
 # Results.

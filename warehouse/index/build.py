@@ -1,7 +1,8 @@
 """The index of a data file: built once, mapped by every process.
 
 Each Parquet file has a folder in the cache, derived from it alone (``derived.py``): one uncompressed file per column,
-``hashes``, the order of its hashes, and the grams of its names (``grams.py``). The first process that needs it builds it, under a lock. It can be deleted at any
+``hashes``, the order of its hashes, the grams of its names (``grams.py``), and the dictionary of its parameter lists
+(``parameter_lists.py``). The first process that needs it builds it, under a lock. It can be deleted at any
 time and is built again. A data file's name is never reused, so neither is the folder's.
 """
 
@@ -23,6 +24,7 @@ from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.index.derived import allocate, build, map_column, new_column, opened, require_written
 from sigdir.warehouse.index.grams import Grams, build_grams
 from sigdir.warehouse.index.hash_order import sort_hashes
+from sigdir.warehouse.index.parameter_lists import ParameterLists, build_lists
 from sigdir.warehouse.index.scan import SEGMENT_COLUMNS, hashes_of
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log.actions import DataFile
@@ -34,7 +36,10 @@ from sigdir.warehouse.table.schema import FILE_SCHEMA
 Array = npt.NDArray[Any]
 
 _BATCH_ROWS = 1 << 17
-_COLUMNS = ("ids", "created_at", "offsets", "hash", "hashes", "grams", "import_rows", "imports")
+_COLUMNS = (
+    "ids", "created_at", "offsets", "hash", "hashes", "grams", "import_rows", "imports", "list_text", "list_offsets",
+    "list_starts", "list_rows",
+)  # fmt: skip
 _FILES = (*(f"{name}.npy" for name in _COLUMNS), "text", "lists")
 
 
@@ -62,7 +67,9 @@ def build_index(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> No
     """Make the folder of a data file's columns unless another process was faster; raises UnreadableWarehouse."""
 
     def write(part: Path) -> Iterable[str]:
-        _write_grams(part, _write_columns(part, file, tick), file.rows)
+        offsets = _write_columns(part, file, tick)
+        _write_grams(part, offsets, file.rows)
+        _write_lists(part, offsets, file.rows)
         return _FILES
 
     folder = paths.index_cache(file.path) / index_name(file.collection, file.path)
@@ -76,7 +83,7 @@ def open_index(folder: Path, rows: int) -> Segment:
     """
     require_written(folder, _FILES)
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
-    ids, created_at, offsets, hash, hashes, starts, import_rows, imports = (
+    ids, created_at, offsets, hash, hashes, starts, import_rows, imports, *lists_of = (
         np.asarray(map_column(folder / f"{name}.npy")) for name in _COLUMNS
     )
     text, lists = (np.asarray(np.memmap(folder / name, np.uint8, "r")) for name in ("text", "lists"))
@@ -85,7 +92,7 @@ def open_index(folder: Path, rows: int) -> Segment:
         raise ValueError(f"{folder} does not fit its data file")
     grams = Grams(as_readonly(starts), as_readonly(lists))
     segment = Segment.of(rows, ids, created_at, offsets, text, hash, hashes, grams)
-    return replace(segment, imports=(import_rows, imports))
+    return replace(segment, imports=(import_rows, imports), lists=ParameterLists(*map(as_readonly, lists_of)))
 
 
 def unused(cache: Path, used: set[str]) -> list[Path]:
@@ -140,6 +147,13 @@ def _write_grams(folder: Path, offsets: Array, rows: int) -> None:
     text = np.memmap(folder / "text", np.uint8, "r")
     grams = build_grams(as_readonly(np.asarray(text)), as_readonly(np.asarray(offsets)), rows, room)
     np.save(folder / "grams", grams.starts)
+
+
+def _write_lists(folder: Path, offsets: Array, rows: int) -> None:
+    text = np.memmap(folder / "text", np.uint8, "r")
+    found = build_lists(as_readonly(np.asarray(text)), as_readonly(np.asarray(offsets)), rows)
+    for name, column in zip(_COLUMNS[-4:], (found.text, found.offsets, found.starts, found.rows), strict=True):
+        np.save(folder / name, column)
 
 
 def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:

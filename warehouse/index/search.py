@@ -78,6 +78,15 @@ def rows_like(
     return np.concatenate(found)
 
 
+def names_like(text: Array, begins: Array, lists: Array, pattern: str) -> Array:
+    """Which names, ``text[begins[n]:lists[n] - 1]``, fit a pattern as a whole, whatever the case: a flag each."""
+    wanted = np.frombuffer(pattern.encode(), np.uint8)
+    masks = _masks(wanted)
+    held = np.empty(len(begins), np.bool_)
+    _names_like(text, begins, lists, wanted & masks, masks, held)
+    return held
+
+
 # The bytes of canonical texts from the rarest to the most common; a byte that is not listed is rarer still.
 _COMMON = b"etnarsiodu2s56(),lcgbmpfhykAvTBPSwCFDRIOMEVN[]LUH13K_84GW0jxqQ79zJYXZ$"[::-1]
 
@@ -196,6 +205,12 @@ def _keep_like(text: Array, offsets: Array, rows: Array, pattern: Array, masks: 
             found[count] = row
             count += 1
     return count
+
+
+@kernel(nogil=True)
+def _names_like(text: Array, begins: Array, lists: Array, pattern: Array, masks: Array, held: Array) -> None:
+    for n in range(len(begins)):
+        held[n] = _is_like(text, np.uint64(begins[n]), np.uint64(lists[n] - 1), pattern, masks)
 
 
 @kernel(nogil=True)

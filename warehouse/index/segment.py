@@ -19,13 +19,23 @@ import pyarrow as pa
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Summary
+from sigdir.signatures.search_terms import Shape
 from sigdir.warehouse.evidence.summaries import KINDS, LISTED, SightingCounts, Summaries
 from sigdir.warehouse.index.grams import Grams
 from sigdir.warehouse.index.hash_order import ROW_MASK, digits_range, prefix_range, prefix_ranges
-from sigdir.warehouse.index.search import fixed_pieces, has_wildcards, rows_like, rows_with_hex, rows_with_text
+from sigdir.warehouse.index.parameter_lists import ParameterLists, bounds_of, fits
+from sigdir.warehouse.index.search import (
+    fixed_pieces,
+    has_wildcards,
+    names_like,
+    rows_like,
+    rows_with_hex,
+    rows_with_text,
+)
 
 Array = npt.NDArray[Any]
 
+_PIECE_ROWS = 1 << 20
 NO_ROWS = np.empty(0, np.int64)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,6 +60,9 @@ class Segment:
     """What the sources say of the rows; None for staged rows, of which one list is known."""
     grams: Grams | None = None
     """Finds rows by a piece of their name; without them, as for staged rows, every byte is scanned."""
+
+    lists: ParameterLists | None = None
+    """Finds rows by their parameters; without it, as for staged rows, every row is looked at."""
 
     imports: tuple[Array, Array] | None = None
     """The rows at which another import begins, and the imports' numbers; None where all rows were POSTed."""
@@ -183,6 +196,26 @@ class Segment:
         if candidates is None:
             candidates = rows_with_text(self.text, self.offsets, self.rows, max(pieces, key=len))
         return rows_like(self.text, self.offsets, candidates, pattern, limit)
+
+    def with_shape(self, shape: Shape, rows: Array | None = None) -> Array:
+        """The rows, of ``rows`` or of all, whose parameters fit, rising."""
+        if rows is None and self.lists is not None:
+            return self.lists.with_shape(shape)[1]
+        rows = np.arange(self.rows) if rows is None else rows
+        kept: Array = rows[fits(self.text, *bounds_of(self.text, self.offsets, rows), shape)]
+        return kept
+
+    def with_name(self, pattern: str) -> Array:
+        """The rows whose whole name fits a pattern, whatever its case, rising."""
+        pieces = fixed_pieces(f"{pattern}(")
+        candidates = self._candidates(*pieces)
+        if candidates is None:
+            candidates = (np.arange(at, min(at + _PIECE_ROWS, self.rows)) for at in range(0, self.rows, _PIECE_ROWS))
+        found = [NO_ROWS]
+        for rows in candidates:
+            begins, _ = bounds_of(self.text, self.offsets, rows)
+            found.append(rows[names_like(self.text, as_readonly(self.offsets[rows]), begins, pattern)])
+        return np.concatenate(found)
 
     def _candidates(self, *fragments: str) -> Iterator[Array] | None:
         """The rows among which are all that have the fragments; None where they must be scanned."""

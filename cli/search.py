@@ -1,0 +1,64 @@
+"""The command `sigdir search`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sigdir.cli.errors import Command, Failure
+from sigdir.cli.options import json_option, warehouse_option
+from sigdir.cli.output import write_json
+from sigdir.warehouse.table.paths import existing
+
+
+@click.command(cls=Command)
+@click.argument("terms", nargs=-1, required=True, metavar="QUERY...")
+@warehouse_option
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most signatures of each kind."
+)
+@json_option("Write what was understood, the counts and the signatures.")
+def search(terms: tuple[str, ...], folder: Path, limit: int, as_json: bool) -> None:
+    """Find signatures, the best first.
+
+    QUERY is what the box of the search page takes: a piece of a text, a whole declaration, hex digits of a hash; or a
+    name and a parameter list, where * and ? are wildcards, and terms with a keyword: kind:, params:, type:, witness:,
+    standard:, since:, before:. docs/search.md has the grammar.
+
+    Exit status: 0 found, 1 nothing, 2 the query or the warehouse cannot be used, 130 interrupted.
+
+    \b
+    Examples:
+      sigdir search "(address,uint256,*)"
+      sigdir search "swap* (uint256,*)" witness:compiled
+      sigdir search "kind:error type:bytes32 params:2.."
+      sigdir search balanceOf --json
+    """
+    from sigdir.serve.api.search import document_of, understood  # numba takes 0.5 s to load
+    from sigdir.serve.pages.ranking import find
+    from sigdir.serve.pages.search_query import parse_search
+    from sigdir.signatures.collections import COLLECTIONS
+    from sigdir.warehouse.index.view import Reader
+
+    query = parse_search(" ".join(terms))
+    if query.kind == "nothing" or (query.kind == "terms" and query.terms is None):
+        raise Failure(query.problem or "there is nothing to search for")
+    reader = Reader(existing(folder))
+    try:
+        view = reader.current()
+        found = [find(view, collection, query, 0, limit) for collection in COLLECTIONS]
+    finally:
+        reader.close()
+    if as_json:
+        counts = {one.collection: {"count": one.count, "results": list(map(document_of, one.rows))} for one in found}
+        write_json({"understood": understood(query), **counts})
+    else:
+        click.echo(understood(query), err=True)
+        for one in found:
+            for row in one.rows:
+                click.echo(f"0x{row.digest.hex()}  {row.declaration or row.text}")
+            if one.has_more:
+                click.echo(f"{one.collection}: {one.count:,} found, {len(one.rows):,} shown", err=True)
+    sys.exit(0 if any(one.count for one in found) else 1)

@@ -1,0 +1,225 @@
+"""The grammar of searches by structure: a name, a parameter list, and terms with a keyword, in any order.
+
+::
+
+    query     = term *( blank term )
+    term      = name / "(" list ")" / keyword ":" value
+    name      = 1*( letter / digit / "_" / "$" / "*" / "?" )
+    list      = [ item *( "," item ) ]
+    item      = type / "?" / "*"
+
+A name without wildcards is a piece of the name. With ``*``, any run of characters, or ``?``, one, the whole name fits.
+In a list ``?`` is one parameter of any type and ``*`` any number of them. Types are read as in a declaration: ``uint``
+is ``uint256``, and names beside them are left out. All terms hold together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.grammar import GrammarError, normalise
+
+MAX_TERMS_CHARACTERS = 1000
+_MAX_TYPES = 8
+MANY = 1 << 30
+"""More parameters than any text has."""
+
+
+class Shape(NamedTuple):
+    """A condition on a parameter list. ``items`` are canonical types, ``?`` and ``*``; None for any list.
+
+    ``least`` and ``most`` bound the number of parameters, inclusive. Each of ``types`` stands somewhere.
+    """
+
+    items: tuple[str, ...] | None = None
+    least: int = 0
+    most: int = MANY
+    types: tuple[str, ...] = ()
+
+
+class SearchTerms(NamedTuple):
+    """What a search asks for. ``name`` is a pattern for the whole name, "" for any; times are microseconds since 1970."""
+
+    name: str = ""
+    shape: Shape = Shape()
+    kind: Kind = Kind.UNKNOWN
+    witness: Witness = Witness.SOLVED
+    standard: str = ""
+    since: int | None = None
+    before: int | None = None
+    understood: tuple[str, ...] = ()
+    """The terms in words."""
+
+
+class BadSearch(SigdirError, ValueError):
+    """A search that cannot be read: ``problem`` is a phrase, ``column`` counts from 1."""
+
+    def __init__(self, problem: str, column: int) -> None:
+        super().__init__(f"{problem} at column {column}")
+        self.problem, self.column = problem, column
+
+
+_KEYWORD = re.compile(r"[a-z]{1,20}:(?=\S)")
+_NAME = re.compile(r"[A-Za-z0-9_$*?]+")
+
+
+def is_structured(entered: str) -> bool:
+    """Whether an input is a search by structure, and not a hash, a text or a piece of one."""
+    return entered.startswith("(") or any(c in entered for c in "*?") or any(
+        word.partition(":")[0] in _TERMS and ":" in word for word in entered.split()
+    )  # fmt: skip
+
+
+def parse_terms(entered: str) -> SearchTerms:
+    """Read a search; raises BadSearch."""
+    if len(entered) > MAX_TERMS_CHARACTERS:
+        raise BadSearch(f"more than {MAX_TERMS_CHARACTERS} characters", MAX_TERMS_CHARACTERS + 1)
+    terms, seen = SearchTerms(), set()
+    for keyword, value, column in _tokens(entered):
+        if keyword in seen and keyword != "type":
+            raise BadSearch(f"a second {keyword}", column)
+        seen.add(keyword)
+        try:
+            terms, words = _TERMS[keyword](terms, value)
+        except BadSearch as error:
+            raise BadSearch(error.problem, column + error.column - 1) from None
+        terms = terms._replace(understood=(*terms.understood, words))
+    return terms
+
+
+def _tokens(entered: str) -> Iterator[tuple[str, str, int]]:
+    """The terms with their keywords, and the columns of their values."""
+    at = 0
+    while at < len(entered):
+        if entered[at].isspace():
+            at += 1
+        elif entered[at] == "(":
+            end = _list_end(entered, at)
+            yield "parameters", entered[at + 1 : end], at + 2
+            at = end + 1
+        elif keyword := _KEYWORD.match(entered, at):
+            word, end = keyword[0][:-1], keyword.end()
+            if word not in _TERMS:
+                raise BadSearch(f"unknown keyword {word!r}; the keywords are {', '.join(_KEYWORDS)}", at + 1)
+            while end < len(entered) and not entered[end].isspace():
+                end += 1
+            yield word, entered[keyword.end() : end], keyword.end() + 1
+            at = end
+        elif name := _NAME.match(entered, at):
+            yield "name", name[0], at + 1
+            at = name.end()
+        else:
+            raise BadSearch(f"unexpected {entered[at]!r}", at + 1)
+
+
+def _list_end(entered: str, at: int) -> int:
+    depth = 0
+    for place in range(at, len(entered)):
+        depth += (entered[place] == "(") - (entered[place] == ")")
+        if depth == 0:
+            return place
+    raise BadSearch("no closing parenthesis for the one", at + 1)
+
+
+def _name(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
+    if "*" in value or "?" in value:
+        return terms._replace(name=value), f"the name is like {value}"
+    return terms._replace(name=f"*{value}*"), f"the name has {value}"
+
+
+def _parameters(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
+    items = tuple(_item(item, column) for item, column in _items(value))
+    described = f"the parameters are ({','.join(items)})"
+    if items[-1:] == ("*",) and "*" not in items[:-1] and len(items) > 1:
+        described = f"the parameters begin with ({','.join(items[:-1])})"
+    return terms._replace(shape=terms.shape._replace(items=items)), described
+
+
+def _items(value: str) -> Iterator[tuple[str, int]]:
+    """The items of a list and their columns, cut at the commas outside of tuples."""
+    depth = first = 0
+    for at, character in enumerate(f"{value},"):
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            if value.strip():
+                yield value[first:at], first + 1
+            first = at + 1
+
+
+def _item(item: str, column: int) -> str:
+    column += len(item) - len(item.lstrip())
+    item = item.strip()
+    if item in ("*", "?"):
+        return item
+    try:
+        text = normalise(f"f({item})").text
+    except GrammarError as error:
+        place = max(1, min(error.column - 2, len(item)))
+        raise BadSearch(f"{error.reason.replace('_', ' ')}: {item[:40]!r} is no type", column + place - 1) from None
+    if text == "f()":
+        raise BadSearch("a type, ? or * is missing", column)
+    return text[2:-1]
+
+
+def _type(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
+    if len(terms.shape.types) == _MAX_TYPES:
+        raise BadSearch(f"more than {_MAX_TYPES} types", 1)
+    type = _item(value, 1)
+    if type in ("*", "?"):
+        raise BadSearch("a type, please", 1)
+    return terms._replace(shape=terms.shape._replace(types=(*terms.shape.types, type))), f"a type is {type}"
+
+
+def _params(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
+    least, dots, most = value.partition("..")
+    if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in (least, most if dots and most else "0")):
+        raise BadSearch("a number as 3, or a range as 2..4 or 3.., please", 1)
+    highest = (int(most) if most else MANY) if dots else int(least)
+    words = f"the number of parameters is {value}"
+    return terms._replace(shape=terms.shape._replace(least=int(least), most=highest)), words
+
+
+def _choice(field: str, choices: dict[str, Any], words: str) -> Callable[[SearchTerms, str], tuple[SearchTerms, str]]:
+    def read(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
+        if value not in choices:
+            raise BadSearch(f"one of {', '.join(choices)}, please", 1)
+        return terms._replace(**{field: choices[value]}), words.format(value)
+
+    return read
+
+
+def _standard(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
+    return terms._replace(standard=value), f"the standard is {value}"
+
+
+def _time(field: str, words: str) -> Callable[[SearchTerms, str], tuple[SearchTerms, str]]:
+    def read(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
+        try:
+            at = datetime.fromisoformat(value)
+            at = at if at.tzinfo else at.replace(tzinfo=UTC)
+            since = at - datetime(1970, 1, 1, tzinfo=UTC)
+        except (ValueError, OverflowError):
+            raise BadSearch("a day as 2026-11-21, or a time as 2026-11-21T08:00Z, please", 1) from None
+        microseconds: Any = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        return terms._replace(**{field: microseconds}), words.format(value)
+
+    return read
+
+
+_TERMS: dict[str, Callable[[SearchTerms, str], tuple[SearchTerms, str]]] = {
+    "name": _name,
+    "parameters": _parameters,
+    "type": _type,
+    "params": _params,
+    "kind": _choice("kind", {"function": Kind.FUNCTION, "event": Kind.EVENT, "error": Kind.ERROR}, "the kind is {}"),
+    "witness": _choice("witness", {one.name.lower(): one for one in Witness}, "the witness is {} or better"),
+    "standard": _standard,
+    "since": _time("since", "first seen since {}"),
+    "before": _time("before", "first seen before {}"),
+}
+_KEYWORDS = sorted(_TERMS)

@@ -1,0 +1,146 @@
+"""Search by structure over HTTP, on the page and on the command line, over files and staged rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from falcon.testing import TestClient
+
+from sigdir.serve.app import create_app
+from sigdir.serve.core.settings import Settings
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from tests.conftest import import_files
+from tests.serve.support import FORM, opened
+from tests.warehouse.support import run_command
+
+PATH = "/api/v1/search/"
+SWAPS = [f"swap{n}(uint256,address)" for n in range(30)]
+TEXTS = [
+    "aVeryLongNameThatIsLong(address,uint256)", "pay(address,uint256)", "transfer(address,uint256)",
+    "send(address,uint256,bytes)", "fill((address,uint256),bytes32)", "stop()", *SWAPS,
+]  # fmt: skip
+ABI = [
+    {"type": "error", "name": "Late", "inputs": [{"name": "at", "type": "uint256"}]},
+    {"type": "event", "name": "Paid", "inputs": [{"name": "to", "type": "address", "indexed": True}]},
+    {"type": "function", "name": "late", "inputs": [{"name": "at", "type": "uint256"}], "outputs": []},
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "texts.txt").write_text("\n".join(TEXTS))
+    (folder / "abi.json").write_text(json.dumps(ABI))
+    import_files([folder / "texts.txt", folder / "abi.json"], folder / "warehouse")
+    return folder / "warehouse"
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[TestClient]:
+    with opened(folder) as storage:
+        client = TestClient(create_app(Settings(folder), *storage))
+        answer = client.simulate_post(
+            "/api/v1/signatures/", body="text_signature=staged(address,uint256)", headers=FORM
+        )
+        assert answer.status_code == 201
+        yield client
+
+
+def found(client: TestClient, query: str, collection: str = SIGNATURES, **parameters: str) -> list[str]:
+    answer = client.simulate_get(PATH, params={"q": query} | parameters)
+    assert answer.status_code == 200, answer.text
+    matches: Any = answer.json[collection]
+    return [row["text_signature"] for row in matches["results"]]
+
+
+QUERIES = {
+    "(address,uint256)": ["transfer(address,uint256)", "pay(address,uint256)", "staged(address,uint256)",
+                          "aVeryLongNameThatIsLong(address,uint256)"],
+    "(address to, uint amount, bytes)": ["send(address,uint256,bytes)"],
+    "(*,bytes32)": ["fill((address,uint256),bytes32)"],
+    "type:bytes32 params:2": ["fill((address,uint256),bytes32)"],
+    "*TOP": ["stop()"],
+    "s* params:0": ["stop()"],
+    "pay (address,*)": ["pay(address,uint256)"],
+    "kind:error": ["Late(uint256)"],
+    "witness:declared": ["Late(uint256)", "late(uint256)"],
+    "kind:function (uint256)": ["late(uint256)"],
+    "standard:erc-20": ["transfer(address,uint256)"],
+    "before:2020-01-01 (address,*)": [],
+    "since:2020-01-01 stage (address,*)": ["staged(address,uint256)"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_structure_is_found(client: TestClient, query: str) -> None:
+    """In files and among staged rows: texts of standards first, then shorter ones."""
+    assert found(client, query) == QUERIES[query]
+
+
+def test_events_have_their_own_matches(client: TestClient) -> None:
+    assert found(client, "(address)", EVENT_SIGNATURES) == ["Paid(address)"]
+    answer = client.simulate_get(PATH, params={"q": "kind:event", "in": "events"}).json
+    assert (answer.keys() & {SIGNATURES, EVENT_SIGNATURES}, answer[EVENT_SIGNATURES]["count"]) == (
+        {EVENT_SIGNATURES},
+        1,
+    )
+
+
+def test_pages_have_exact_counts_and_all_matches(client: TestClient) -> None:
+    """Each match is on one page, whatever their size; the answer says what was understood."""
+    pages, link = [], f"{PATH}?q=swap*+(uint256,*)&page_size=7"
+    while link:
+        answer = client.simulate_get(link.removeprefix("http://falconframework.org")).json
+        assert (
+            answer["understood"] == "signatures where the name is like swap*, and the parameters begin with (uint256)"
+        )
+        assert answer[SIGNATURES]["count"] == len(SWAPS)
+        pages.append([row["text_signature"] for row in answer[SIGNATURES]["results"]])
+        link = answer["next"]
+    assert [len(page) for page in pages] == [7, 7, 7, 7, 2]
+    assert sorted(text for page in pages for text in page) == sorted(SWAPS)
+    everything = [found(client, "(uint256,address)", page=str(n), page_size="4") for n in range(1, 9)]
+    assert sorted(text for page in everything for text in page) == sorted(SWAPS)
+    assert client.simulate_get(PATH, params={"q": "swap*", "page": "9"}).status_code == 404
+
+
+def test_other_queries_are_those_of_the_box(client: TestClient) -> None:
+    """Pieces of texts and hashes are searched for as on the page."""
+    assert found(client, "LongName") == ["aVeryLongNameThatIsLong(address,uint256)"]
+    assert found(client, "0xa9059cbb") == ["transfer(address,uint256)"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name", "error"),
+    [
+        ({"q": "(uint7)"}, "q", "at column 2"), ({"q": "kind:x"}, "q", "at column 6"), ({}, "q", "A query of 1 to"),
+        ({"q": "a", "in": "x"}, "in", "functions, events"), ({"q": "a", "page": "0"}, "page", "from 1"),
+        ({"q": "a", "page_size": "101"}, "page_size", "to 100"), ({"q": "a", "x": "1"}, "x", "no such parameter"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(client: TestClient, parameters: dict[str, str], name: str, error: str) -> None:
+    answer = client.simulate_get(PATH, params=parameters)
+    assert (answer.status_code, list(answer.json)) == (400, [name])
+    assert error in answer.json[name][0]
+
+
+def test_the_page_says_what_it_understood(client: TestClient) -> None:
+    page = client.simulate_get("/search/", params={"q": "pay (address,*)"}).text
+    assert "Signatures where the name has pay, and the parameters begin with (address)" in page
+    assert "This search cannot be read" in client.simulate_get("/search/", params={"q": "(uint7)"}).text
+
+
+def test_the_command_finds_the_same(folder: Path) -> None:
+    """With the sentence on standard error; status 1 for nothing, 2 for what cannot be read."""
+    result = run_command("search", "pay", "(address,*)", "--warehouse", folder)
+    assert (result.returncode, "pay(address,uint256)" in result.stdout) == (0, True)
+    assert result.stderr == "signatures where the name has pay, and the parameters begin with (address)\n"
+    answer = json.loads(run_command("search", "kind:error", "--json", "--warehouse", folder).stdout)
+    assert answer[SIGNATURES]["results"][0]["declaration"] == "error Late(uint256 at)"
+    assert run_command("search", "nothing* (bytes)", "--warehouse", folder).returncode == 1
+    wrong = run_command("search", "(uint7)", "--warehouse", folder)
+    assert (wrong.returncode, "at column 2" in wrong.stderr) == (2, True)

@@ -1,0 +1,291 @@
+"""Rows by their parameter list: a dictionary of the distinct lists, and for each the rows that have it.
+
+Theory. The 1.08 M real texts have 39,313 distinct lists. So a condition on parameters is asked of the lists, a byte at a
+time and whatever it is, and the rows of those that hold are copied. The dictionary of a file stands in the order of first
+rows; of a list's rows those with short texts stand first, then older ones, so a page needs the first of each list.
+
+A condition is a sequence of items: a type, ``?`` for one parameter of any type, ``*`` for any number of them; and a range
+of the number of parameters, and types that stand anywhere, inside of tuples too. The matcher goes through a list item by
+item; where it does not fit on, the last ``*`` takes one more. It takes no more steps for a byte of a list than the
+condition has bytes.
+
+At rest: 4 bytes a row, and the text of each list with 16 bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.kernels import kernel
+from sigdir.signatures.search_terms import MANY, Shape
+
+Array = npt.NDArray[Any]
+
+_COMMA, _OPEN, _CLOSE = ord(","), ord("("), ord(")")
+_ONE, _ANY = ord("?"), ord("*")
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterLists:
+    """The lists of one data file: list ``n`` is ``text[offsets[n]:offsets[n + 1]]``, its rows ``rows[starts[n]:starts[n + 1]]``."""
+
+    text: Array  # uint8
+    offsets: Array  # int64, lists + 1
+    starts: Array  # int64, lists + 1
+    rows: Array  # uint32
+
+    def with_shape(self, shape: Shape, most: int = MANY) -> tuple[int, Array]:
+        """How many rows have a list that fits, and these rows, of each list the first ``most``: int64, rising."""
+        fitting = np.flatnonzero(fits(self.text, self.offsets[:-1], self.offsets[1:], shape))
+        sizes = self.starts[fitting + 1] - self.starts[fitting]
+        taken = np.minimum(sizes, most)
+        found = np.empty(int(taken.sum()), np.int64)
+        _gather(self.rows, self.starts[fitting], taken, found)
+        found.sort()
+        return int(sizes.sum()), found
+
+
+def fits(text: Array, begins: Array, ends: Array, shape: Shape) -> Array:
+    """Which of these lists, ``text[begins[n]:ends[n]]`` without the parentheses, fit: a flag each."""
+    held = np.empty(len(begins), np.bool_)
+    wanted, bounds = _packed(("*",) if shape.items is None else shape.items)
+    types, type_bounds = _packed(shape.types)
+    _fits(
+        text, as_readonly(begins), as_readonly(ends), wanted, bounds, shape.least, shape.most, types, type_bounds, held
+    )
+    return held
+
+
+def _packed(items: tuple[str, ...]) -> tuple[Array, Array]:
+    data = np.frombuffer("".join(items).encode() or b"\0", np.uint8)
+    return as_readonly(data), as_readonly(np.cumsum([0, *map(len, items)]))
+
+
+@kernel(nogil=True)
+def _fits(
+    text: Array, begins: Array, ends: Array, wanted: Array, bounds: Array, least: int, most: int, types: Array,
+    type_bounds: Array, held: Array,
+) -> None:  # fmt: skip
+    for n in range(len(begins)):
+        held[n] = (
+            _has_items(text, begins[n], ends[n], wanted, bounds)
+            and _has_number(text, begins[n], ends[n], least, most)
+            and _has_types(text, begins[n], ends[n], types, type_bounds)
+        )
+
+
+@kernel(nogil=True)
+def _item_end(text: Array, at: int, end: int) -> int:
+    """Where the parameter at ``at`` ends."""
+    depth = 0
+    while at < end:
+        byte = text[at]
+        if byte == _COMMA and depth == 0:
+            break
+        depth += int(byte == _OPEN) - int(byte == _CLOSE)
+        at += 1
+    return at
+
+
+@kernel(nogil=True)
+def _is_at(text: Array, at: int, stop: int, wanted: Array, first: int, last: int) -> bool:
+    """Whether ``text[at:stop]`` is ``wanted[first:last]``."""
+    if stop - at != last - first:
+        return False
+    for k in range(last - first):  # noqa: SIM110 - numba has no generators here
+        if text[at + k] != wanted[first + k]:
+            return False
+    return True
+
+
+@kernel(nogil=True)
+def _has_items(text: Array, at: int, end: int, wanted: Array, bounds: Array) -> bool:
+    size = len(bounds) - 1
+    item, after_any, taken = 0, -1, at
+    if at == end:
+        at = end + 1  # no parameter; past the end is where all are read
+    while at <= end:
+        first = bounds[item] if item < size else 0
+        if item < size and wanted[first] == _ANY:
+            item += 1
+            after_any, taken = item, at
+            if item == size:
+                return True
+            continue
+        stop = _item_end(text, at, end)
+        if item < size and (wanted[first] == _ONE or _is_at(text, at, stop, wanted, first, bounds[item + 1])):
+            item += 1
+            at = stop + 1
+        elif after_any >= 0:
+            taken = _item_end(text, taken, end) + 1
+            at, item = taken, after_any
+        else:
+            return False
+    while item < size and wanted[bounds[item]] == _ANY:
+        item += 1
+    return item == size
+
+
+@kernel(nogil=True)
+def _has_number(text: Array, at: int, end: int, least: int, most: int) -> bool:
+    if least == 0 and most == MANY:
+        return True
+    number = 0
+    if at < end:
+        at -= 1
+        while at < end:
+            at = _item_end(text, at + 1, end)
+            number += 1
+    return least <= number <= most
+
+
+@kernel(nogil=True)
+def _has_types(text: Array, begin: int, end: int, types: Array, bounds: Array) -> bool:
+    """Whether each type stands somewhere as a whole; an array of it is another type."""
+    for n in range(len(bounds) - 1):
+        size = bounds[n + 1] - bounds[n]
+        is_there = False
+        at = begin
+        while at + size <= end and not is_there:
+            if at == begin or text[at - 1] == _COMMA or text[at - 1] == _OPEN:
+                stop = at + size
+                is_whole = stop == end or text[stop] == _COMMA or text[stop] == _CLOSE
+                is_there = is_whole and _is_at(text, at, stop, types, bounds[n], bounds[n + 1])
+            at += 1
+        if not is_there:
+            return False
+    return True
+
+
+@kernel(nogil=True)
+def _gather(rows: Array, starts: Array, sizes: Array, found: Array) -> None:
+    at = 0
+    for n in range(len(starts)):
+        for k in range(starts[n], starts[n] + sizes[n]):
+            found[at] = rows[k]
+            at += 1
+
+
+# Building.
+
+
+def bounds_of(text: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
+    """Where the lists of these rows begin and end, without their parentheses: int64."""
+    begins, ends = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    _bounds_of(text, offsets, rows, begins, ends)
+    return as_readonly(begins), as_readonly(ends)
+
+
+@kernel(nogil=True)
+def _bounds_of(text: Array, offsets: Array, rows: Array, begins: Array, ends: Array) -> None:
+    for n in range(len(rows)):
+        at = offsets[rows[n]]
+        ends[n] = offsets[rows[n] + 1] - 1
+        while at < ends[n] and text[at] != _OPEN:
+            at += 1
+        begins[n] = at + 1 if at < ends[n] else ends[n]
+
+
+def build_lists(text: Array, offsets: Array, rows: int) -> ParameterLists:
+    """The dictionary of the rows' lists. Its hash table has a secret, so that nobody can make lists collide."""
+    numbers, begins, ends = _numbered(text, offsets, rows)
+    sizes = np.bincount(numbers, minlength=len(begins)) if rows else np.zeros(0, np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    ordered = np.empty(rows, np.uint32)
+    _order(numbers, _by_length(offsets, rows), starts[:-1].copy(), ordered)
+    list_offsets = np.concatenate([[0], np.cumsum(ends - begins)]).astype(np.int64)
+    lists = np.empty(max(1, int(list_offsets[-1])), np.uint8)
+    _copy(text, begins, list_offsets, lists)
+    return ParameterLists(as_readonly(lists), as_readonly(list_offsets), as_readonly(starts), as_readonly(ordered))
+
+
+def _numbered(text: Array, offsets: Array, rows: int) -> tuple[Array, Array, Array]:
+    """The number of each row's list (uint32), in the order of their first rows; where each list stands first: int64."""
+    numbers = np.empty(rows, np.uint32)
+    begins, ends, hashes = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.uint64)
+    secret, table = np.uint64(int.from_bytes(os.urandom(8), "little") | 1), np.zeros(1 << 12, np.uint32)
+    row = count = 0
+    while row < rows:
+        row, count = _number(text, offsets, row, count, secret, table, numbers, begins, ends, hashes)
+        table = np.zeros(4 * len(table), np.uint32)
+        _enter(hashes[:count], table)
+    return numbers, begins[:count].copy(), ends[:count].copy()
+
+
+@kernel(nogil=True)
+def _number(
+    text: Array, offsets: Array, row: int, count: int, secret: Any, table: Array, numbers: Array, begins: Array,
+    ends: Array, hashes: Array,
+) -> tuple[int, int]:  # fmt: skip
+    """Number the lists from ``row`` on until the table is half full: the next row, and how many lists there are.
+
+    A place of the table has the number of a list, from 1.
+    """
+    mask = np.uint64(len(table) - 1)
+    while row < len(numbers) and 2 * count < len(table):
+        at, end = offsets[row], offsets[row + 1] - 1
+        while at < end and text[at] != _OPEN:
+            at += 1
+        begin = min(at + 1, end)
+        hash = secret
+        for k in range(begin, end):
+            hash = (hash ^ np.uint64(text[k])) * secret
+            hash ^= hash >> np.uint64(29)
+        place = hash & mask
+        while table[place] and not (
+            hashes[table[place] - 1] == hash
+            and _is_at(text, begin, end, text, begins[table[place] - 1], ends[table[place] - 1])
+        ):
+            place = (place + np.uint64(1)) & mask
+        if not table[place]:
+            begins[count], ends[count], hashes[count] = begin, end, hash
+            count += 1
+            table[place] = count
+        numbers[row] = table[place] - 1
+        row += 1
+    return row, count
+
+
+@kernel(nogil=True)
+def _enter(hashes: Array, table: Array) -> None:
+    mask = np.uint64(len(table) - 1)
+    for n in range(len(hashes)):
+        place = hashes[n] & mask
+        while table[place]:
+            place = (place + np.uint64(1)) & mask
+        table[place] = n + 1
+
+
+def _by_length(offsets: Array, rows: int) -> Array:
+    """The rows, those with short texts first, older ones before newer ones: uint32."""
+    lengths = np.minimum(np.diff(offsets[: rows + 1]), 0xFFFF).astype(np.uint16)
+    return np.argsort(lengths, kind="stable").astype(np.uint32)  # of 16 bits it is a radix sort
+
+
+@kernel(nogil=True)
+def _order(numbers: Array, rows: Array, ends: Array, ordered: Array) -> None:
+    for n in range(len(rows)):
+        row = rows[n]
+        ordered[ends[numbers[row]]] = row
+        ends[numbers[row]] += 1
+
+
+@kernel(nogil=True)
+def _copy(text: Array, begins: Array, offsets: Array, lists: Array) -> None:
+    for n in range(len(begins)):
+        for k in range(offsets[n + 1] - offsets[n]):
+            lists[offsets[n] + k] = text[begins[n] + k]
+
+
+def warm() -> None:
+    """Compile or load the kernels."""
+    text = as_readonly(np.frombuffer(b"warm(uint256)", np.uint8))
+    offsets = as_readonly(np.array([0, len(text)]))
+    build_lists(text, offsets, 1).with_shape(Shape(("uint256",), types=("uint256",)))
+    bounds_of(text, offsets, np.zeros(1, np.int64))
