@@ -21,7 +21,7 @@ from sigdir.warehouse.table.paths import existing
 )
 @json_option("Write what was understood, the counts and the signatures.")
 def search(terms: tuple[str, ...], folder: Path, limit: int, as_json: bool) -> None:
-    """Find signatures, the best first.
+    """Find signatures by a piece of their text, by a pattern of the name, or by their parameters. The best come first.
 
     QUERY is what the box of the search page takes: a piece of a text, a whole declaration, hex digits of a hash; or a
     name and a parameter list, where * and ? are wildcards, and terms with a keyword: kind:, params:, type:, witness:,
