@@ -33,6 +33,7 @@ _COMMANDS = {
     "stats": ("stats", "Show how many rows, files and bytes the warehouse has"),
     "sql": ("sql", "Run SQL over the warehouse"),
     "clashes": ("clashes", "Find selectors that two texts share, in ABIs, artifacts, sources and lists"),
+    "coverage": ("coverage", "Say how much of what is used the warehouse can name, and which misses matter most"),
     "compile": ("compile", "Compile the kernels now, so that no later command waits for it"),
     "resolve": ("resolve", "Show the texts of selectors and topics, the best first, and the reasons for their order"),
     "solve": (
