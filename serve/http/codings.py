@@ -7,7 +7,6 @@ and why there is no brotli. Clients keep a window of at most 8 MiB (RFC 9659); l
 from __future__ import annotations
 
 import zlib
-from functools import lru_cache
 
 import falcon
 from backports import zstd
@@ -25,13 +24,8 @@ _LEVELS = {ZSTD: (1, 19), GZIP: (1, 9)}
 
 def coding_for(accept_encoding: str) -> str:
     """The coding that a client prefers; empty if it names none of ours with a quality above zero."""
-    return _coding_for(accept_encoding[:MAX_CHARACTERS])
-
-
-@lru_cache(maxsize=256)
-def _coding_for(accept_encoding: str) -> str:
     qualities = {}
-    for part in accept_encoding.split(","):
+    for part in accept_encoding[:MAX_CHARACTERS].split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
         qualities[name.lower()] = quality_parameter(parameters)
     best = max(CODINGS, key=lambda coding: qualities.get(coding, 0.0))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from operator import itemgetter
 from typing import Any
-from urllib.parse import quote_plus
+from urllib.parse import urlencode
 
 import numpy.typing as npt
 import orjson
@@ -168,13 +167,8 @@ def link(url: str, pairs: tuple[tuple[str, str], ...], number: int) -> str:
 
 
 def _link_with(url: str, pairs: tuple[tuple[str, str], ...], name: str, value: str) -> str:
-    left, right = _around(name, tuple([pair for pair in pairs if pair[0] not in ("page", "cursor")]))
-    return f"{url}?{left}{value}{right}"
+    others = [pair for pair in pairs if pair[0] not in ("page", "cursor")]
+    return f"{url}?{urlencode(sorted([*others, (name, value)], key=_name_of))}"
 
 
-@lru_cache(maxsize=256)
-def _around(name: str, others: tuple[tuple[str, str], ...]) -> tuple[str, str]:
-    """The parts of a query on either side of one parameter's value, which is digits and letters, so not escaped."""
-    parts = [f"{quote_plus(other)}={quote_plus(value)}" for other, value in others]
-    at = bisect_right([other for other, _ in others], name)
-    return "&".join([*parts[:at], f"{name}="]), "".join(f"&{part}" for part in parts[at:])
+_name_of = itemgetter(0)

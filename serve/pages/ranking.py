@@ -7,7 +7,6 @@ high bits down: how well the row matches (6 bits), the length of its text (18 bi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -155,9 +154,8 @@ def _promote(segment: Segment, rows: Array, match: Array, known: list[tuple[byte
 
 def _well_known(collection: Collection, fragment: str) -> list[tuple[bytes, str]]:
     """The well-known texts that begin with a fragment, with their hashes."""
-    return [(digest, text) for digest, text in _all_well_known(collection) if text.lower().startswith(fragment)]
-
-
-@lru_cache(maxsize=2)
-def _all_well_known(collection: Collection) -> list[tuple[bytes, str]]:
-    return [(digest, text) for digest, text in canonical().items() if len(digest) == collection.hash_bytes]
+    return [
+        (digest, text)
+        for digest, text in canonical().items()
+        if len(digest) == collection.hash_bytes and text.lower().startswith(fragment)
+    ]

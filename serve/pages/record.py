@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -139,7 +138,6 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHORT else text[:_SHORT] + "…"
 
 
-@lru_cache(maxsize=1024)
 def _origin(origin: Origin | None) -> Markup:
-    """The line about the import of a row; most rows share it."""
+    """The line about the import of a row."""
     return Markup(rendered("origin.html", origin=origin).decode())  # noqa: S704 - a template escapes

@@ -1,8 +1,7 @@
 """Short requests on waitress are answered by the thread that read them.
 
-Waking another thread and being woken for its answer costs 100 us, the answer 40. The dispatcher here takes the place of
-a server's ``task_dispatcher``. What waitress hands to it are connections; it uses their ``service()`` and ``requests``,
-and asyncore's ``connected``, ``writable()`` and ``handle_error()``.
+Waking another thread and being woken for its answer costs 100 us, the answer 40. The dispatcher here takes the place of a
+server's ``task_dispatcher``. It uses its connections' ``service()``, ``requests`` and asyncore's methods.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class ShortFirst:
 
     def add_task(self, connection: Any) -> None:
         """Take a connection. waitress holds its lock meanwhile, so nothing is answered here."""
-        if threading.get_ident() != self._loop:  # a thread has answered the request before
+        if threading.get_ident() != self._loop:
             self._behind.append(connection)
         elif self._has_short(connection.requests[0]):
             self._short.append(connection)
