@@ -107,7 +107,7 @@ def _found(warehouse: Path, compiled: dict[str, str | None]) -> list[Figure]:
     chosen = random.Random(1).sample(sorted(compiled), min(_TEXTS, len(compiled)))
     directory = _Without(warehouse, set(chosen))
     wanted = {keccak256(text.encode())[: SIGNATURES.hash_bytes]: compiled[text] for text in chosen}
-    report = solve_hashes(directory, SolveOptions(wanted, pairs=_NEW_NAMES, threads=2), Reporter())
+    report = solve_hashes(directory.texts, SolveOptions(wanted, pairs=_NEW_NAMES, threads=2), Reporter())
     directory.close()
     return _judged(report, chosen)
 

@@ -111,6 +111,12 @@ def _node_url(_context: click.Context, _option: click.Parameter, value: str) -> 
     "--rpc", default="", show_envvar=True, metavar="URL", callback=_node_url,
     help="The decode page explains transactions of this node, and asks nobody else.",
 )  # fmt: skip
+@click.option(
+    "--solve",
+    is_flag=True,
+    show_envvar=True,
+    help="Let anybody look for texts of unknown hashes, ten seconds at a time: /solve/.",
+)
 @click.option("--sql", is_flag=True, show_envvar=True, help="Let anybody run SQL that reads, within limits: /sql/.")
 @click.option(
     "--sql-seconds", type=click.FloatRange(0, 3600, min_open=True), default=_DEFAULTS.sql_seconds, show_envvar=True,
@@ -125,7 +131,7 @@ def serve(
     context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int | None, max_body: int, max_import_body: int,
     fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str,
     silent_seconds: float, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
-    rank_lists: bool, rpc: str, sql: bool, sql_seconds: float, sql_queries: Path | None,
+    rank_lists: bool, rpc: str, solve: bool, sql: bool, sql_seconds: float, sql_queries: Path | None,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -168,13 +174,13 @@ def serve(
 
         folder = working_copy(follow_store, None if is_default else Path(str(folder))).root
     assert isinstance(folder, Path)
-    threads = threads or (_GRANIAN_THREADS if server == "granian" and not sql else _DEFAULTS.threads)
-    if sql and threads < _SQL_THREADS:
-        raise click.UsageError(f"--sql needs --threads {_SQL_THREADS} or more: a query holds one while it runs")
+    threads = threads or (_GRANIAN_THREADS if server == "granian" and not (sql or solve) else _DEFAULTS.threads)
+    if (sql or solve) and threads < _SQL_THREADS:
+        raise click.UsageError(f"--sql and --solve need --threads {_SQL_THREADS} or more: what runs holds one")
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
         log_requests, read_only, token, silent_seconds, cache, follow_store, primary_url, rank_lists, rpc,
-        sql, sql_seconds, sql_queries,
+        sql, sql_seconds, sql_queries, solve,
     )  # fmt: skip
     sys.exit(run(settings, server, _write_address))
 

@@ -86,7 +86,7 @@ def solve(
             {hash: shown.get(hash) for hash in wanted} or _unknown(directory, shown), given_names(names), given_lists(lists),
             most_lists, pairs, seconds, threads, state,
         )  # fmt: skip
-        report = solve_hashes(directory, options, progress)
+        report = solve_hashes(directory.texts, options, progress)
     if as_json:
         write_json(_document(report))
     else:

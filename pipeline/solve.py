@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,7 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sigdir.pipeline.directory import Directory
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.argument_shapes import Fit, fit_of
@@ -35,6 +34,8 @@ from sigdir.warehouse.table.files import write_file
 from sigdir.warehouse.table.parallel import ordered_map
 
 Array = npt.NDArray[Any]
+
+TextsOf = Callable[[Collection], Iterable[pa.StringArray]]
 
 MAX_HASHES = 10_000
 _BATCH = 1 << 23
@@ -89,12 +90,12 @@ class SolveReport(NamedTuple):
     ended: bool
 
 
-def solve_hashes(directory: Directory, options: SolveOptions, progress: Reporter) -> SolveReport:
-    """Look for texts; raises BadInput for a state of another search."""
+def solve_hashes(texts: TextsOf, options: SolveOptions, progress: Reporter) -> SolveReport:
+    """Look for texts, where ``texts`` gives what is known of a collection. Raises BadInput for a state of another search."""
     began = time.monotonic()
     deadline = began + options.seconds if options.seconds is not None else None
     progress.stage("reading names and lists", 0)
-    searches = [search for collection in COLLECTIONS for search in _searches(directory, collection, options)]
+    searches = [search for collection in COLLECTIONS for search in _searches(texts, collection, options)]
     notes = _Notes(options.state, searches)
     notes.load()
     progress.stage("trying texts", sum(search.size - search.tried for search in searches))
@@ -189,11 +190,11 @@ def _aligned(lists: pa.StringArray, some: Weighted) -> Array:
     return np.where(known, some.weights[pc.fill_null(places, 0).to_numpy()], 0.0)
 
 
-def _searches(directory: Directory, collection: Collection, options: SolveOptions) -> list[_Search]:
+def _searches(texts: TextsOf, collection: Collection, options: SolveOptions) -> list[_Search]:
     wanted = {hash: shown for hash, shown in options.hashes.items() if len(hash) == collection.hash_bytes}
     if not wanted:
         return []
-    known_names, known_lists = _parts(directory, collection)
+    known_names, known_lists = _parts(texts(collection))
     names, all_lists = known_names.mixed(options.names), known_lists.mixed(options.lists).by_weight()
     common = all_lists.take(np.arange(min(len(all_lists.texts), options.most_lists)))
     lists = {shown: common if shown is None else _fitting(all_lists, shown) for shown in set(wanted.values())}
@@ -206,10 +207,10 @@ def _searches(directory: Directory, collection: Collection, options: SolveOption
     return searches
 
 
-def _parts(directory: Directory, collection: Collection) -> tuple[Weighted, Weighted]:
-    """The names and the parameter lists of a directory's texts."""
+def _parts(all_texts: Iterable[pa.StringArray]) -> tuple[Weighted, Weighted]:
+    """The names and the parameter lists of texts."""
     names, lists = [], []
-    for texts in directory.texts(collection):
+    for texts in all_texts:
         short = texts.filter(pc.less(pc.binary_length(texts), RATE))
         pieces = pc.list_flatten(pc.split_pattern(short, "(", max_splits=1))
         names.append(pieces.take(pa.array(np.arange(0, len(pieces), 2))))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sigdir.pipeline.directory import READ_ROWS, RankedText
+from sigdir.pipeline.directory import RankedText
 from sigdir.signatures.clear_signing import Descriptor
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.given_contract import DeployedContract
@@ -17,9 +17,6 @@ from sigdir.warehouse.index.known import contract_at, known_descriptors, known_r
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths, existing
-
-_BYTES = 1 << 28
-"""Bytes of texts that are read at once."""
 
 
 class WarehouseDirectory:
@@ -54,9 +51,7 @@ class WarehouseDirectory:
         return found
 
     def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
-        for segment in self._reader.current().segments[collection]:
-            for first, last in segment.spans(0, segment.rows, READ_ROWS, _BYTES):
-                yield segment.texts_of(first, last)
+        return self._reader.current().texts(collection)
 
     def close(self) -> None:
         self._reader.close()

@@ -44,6 +44,7 @@ from sigdir.serve.pages.llms import LlmsResource
 from sigdir.serve.pages.page import page_cache
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
+from sigdir.serve.pages.solve import SolvePage
 from sigdir.serve.pages.statistics import StatisticsPage
 from sigdir.serve.pages.status import StatusPage
 from sigdir.serve.pages.stored import PATH as STORED_PATH
@@ -58,12 +59,12 @@ from sigdir.warehouse.index.view import Reader
 
 def create_app(
     settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None,
-    budget: BudgetProcess | None = None, sql: BudgetProcess | None = None,
+    budget: BudgetProcess | None = None, patient: BudgetProcess | None = None,
 ) -> Any:  # fmt: skip
     """The WSGI application of one warehouse; ``pages`` keeps the pages for people.
 
     ``counts`` gets what /metrics shows; without it no answer is counted or logged. ``budget`` answers costly requests and
-    ``sql`` SQL; without them the application answers itself.
+    ``patient`` SQL and what is to be solved; without them the application answers itself.
     """
     table = routes(settings, reader, writer, counts, pages)
     app: Any = falcon.App()
@@ -73,7 +74,7 @@ def create_app(
     access = WriteAccess(settings.read_only, settings.write_token, is_replica, settings.primary_url)
     app.add_middleware([Negotiation(table, access), AnswerHeaders()])
     if budget is not None:
-        app.add_middleware(CostlyRequests(budget, settings, sql))
+        app.add_middleware(CostlyRequests(budget, settings, patient))
     app.req_options.strip_url_path_trailing_slash = False
     add_error_handlers(app)
     add_routes(app, table)
@@ -150,6 +151,7 @@ def routes(
         Route("/statistics/", StatisticsPage(reader, paths), "GET, HEAD"),
         Route("/status/", StatusPage(reader, cache, paths), "GET, HEAD"),
         *(_sql_routes(settings, reader) if settings.sql else ()),
+        *([Route("/solve/", SolvePage(settings, reader), "GET, HEAD, POST")] if settings.solve else ()),
     ]
     # fmt: on
 

@@ -232,7 +232,7 @@ class _Tools:
         except BadInput as error:
             raise ToolError(str(error)) from None
         options = SolveOptions({digest: shown.get(digest)}, pairs=_NEW_NAMES, seconds=seconds)
-        report = solve_hashes(self._directory, options, Reporter())
+        report = solve_hashes(self._directory.texts, options, Reporter())
         found = [Guess(text_signature=one.text, posterior=one.posterior) for one in report.solutions[:MAX_TEXTS]]
         best = (
             f"may be {found[0].text_signature}, with posterior {found[0].posterior:.3g}" if found else "was not found"

@@ -25,7 +25,7 @@ _TYPES = {"json": JSON, "csv": "text/csv; charset=utf-8", "ndjson": NDJSON, "par
 class SqlResource:
     """A query of the address or of a body."""
 
-    runs_sql = True
+    gives_way = True
 
     def __init__(self, runner: SqlRunner) -> None:
         self._runner = runner

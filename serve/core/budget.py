@@ -4,8 +4,9 @@ Decoding, contracts, Solidity, ABIs, previews and multipart forms are read by co
 bounded by the bytes of the request. If a bound is missing somewhere, the kernel ends that process when the budget is
 used up, the client gets a 422 or 413 that says so, and other requests have waited for nothing.
 
-The process runs the same application (``servers/budget_process.py``), a request at a time. With `--sql` a second such
-process answers SQL. It gives way to everything else on the machine, and a query ends when its client goes.
+The process runs the same application (``servers/budget_process.py``), a request at a time. With `--sql`
+or `--solve` a second such process answers SQL and solves. It gives way to everything else on the machine, and what it
+does ends when its client goes.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ def line_of(threads: int) -> int:
     return max(1, threads - 2)
 
 
-def sql_process(settings: Settings) -> BudgetProcess:
-    """The process that answers SQL. A third of the threads may wait for it."""
-    return BudgetProcess(settings, _SQL_SECONDS, _SQL_MEMORY, runs_sql=True, line=max(1, settings.threads // 3))
+def patient_process(settings: Settings) -> BudgetProcess:
+    """The process for what takes seconds: SQL and solving. A third of the threads may wait for it."""
+    return BudgetProcess(settings, _SQL_SECONDS, _SQL_MEMORY, gives_way=True, line=max(1, settings.threads // 3))
 
 
 class BudgetProcess:
@@ -78,7 +79,7 @@ class BudgetProcess:
 
     def __init__(
         self, settings: Settings, seconds: float | None = None, memory: int | None = None, line: int | None = None,
-        *, runs_sql: bool = False,
+        *, gives_way: bool = False,
     ) -> None:  # fmt: skip
         """``seconds`` and ``memory`` take the place of what the size of a request allows, ``line`` of ``line_of``."""
         self._environment = {**os.environ, **settings.environment()}
@@ -86,9 +87,9 @@ class BudgetProcess:
         self._seconds, self._memory = seconds, memory
         self._turn = threading.Lock()
         self._line = threading.BoundedSemaphore(
-            line or line_of(settings.threads - settings.threads // 3 * settings.sql)
+            line or line_of(settings.threads - settings.threads // 3 * settings.is_patient)
         )
-        self._task = ["sql"] if runs_sql else []
+        self._task = ["gives-way"] if gives_way else []
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
         self._is_ready = False
@@ -219,11 +220,11 @@ class CostlyRequests:
 
     Costly are requests of resources that ``is_costly`` marks, and multipart forms; shorter ones are answered at once.
     Transactions of a node have a process of their own, for which no other request waits. All requests of resources that
-    ``runs_sql`` marks go to the process ``sql``.
+    ``gives_way`` marks go to the process ``patient``.
     """
 
-    def __init__(self, process: BudgetProcess, settings: Settings, sql: BudgetProcess | None = None) -> None:
-        self._process, self._sql = process, sql
+    def __init__(self, process: BudgetProcess, settings: Settings, patient: BudgetProcess | None = None) -> None:
+        self._process, self._patient = process, patient
         self._node_process = BudgetProcess(settings, _NODE_SECONDS, _NODE_MEMORY, 1) if settings.rpc else None
         self._max_body = max(settings.max_body, settings.max_import_body)
 
@@ -252,8 +253,8 @@ class CostlyRequests:
         # The resource refuses what is too long, in its own words and without reading it.
         if size is not None and size > self._max_body:
             return None
-        if getattr(resource, "runs_sql", False):
-            return self._sql
+        if getattr(resource, "gives_way", False):
+            return self._patient
         is_form = (req.content_type or "").lower().startswith("multipart/")
         is_costly = getattr(resource, "is_costly", False)
         if is_costly and self._node_process is not None and req.method != "POST" and "tx" in req.params:

@@ -63,6 +63,13 @@ class Settings:
     """How long a query may take; a request may ask for less."""
     sql_queries: Path | None = None
     """A file of named queries."""
+    solve: bool = False
+    """Whether a page looks for texts of hashes that nobody knows."""
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether some requests may take seconds, in a process of their own."""
+        return self.sql or self.solve
 
     @property
     def on_read_only_media(self) -> bool:

@@ -32,7 +32,7 @@ class SqlPage:
     """The editor, and below it the answer. Its address can be shared."""
 
     kind = HTML
-    runs_sql = True
+    gives_way = True
 
     def __init__(self, runner: SqlRunner) -> None:
         self._runner = runner

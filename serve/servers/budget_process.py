@@ -34,17 +34,17 @@ _NICENESS, _SQL_NICENESS = 5, 10
 """Costly requests give way to all others, and SQL to these."""
 
 
-def main(descriptor: int, runs_sql: bool) -> None:
+def main(descriptor: int, gives_way: bool) -> None:
     _give_way(_NICENESS)
-    if runs_sql:
+    if gives_way:
         signal.signal(signal.SIGINT, lambda *_: None)  # between two queries
     return_freed_memory()
     warm()
-    if not runs_sql:
+    if not gives_way:
         warm_solidity()
     import_module("pandas")  # Arrow imports it at its first conversion: 0.4 s of the first request's budget
     connection: Connection[Any, Any] = Connection(descriptor)
-    if runs_sql:
+    if gives_way:
         _give_way(_SQL_NICENESS - _NICENESS)
     with suppress(EOFError, OSError):
         connection.send("ready")
@@ -53,7 +53,7 @@ def main(descriptor: int, runs_sql: bool) -> None:
             environ, budget = connection.recv()
             app, body = _opened(), connection.recv_bytes()
             answer = None
-            with noting(_kill, (signal.SIGINT,)) if runs_sql else nullcontext(), suppress(KeyboardInterrupt):
+            with noting(_kill, (signal.SIGINT,)) if gives_way else nullcontext(), suppress(KeyboardInterrupt):
                 answer = _answer(app, environ, body, budget)
             connection.send(answer)
 
@@ -103,4 +103,4 @@ def _answer(app: Any, environ: dict[str, str], body: bytes, budget: Budget) -> A
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), "sql" in sys.argv[2:])
+    main(int(sys.argv[1]), "gives-way" in sys.argv[2:])

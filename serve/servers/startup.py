@@ -7,7 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from sigdir.serve.app import create_app
-from sigdir.serve.core.budget import BudgetProcess, sql_process
+from sigdir.serve.core.budget import BudgetProcess, patient_process
 from sigdir.serve.core.process import return_freed_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
@@ -50,11 +50,11 @@ def open_app(settings: Settings) -> OpenedApp:
     counts.count_start()
     pages = page_cache(counts.count_cached)
     budget = BudgetProcess(settings)
-    sql = sql_process(settings) if settings.sql else None
-    app = create_app(settings, reader, Writer(paths, reader), counts, pages, budget, sql)
+    patient = patient_process(settings) if settings.is_patient else None
+    app = create_app(settings, reader, Writer(paths, reader), counts, pages, budget, patient)
     budget.start()
-    if sql is not None:
-        sql.start()
+    if patient is not None:
+        patient.start()
     return OpenedApp(app, ShortRequests(reader, pages, rank_lists=settings.rank_lists))
 
 

@@ -67,7 +67,7 @@ def serve(opened: OpenedApp, settings: Settings, bound: socket.socket, beats: in
         # Memory for a body that is on its way, per connection; the rest goes to disk.
         inbuf_overflow=65_536,
         # A worker that answers SQL reads on while a query runs: so it sees that the client has gone.
-        channel_request_lookahead=int(settings.sql),
+        channel_request_lookahead=int(settings.is_patient),
         log_socket_errors=False,  # it logs a traceback for each client that went away
         clear_untrusted_proxy_headers=False,
     )

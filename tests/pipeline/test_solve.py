@@ -40,7 +40,7 @@ def selector(text: str) -> bytes:
 
 def solved(folder: Path, hashes: Mapping[bytes, str | None], **options: Any) -> SolveReport:
     with opened(folder) as directory:
-        return solve_hashes(directory, SolveOptions(hashes, **options), Reporter())
+        return solve_hashes(directory.texts, SolveOptions(hashes, **options), Reporter())
 
 
 def test_every_candidate_is_tried_and_nothing_else_is_found() -> None:

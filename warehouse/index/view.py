@@ -98,6 +98,12 @@ class View:
     def count(self, collection: Collection) -> int:
         return sum(segment.rows for segment in self.segments[collection])
 
+    def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
+        """All texts of a collection, a million or a quarter of a GiB at a time."""
+        for segment in self.segments[collection]:
+            for first, last in segment.spans(0, segment.rows, 1 << 20, 1 << 28):
+                yield segment.texts_of(first, last)
+
     def with_hash(self, collection: Collection, digest: bytes) -> list[tuple[Segment, Array]]:
         """The rows with exactly this hash, rising, of each segment that has any, oldest first."""
         return rows_with_hash(self.segments[collection], digest)

@@ -1,0 +1,60 @@
+"""Look for texts of a hash that nobody knows, for ten seconds. Nothing is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import falcon
+
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.solve import SolveOptions, SolveReport, solve_hashes
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.http import bodies
+from sigdir.serve.http.negotiate import HTML
+from sigdir.serve.pages.page import rendered, send
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.decode_input import BadInput, code_input, hex_bytes
+from sigdir.signatures.given_contract import code_of_input
+from sigdir.warehouse.index.view import Reader
+
+_SECONDS = 10.0
+_NEW_NAMES = 500_000
+_MOST = 20
+
+
+class SolvePage:
+    """The hash, the code of its contract if it is known, and below them what was found."""
+
+    kind = HTML
+    gives_way = True
+
+    def __init__(self, settings: Settings, reader: Reader) -> None:
+        self._settings, self._reader = settings, reader
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        self._send(req, resp, (req.get_param("hash") or "").strip(), "")
+
+    on_head = on_get
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        fields = bodies.fields_of(req, self._settings.max_body)
+        hash, code = (str(fields.get(name) or "").strip() for name in ("hash", "code"))
+        self._send(req, resp, hash, code)
+
+    def _send(self, req: falcon.Request, resp: falcon.Response, hash: str, code: str) -> None:
+        values: dict[str, Any] = {"here": "/solve/", "hash": hash, "code": code, "problem": "", "report": None}
+        try:
+            values["report"] = self._solved(hash, code) if hash else None
+        except BadInput as error:
+            values["problem"] = str(error)
+            resp.status = falcon.HTTP_400
+        send(req, resp, rendered("solve.html", **values, seconds=_SECONDS, most=_MOST))
+
+    def _solved(self, hash: str, code: str) -> SolveReport:
+        """Raises BadInput."""
+        digest = hex_bytes(hash, "hash")
+        if len(digest) not in (SIGNATURES.hash_bytes, EVENT_SIGNATURES.hash_bytes):
+            raise BadInput("neither a selector nor a topic: 8 or 64 hex digits", "hash")
+        shown = code_of_input(code_input(code)).arguments if code else {}
+        options = SolveOptions({digest: shown.get(digest)}, pairs=_NEW_NAMES, seconds=_SECONDS)
+        return solve_hashes(self._reader.current().texts, options, Reporter())
