@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import BinaryIO
 from urllib.parse import unquote
 
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.hash_named import is_hash_named, joined_source
 from sigdir.pipeline.source import Source
-from sigdir.pipeline.streams import READ_BYTES, PieceStream, RangeFile
+from sigdir.pipeline.streams import PieceStream
 from sigdir.pipeline.unread import HIDDEN, UnreadInputs
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.stores import Object, Store, StoreError, objects_at, open_store
@@ -58,15 +56,11 @@ def store_source(url: str, explicit: bool, size: int, below: str) -> Source:
     return _source(store, name, explicit, size, below)
 
 
-def open_object(url: str, size: int) -> BinaryIO:
-    """An object as a file that can seek, read by ranges. A failure is an error of reading, as it would be for a file."""
+def read_object(url: str, start: int, length: int) -> bytes:
+    """Some of an object's bytes. A failure is an error of reading, as it would be for a file."""
     store, name = _object_at(url)
-
-    def read_range(start: int, length: int) -> bytes:
-        with _reading(store, name):
-            return store.read_range(name, start, length)
-
-    return io.BufferedReader(RangeFile(read_range, size), READ_BYTES)
+    with _reading(store, name):
+        return store.read_range(name, start, length)
 
 
 def _object_at(url: str) -> tuple[Store, str]:

@@ -88,36 +88,6 @@ class PieceStream(io.RawIOBase):
             raise
 
 
-class RangeFile(io.RawIOBase):
-    """Bytes that are read by ranges as a file that can seek; ``read_range`` gives up to so many bytes from a position on."""
-
-    def __init__(self, read_range: Callable[[int, int], bytes], size: int) -> None:
-        self._read_range = read_range
-        self._size = size
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        wanted = min(len(buffer), self._size - self._at)
-        if wanted <= 0:
-            return 0
-        found = self._read_range(self._at, wanted)
-        if len(found) != wanted:
-            raise OSError(f"ends after {self._at + len(found):,} of {self._size:,} bytes")
-        buffer[:wanted] = found
-        self._at += wanted
-        return wanted
-
-
 def unpacked(raw: Any, name: str) -> Any:
     """A stream of the contents of ``raw``; ``raw`` itself where it is not packed. ``name`` is the input's path."""
     magic = raw.peek(10)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -28,7 +28,7 @@ from sigdir.pipeline.run import ImportRun, InputReader, Options
 from sigdir.pipeline.sections import Sections
 from sigdir.pipeline.source import BLOCK_BYTES, BYTE_ORDER_MARK, ENDS_INSIDE, HEAD_BYTES, STDIN, Source, count_lines
 from sigdir.pipeline.state import ImportState
-from sigdir.pipeline.store_inputs import open_object, store_folder, store_source
+from sigdir.pipeline.store_inputs import read_object, store_folder, store_source
 from sigdir.pipeline.unread import UnreadInputs
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.publish.spill import Spill
@@ -124,9 +124,13 @@ class InputRef:
             return store_source(self.path, self.explicit, self.size, self.below)
         return Source(self.path, self.explicit, self.name, self.size, below=self.below)
 
-    def open(self) -> BinaryIO:
-        """The stored bytes as a file that can seek; of an object only what is read is fetched."""
-        return open_object(self.path, self.size) if is_url(self.path) else Path(self.path).open("rb")
+    def read(self, start: int, length: int) -> bytes:
+        """Some of the stored bytes; of an object only these are fetched. Raises OSError."""
+        if is_url(self.path):
+            return read_object(self.path, start, min(length, self.size - start))
+        with Path(self.path).open("rb") as file:
+            file.seek(start)
+            return file.read(length)
 
 
 class Split(Source):
@@ -136,7 +140,9 @@ class Split(Source):
     """
 
     def __init__(self, ref: InputRef, blocks: range) -> None:
-        super().__init__(ref.path, ref.explicit, ref.name, ref.size, ref.open, ref.below)
+        super().__init__(
+            ref.path, ref.explicit, ref.name, ref.size, lambda: BytesIO(ref.read(0, BLOCK_BYTES)), ref.below
+        )
         self._ref, self._blocks = ref, blocks
         self.lines_from = 1 if blocks.start == 0 else 2  # what it is in the file the driver knows
         self.line_breaks = 0
@@ -150,32 +156,24 @@ class Split(Source):
         with whole.open(lambda _: None):
             return whole.finish()
 
-    @contextmanager
-    def seekable(self) -> Iterator[BinaryIO]:
-        with self._ref.open() as file:
-            yield file
-
     def chunks(self) -> Iterator[bytes]:
         try:
-            with self._ref.open() as file:
-                mark = len(BYTE_ORDER_MARK) if file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else 0
-                at, block = self._cut(file, mark, self._blocks.start)
-                end, _ = self._cut(file, mark, self._blocks.stop)
-                file.seek(at)
-                while at < end and (chunk := file.read(min(mark + (block + 1) * BLOCK_BYTES, end) - at)):
-                    at, block = at + len(chunk), block + 1
-                    self.line_breaks += count_lines(chunk)
-                    yield chunk
+            mark = len(BYTE_ORDER_MARK) if self._ref.read(0, len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else 0
+            at, block = self._cut(mark, self._blocks.start)
+            end, _ = self._cut(mark, self._blocks.stop)
+            while at < end and (chunk := self._ref.read(at, min(mark + (block + 1) * BLOCK_BYTES, end) - at)):
+                at, block = at + len(chunk), block + 1
+                self.line_breaks += count_lines(chunk)
+                yield chunk
         except OSError as error:
             raise BadInput(self.name, error.strerror or str(error)) from error
 
-    def _cut(self, file: BinaryIO, mark: int, block: int) -> tuple[int, int]:
+    def _cut(self, mark: int, block: int) -> tuple[int, int]:
         """Where the line begins that goes on into a block, and the block's number. In front of a block that is all one
         line there is no cut; the next one counts.
         """
         while block and (at := mark + block * BLOCK_BYTES) < self.size:
-            file.seek(at - BLOCK_BYTES)
-            if found := file.read(BLOCK_BYTES).rfind(b"\n") + 1:
+            if found := self._ref.read(at - BLOCK_BYTES, BLOCK_BYTES).rfind(b"\n") + 1:
                 return at - BLOCK_BYTES + found, block
             block += 1
         return self.size if block else mark, block
