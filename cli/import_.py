@@ -97,6 +97,10 @@ def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None)
     show_default=True,
     help="The chain of contracts whose input names an address and no chain.",
 )
+@click.option(
+    "--usage", is_flag=True,
+    help="The inputs are tables of how often selectors and topics are used: a column selector or topic, a column count.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
 @click.option("--strict", is_flag=True, help="Stop at the first broken file of a folder or an archive.")
 @click.option("--follow-links", is_flag=True, help="Read what links in folders lead to.  [default: skip them]")
@@ -115,7 +119,7 @@ def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None)
 @memory_limit_option("512MB", "Memory for joining Sourcify's tables; above it, data is spilled to disk.")
 def import_(
     paths: tuple[str, ...], folder: Path, samples: bool, collection: Collection, format: str | None, source: str | None,
-    replace_source: bool, columns: tuple[tuple[str, str], ...], contract: Deployed | None, chain: int,
+    replace_source: bool, columns: tuple[tuple[str, str], ...], contract: Deployed | None, chain: int, usage: bool,
     dry_run: bool, strict: bool, follow_links: bool, engine: str, master: str | None, as_json: bool, quiet: bool,
     no_wait: bool, threads: int, memory_limit: str,
 ) -> None:  # fmt: skip
@@ -153,7 +157,7 @@ def import_(
     options = Options(
         list(paths), folder, collection, format, source, dry_run, not no_wait, strict, follow_links,
         threads=threads, memory_limit=memory_limit, replace_source=replace_source, columns=columns,
-        chain=chain, contract=contract,
+        chain=chain, contract=contract, usage=usage,
     )  # fmt: skip
     with reporter(quiet) as progress:
         report = run_import(options, progress) if engine == "local" else _run_on_spark(options, progress, master)

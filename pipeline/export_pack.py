@@ -28,7 +28,7 @@ _USED_MOST = """
     SELECT r.text_signature, r.position, r.declaration FROM ranked AS r
     LEFT JOIN standards AS s ON s.hash = r.hash AND s.text_signature = r.text_signature
     WHERE r.collection = ? AND NOT r.looks_mined AND r.witness <> 'solved'
-    ORDER BY s.standard IS NULL, r.contracts DESC, r.sources DESC, r.id LIMIT ?"""
+    ORDER BY s.standard IS NULL, r.uses DESC, r.contracts DESC, r.sources DESC, r.id LIMIT ?"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,8 @@ class Options:
     """That of contracts whose input names none."""
     contract: Deployed | None = None
     """The contract whose ABI the inputs are."""
+    usage: bool = False
+    """The inputs are counts of selectors and topics, and no texts."""
 
 
 @dataclass
@@ -272,6 +274,9 @@ class InputReader(AbstractContextManager["InputReader"]):
         for source in open_each(sources, run.progress.advance, run.options.format, run.unread):
             source.columns = run.options.columns
             with run.unread.faults_of(source):
+                if run.options.usage:
+                    yield from _read_input(run, source, "usage", run.state.add_usage)
+                    continue
                 format = choose_format(source, run.options.format)
                 if format is None:
                     run.unread.skip(source.name, skip_reason(source))

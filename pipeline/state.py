@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sigdir.pipeline.contract_rows import ContractRows, ContractsDraft
+from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import Example, FileReport, ImportReport
 from sigdir.pipeline.source import Source
+from sigdir.pipeline.usage_counts import added, usage_of
 from sigdir.signatures.arrow import numbers, strings, text
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse.evidence.spill import ImportSightings, SightedInput, TextIds
-from sigdir.warehouse.log.manifest import CONTRACTS
+from sigdir.warehouse.evidence.usage import write_usage
+from sigdir.warehouse.log.manifest import CONTRACTS, USAGE
 from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.mapped import MappedDraft
 from sigdir.warehouse.publish.spill import Spill
@@ -54,6 +57,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._inputs: dict[int, FileReport] = {}
         self._text_ids: dict[Collection, TextIds] = {}
         self._compared = 0
+        self._usage: dict[str, dict[Collection, list[tuple[Any, Any]]]] = {}
         self._is_new: dict[Collection, npt.NDArray[np.bool_]] = {}
 
     def __enter__(self) -> Self:
@@ -186,11 +190,26 @@ class ImportState(AbstractContextManager["ImportState"]):
             for collection in COLLECTIONS
         }
 
+    def add_usage(self, source: Source) -> None:
+        """Add the counts of an open source to what its label says; raises BadInput."""
+        usage = usage_of(source)
+        source.warnings += usage.unread
+        if not any(map(len, usage.counts.values())):
+            raise BadInput(source.name, f"none of its {usage.rows:,} rows is a count of a selector or topic")
+        parts = self._usage.setdefault(source.statement, {collection: [] for collection in COLLECTIONS})
+        for collection in COLLECTIONS:
+            parts[collection].append((usage.hashes[collection], usage.counts[collection]))
+
     def mapped(self) -> list[MappedDraft]:
-        """The mapped files that the import brings."""
-        if self.draft is None:
-            return []
-        return [MappedDraft(self.draft.path, CONTRACTS, self.draft.deployments, self.draft.labels)]
+        """The mapped files that the import brings. What a source counts takes the place of what it counted before."""
+        found = []
+        if self.draft is not None:
+            found.append(MappedDraft(self.draft.path, CONTRACTS, self.draft.deployments, self.draft.labels))
+        for number, (label, parts) in enumerate(self._usage.items()):
+            path = self.folder / f"usage.{number}.mapped"
+            rows = write_usage(path, {collection: added(collection, some) for collection, some in parts.items()})
+            found.append(MappedDraft(path, USAGE, rows, (label,), replaces=True))
+        return found
 
     @property
     def rejects_path(self) -> Path | None:

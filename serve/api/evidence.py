@@ -17,6 +17,7 @@ from sigdir.serve.pages.answers import answer, etag
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.rank import Ranked
 from sigdir.warehouse.evidence.lookup import SourceSighting, text_evidence
+from sigdir.warehouse.evidence.usage import uses_of
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
@@ -85,6 +86,7 @@ class EvidenceResource:
         return summary_document(text.ranked) | {
             "hex_signature": f"0x{text.digest.hex()}",
             "texts": texts,
+            "uses": uses_of(view.snapshot.evidence, text.digest),
             "declarations": [
                 {"declaration": declaration, "count": count} for declaration, count in declarations[:MAX_DECLARATIONS]
             ],

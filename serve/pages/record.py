@@ -20,6 +20,7 @@ from sigdir.signatures.evidence import Kind
 from sigdir.signatures.rank import Ranked
 from sigdir.signatures.standards import sources
 from sigdir.warehouse.evidence.lookup import TextEvidence, text_evidence
+from sigdir.warehouse.evidence.usage import uses_of
 from sigdir.warehouse.index.origins import Origin, Origins
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.segment import Segment
@@ -82,7 +83,7 @@ class RecordPage(ViewPage):
         hex, segment = f"0x{row.digest.hex()}", _number_of(view.segments[self._collection], chosen.segment)
         return {
             "title": f"{hex[:10]} {_short(row.text)}", "is_event": self._collection == EVENT_SIGNATURES,
-            "hash_name": self._hash_name, "hex": hex, "row": row, "count": len(others) + 1, "url_name": url_name,
+            "hash_name": self._hash_name, "uses": _uses(view, row.digest), "hex": hex, "row": row, "count": len(others) + 1, "url_name": url_name,
             "others": others[:_MAX_OTHERS],
             "short_name": _short(row.name), "neighbours": self._neighbours(view, row),
             "all_of_name": f"/search/?q={quote(row.name + '(')}&in={url_name}",
@@ -96,6 +97,14 @@ class RecordPage(ViewPage):
         found = view.with_name(self._collection, row.name, _MAX_NEIGHBOURS + 1)
         same_name = [row_of(self._collection, segment, number) for segment, number in found]
         return [other for other in same_name if other.id != row.id][:_MAX_NEIGHBOURS]
+
+
+def _uses(view: View, digest: bytes) -> int:
+    """How often the hash is used; 0 where that is damaged, so that the rest is shown."""
+    try:
+        return uses_of(view.snapshot.evidence, digest)
+    except (WarehouseError, OSError):
+        return 0
 
 
 def _number_of(segments: Sequence[Segment], wanted: Segment) -> int:

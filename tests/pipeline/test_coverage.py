@@ -9,9 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from falcon.testing import TestClient
 
+import sigdir
+from sigdir.serve.app import create_app
+from sigdir.serve.core.settings import Settings
 from tests.conftest import import_files
 from tests.pipeline.support import invoke, keccak256
+from tests.serve.support import opened
 
 TRANSFER, APPROVE, EVENT = "transfer(address,uint256)", "approve(address,uint256)", "Moved(uint256)"
 ROWS = [
@@ -68,3 +73,35 @@ def test_a_row_that_cannot_be_read_is_counted_and_named(warehouse: Path, tmp_pat
     (other := tmp_path / "other.csv").write_text("a,b\n1,2\n")
     refused = invoke(warehouse, "coverage", other)
     assert (refused.status, "no column selector or topic beside a column count" in refused.stderr) == (2, True)
+
+
+def test_usage_stands_beside_the_texts(tmp_path: Path) -> None:
+    """In `ranked`, in the evidence over HTTP and on the page; sources add up, a source's next import replaces its counts."""
+    warehouse = tmp_path / "warehouse"
+    (tmp_path / "list.txt").write_text(f"{TRANSFER}\n{APPROVE}\nevent {EVENT}\n")
+    import_files([tmp_path / "list.txt"], warehouse)
+    csv, jsonl, _ = files(tmp_path)
+    for file, published in ((csv, True), (csv, False), (jsonl, True)):
+        result = invoke(warehouse, "import", "--usage", file, "--json")
+        assert (result.status, json.loads(result.stdout)["published"]) == (0, published), result.stderr
+    query = "SELECT text_signature, uses FROM ranked ORDER BY uses DESC"
+    assert sigdir.open(warehouse).sql(query).rows() == [(TRANSFER, 20), (EVENT, 10), (APPROVE, 2)]
+    csv.write_text(f"selector,count\n0x{keccak256(APPROVE)[:4].hex()},100\n0xa9,1\n")
+    replaced = invoke(warehouse, "import", "--usage", csv, "--json")
+    assert json.loads(replaced.stdout)["files"][0]["warnings"] == [
+        "1 rows were not read: no selector of 4 bytes and no topic of 32; the first is row 2"
+    ]
+    assert sigdir.open(warehouse).sql(query).rows() == [(APPROVE, 101), (TRANSFER, 10), (EVENT, 5)]
+    assert sigdir.open(warehouse, as_of=1).sql(query).rows()[0][1] == 0
+    assert invoke(warehouse, "compact").status == invoke(warehouse, "verify").status == 0
+    with opened(warehouse) as (reader, writer):
+        client = TestClient(create_app(Settings(warehouse=warehouse), reader, writer))
+        assert client.simulate_get("/api/v1/signatures/2/evidence/").json["uses"] == 101
+        page = client.simulate_get(f"/selector/0x{keccak256(APPROVE)[:4].hex()}/", headers={"Accept": "text/html"}).text
+        assert "101 times, as imports have counted" in page
+    pack = invoke(warehouse, "export", "pack", tmp_path / "used.sigpack", "--texts", "1")
+    assert pack.status == 0, pack.stderr
+    assert [text for text, _ in sigdir.Pack(tmp_path / "used.sigpack").entries(keccak256(APPROVE)[:4])] == [APPROVE]
+    (bad := tmp_path / "bad.csv").write_text("selector,count\n0xa9059cbb,-1\n")
+    refused = invoke(warehouse, "import", "--usage", bad)
+    assert (refused.status, "none of its 1 rows is a count" in refused.stderr) == (2, True), refused.stderr

@@ -32,10 +32,11 @@ class MappedDraft:
 
 def mapped_evidence(manifest: Manifest, drafts: Sequence[MappedDraft], replaces: bool) -> list[MappedDraft]:
     """The drafts that say something new, or are all that their sources say from now on."""
-    return [replace(draft, replaces=replaces) for draft in drafts if not _is_said(manifest, draft, replaces)]
+    found = [replace(draft, replaces=draft.replaces or replaces) for draft in drafts]
+    return [draft for draft in found if not _is_said(manifest, draft)]
 
 
-def _is_said(manifest: Manifest, draft: MappedDraft, replaces: bool) -> bool:
+def _is_said(manifest: Manifest, draft: MappedDraft) -> bool:
     wanted = [source and source.number for source in map(manifest.of_label, draft.labels)]
     if None in wanted:
         return False
@@ -47,7 +48,7 @@ def _is_said(manifest: Manifest, draft: MappedDraft, replaces: bool) -> bool:
             is_said = True
         else:
             others += not {*said}.isdisjoint(wanted)
-    return is_said and not (replaces and others)
+    return is_said and not (draft.replaces and others)
 
 
 def place_mapped(
@@ -58,8 +59,8 @@ def place_mapped(
     ``numbers`` are those of the sources.
     """
     mapped = list(base.mapped)
-    for draft in drafts:
-        path = paths.evidence_mapped(draft.kind, run)
+    for number, draft in enumerate(drafts):
+        path = paths.evidence_mapped(draft.kind, run, number)
         make_folder(path.parent)
         if not path.exists():  # a run that gives way to late rows writes its manifest again
             sync(draft.path)

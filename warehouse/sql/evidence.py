@@ -20,9 +20,10 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures import standards
 from sigdir.signatures.arrow import numbers, string_lists, values
-from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
+from sigdir.warehouse.evidence.usage import uses_of_hashes
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.ranking import RIVAL, Ranking
@@ -65,6 +66,7 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, s
         "reasons_of", reasons_of, [*_REASONED.values(), "BIGINT", "VARCHAR", "VARCHAR"], "VARCHAR[]",
         type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
     )  # fmt: skip
+    connection.create_function("uses_of", partial(_uses_of, manifest), ["BLOB"], "BIGINT", type=PythonUDFType.ARROW)
     connection.execute("CREATE SCHEMA parts")
     _create_table(connection, "sources", _sources(manifest))
     _create_table(connection, "standards", _standards())
@@ -76,6 +78,19 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, s
     connection.execute(f"CREATE VIEW declarations AS {_of_both(_declarations)}")
     connection.execute(_RIVALS + _NOTED)
     connection.execute(f"CREATE VIEW ranked AS {_of_both(_ranked)}")
+
+
+def _uses_of(manifest: Manifest, hashes: pa.ChunkedArray) -> pa.Array:
+    """How often each selector or topic is used."""
+    raw = hashes.to_pylist()
+    width = max(map(len, raw), default=4)
+    joined = np.frombuffer(b"".join(one.ljust(width, b"\0") for one in raw), np.uint8).reshape(-1, width)
+    is_topic = np.array([len(one) == EVENT_SIGNATURES.hash_bytes for one in raw], np.bool_)
+    found = np.zeros(len(raw), np.int64)
+    for collection, rows in ((EVENT_SIGNATURES, is_topic), (SIGNATURES, ~is_topic)):
+        if rows.any():
+            found[rows] = uses_of_hashes(manifest, joined[rows, : collection.hash_bytes])
+    return numbers(found)
 
 
 def _create_table(
@@ -300,7 +315,7 @@ def _ranked(collection: Collection) -> str:
 SELECT '{collection}' AS collection, id, hex_signature, text_signature, coalesce(position, 1) AS position,
        reasons_of({", ".join(f"said.{name}" for name in _REASONED)}, epoch_us(created_at), standard, mined) AS reasons,
        mined IS NOT NULL AS looks_mined, parts.witness_name(said.witness) AS witness, said.sources, said.contracts, said.verified,
-       created_at AS first_seen, said.declaration, hash
+       created_at AS first_seen, said.declaration, uses_of(hash) AS uses, hash
 FROM (SELECT t.*, n.position, n.mined, n.standard, {_summary(collection)}(t.id) AS said
       FROM {view} AS t LEFT JOIN parts.{view}_noted AS n ON n.hash = t.hash AND n.text_signature = t.text_signature)
 """

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.evidence import Kind
 from sigdir.warehouse.evidence.mapped import Columns, mapped_columns, numbers_of
-from sigdir.warehouse.log.manifest import CONTRACTS, MappedFile
+from sigdir.warehouse.log.manifest import CONTRACTS, USAGE, MappedFile
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.parquet import naming, sha256_of
 from sigdir.warehouse.verify.files import Verification
@@ -72,7 +73,19 @@ def _of_contracts(file: MappedFile, columns: Columns) -> Iterator[str]:
     yield from (problem for problem, is_right in checks.items() if not is_right)
 
 
-_PROBLEMS: dict[str, Callable[[MappedFile, Columns], Iterator[str]]] = {CONTRACTS: _of_contracts}
+def _of_usage(file: MappedFile, columns: Columns) -> Iterator[str]:
+    rows = sum(len(columns[collection]) for collection in COLLECTIONS)
+    if rows != file.rows:
+        yield f"{rows} rows, and the manifest says {file.rows}"
+    for collection in COLLECTIONS:
+        uses = columns[f"{collection} uses"]
+        if not _rise(columns[collection]) or len(uses) != len(columns[collection]):
+            yield f"its hashes of {collection} do not rise, or have no counts"
+        if len(uses) and int(uses.min()) < 0:
+            yield f"it has a count of {collection} below 0"
+
+
+_PROBLEMS: dict[str, Callable[[MappedFile, Columns], Iterator[str]]] = {CONTRACTS: _of_contracts, USAGE: _of_usage}
 
 
 def _rise(column: Array) -> bool:
