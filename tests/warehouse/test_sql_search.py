@@ -117,3 +117,25 @@ def test_a_fragment_or_pattern_has_256_characters(warehouse: Warehouse, wanted: 
     assert warehouse.sql("FROM search(?)", [wanted.rjust(256, "a")]).rows() == []
     with pytest.raises(QueryError, match="at most 256 characters, and these are 257"):
         warehouse.sql("FROM search(?)", [wanted.rjust(257, "a")]).rows()
+
+
+STRUCTURES = {
+    "(address,*)": {"balanceOf(address)", "getBalanceOf(address,uint8[2])", "transfer(address,uint256)", "BalanceOf(address)",
+                    "Transfer(address,address,uint256)"},
+    "transfer (address,uint)": {"transfer(address,uint256)"},
+    "*of params:2": {"getBalanceOf(address,uint8[2])"},
+    "type:bool[]": {"a$_1(bool[])"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("query", STRUCTURES)
+def test_names_and_parameters_are_found(view: tuple[Paths, View], query: str) -> None:
+    """As the search page finds them."""
+    rows = sigdir.open(view[0].root).sql("SELECT text_signature FROM search(?)", [query]).rows()
+    assert {text for (text,) in rows} == STRUCTURES[query]
+
+
+def test_what_a_text_does_not_say_is_refused(view: tuple[Paths, View]) -> None:
+    for query, problem in (("kind:error", "takes a name, parameters"), ("a (uint7)", "at column 4")):
+        with pytest.raises(QueryError, match=problem):
+            sigdir.open(view[0].root).sql("FROM search(?)", [query]).rows()

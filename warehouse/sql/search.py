@@ -5,19 +5,27 @@
     sigdir sql "FROM search('balanceOf')"
 
 A fragment is found in any case. With ``*`` or ``?``, which no text has, it is a pattern that the whole text fits, and case
-counts, as in OpenChain's search. Either has at most 256 characters. The engine scans the texts, 10 M in 0.3 s: to load
+counts, as in OpenChain's search. What is or has a parameter list apart, or a keyword, is a search by structure, of names
+and parameters (``signatures/search_terms.py``). Each has at most 256 characters. The engine scans the texts, 10 M in 0.3 s: to load
 the servers' index would take longer.
 """
 
 from __future__ import annotations
 
 import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from duckdb.func import PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.columns import as_readonly, bytes_of
+from sigdir.signatures.search_terms import BadSearch, SearchTerms, Shape, parse_terms
 from sigdir.warehouse.sql.views import quoted
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 NAME = "search"
+_FITS = "search_fits"
 
 _STRIPPED = quoted(" \t\n\r\v\f\x1c\x1d\x1e\x1f")
 _WANTED = f"trim(fragment::VARCHAR, {_STRIPPED})"
@@ -26,13 +34,35 @@ _TOO_LONG = f"error('{NAME}() takes at most {MAX_SEARCHED} characters, and these
 _HAS_FRAGMENT = f"""CASE
     WHEN length({_WANTED}) > {MAX_SEARCHED} THEN {_TOO_LONG}::BOOLEAN
     WHEN strlen({_WANTED}) <> length({_WANTED}) THEN false
+    WHEN regexp_matches({_WANTED}, '\\s\\(|\\)\\s|^\\(.*\\)$|[a-z]:\\S') THEN {_FITS}(text_signature, {_WANTED})
     WHEN regexp_matches({_WANTED}, '[*?]')
     THEN regexp_full_match(text_signature, replace(replace(regexp_escape({_WANTED}), '\\*', '.*'), '\\?', '.'))
     ELSE contains(lower(text_signature), lower({_WANTED})) END"""
 
 
+def fits_terms(texts: pa.ChunkedArray, queries: pa.ChunkedArray) -> pa.Array:
+    """Which texts have the name and the parameters that a query asks for; raises ValueError."""
+    from sigdir.warehouse.index.parameter_lists import bounds_of, fits  # numba takes 0.5 s to load
+    from sigdir.warehouse.index.search import names_like
+
+    bounds, data = bytes_of(texts.combine_chunks())
+    offsets, data = as_readonly(bounds.astype(np.int64)), as_readonly(data)
+    begins, ends = bounds_of(data, offsets, np.arange(len(texts)))
+    held = np.zeros(len(texts), np.bool_)
+    for query in queries.unique().to_pylist():  # a constant, as a rule
+        terms = parse_terms(query)
+        if terms._replace(name="", shape=Shape(), understood=()) != SearchTerms():
+            raise BadSearch(f"{NAME}() takes a name, parameters, type: and params: alone; the views have the rest", 1)
+        fitting = fits(data, begins, ends, terms.shape)
+        if terms.name:
+            fitting &= names_like(data, offsets[:-1], begins, terms.name)
+        held |= fitting & pc.equal(queries, query).to_numpy()
+    return pa.array(held)
+
+
 def create_search(connection: duckdb.DuckDBPyConnection) -> None:
     """Add ``search`` to a connection that has the views of the rows."""
+    connection.create_function(_FITS, fits_terms, ["VARCHAR", "VARCHAR"], "BOOLEAN", type=PythonUDFType.ARROW)
     rows = " UNION ALL ".join(
         f"SELECT '{collection}' AS collection, id, text_signature, hex_signature, created_at, hash"
         f" FROM {collection.view_name}"
