@@ -15,7 +15,6 @@ from __future__ import annotations
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from duckdb.func import PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS
@@ -56,7 +55,7 @@ def fits_terms(texts: pa.ChunkedArray, queries: pa.ChunkedArray) -> pa.Array:
         fitting = fits(data, begins, ends, terms.shape)
         if terms.name:
             fitting &= names_like(data, offsets[:-1], begins, terms.name)
-        held |= fitting & pc.equal(queries, query).to_numpy()
+        held |= fitting & (queries.to_numpy(zero_copy_only=False) == query)
     return pa.array(held)
 
 
