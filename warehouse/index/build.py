@@ -58,13 +58,11 @@ def segment_of(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> Seg
 
     name = index_name(file.collection, file.path)
     found = opened([cache / name for cache in paths.index_caches(file.path)], open_it)
-    if found is None:
-        build_index(paths, file, tick)
-    return found or open_it(paths.index_cache(file.path) / name)
+    return found or build_index(paths, file, tick)
 
 
-def build_index(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> None:
-    """Make the folder of a data file's columns unless another process was faster; raises UnreadableWarehouse."""
+def build_index(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> Segment:
+    """Map a data file's columns, which are built unless another process was faster; raises UnreadableWarehouse."""
 
     def write(part: Path) -> Iterable[str]:
         offsets = _write_columns(part, file, tick)
@@ -73,7 +71,7 @@ def build_index(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> No
         return _FILES
 
     folder = paths.index_cache(file.path) / index_name(file.collection, file.path)
-    build(folder, folder, lambda folder: open_index(folder, file.rows), write)
+    return build(folder, folder, lambda folder: open_index(folder, file.rows), write)
 
 
 def open_index(folder: Path, rows: int) -> Segment:

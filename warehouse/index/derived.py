@@ -41,15 +41,17 @@ def opened(folders: Iterable[Path], open: Callable[[Path], Opened]) -> Opened | 
     return None
 
 
-def build(folder: Path, index: Path, open: Callable[[Path], object], write: Callable[[Path], Iterable[str]]) -> None:
-    """Make a folder that ``open`` can open, unless another process was faster.
+def build(folder: Path, index: Path, open: Callable[[Path], Opened], write: Callable[[Path], Iterable[str]]) -> Opened:
+    """Make a folder unless another process was faster, and give what ``open`` gives of it.
 
-    ``write`` fills a folder and gives the names of its files. Folders of one ``index`` are built one after the other.
+    ``write`` fills a folder and gives the names of its files. Folders of one ``index`` are built, opened and removed one
+    after the other.
     """
     make_folder(folder.parent)
     with FileLock(index_lock(index), is_needed=False):
-        if opened([folder], open) is not None:
-            return
+        found = opened([folder], open)
+        if found is not None:
+            return found
         part = index_part(folder)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
@@ -61,6 +63,7 @@ def build(folder: Path, index: Path, open: Callable[[Path], object], write: Call
             for file in (*part.iterdir(), part):
                 sync(file)
             part.rename(folder)
+            return open(folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
 

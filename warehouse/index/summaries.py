@@ -45,13 +45,16 @@ def summaries_of(paths: Paths, file: DataFile, ids: Array, manifest: Manifest) -
     if found is not None:
         return found
     cache, index = paths.index_cache(file.path), index_name(file.collection, file.path)
-    folder = cache / folder_name(file, manifest)
-    build(folder, cache / index, lambda folder: _open(folder, file), lambda part: _write(part, file, ids, manifest))
-    # Those of other evidence are deleted, which is safe: a process that has them mapped keeps its pages, and one that
-    # needs them again builds them.
-    for other in {*cache.glob(summaries_name(index, "*")), *cache.glob(f".{summaries_name(index, '*')}")} - {folder}:
-        shutil.rmtree(other, ignore_errors=True)
-    return _open(folder, file)
+
+    def write(part: Path) -> Iterable[str]:
+        names = _write(part, file, ids, manifest)
+        # Those of other evidence are deleted, which is safe: a process that has them mapped keeps its pages, and one that
+        # needs them again builds them.
+        for other in {*cache.glob(summaries_name(index, "*")), *cache.glob(f".{summaries_name(index, '*')}")} - {part}:
+            shutil.rmtree(other, ignore_errors=True)
+        return names
+
+    return build(cache / folder_name(file, manifest), cache / index, lambda folder: _open(folder, file), write)
 
 
 def summaries_at_rest(paths: Paths, file: DataFile, manifest: Manifest) -> Summaries | None:
