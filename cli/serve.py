@@ -117,6 +117,10 @@ def _node_url(_context: click.Context, _option: click.Parameter, value: str) -> 
     show_envvar=True,
     help="Let anybody look for texts of unknown hashes, ten seconds at a time: /solve/.",
 )
+@click.option(
+    "--mcp", is_flag=True, show_envvar=True,
+    help="Answer agents by the Model Context Protocol: /mcp. Needs the extra mcp.",
+)  # fmt: skip
 @click.option("--sql", is_flag=True, show_envvar=True, help="Let anybody run SQL that reads, within limits: /sql/.")
 @click.option(
     "--sql-seconds", type=click.FloatRange(0, 3600, min_open=True), default=_DEFAULTS.sql_seconds, show_envvar=True,
@@ -131,7 +135,7 @@ def serve(
     context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int | None, max_body: int, max_import_body: int,
     fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str,
     silent_seconds: float, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
-    rank_lists: bool, rpc: str, solve: bool, sql: bool, sql_seconds: float, sql_queries: Path | None,
+    rank_lists: bool, rpc: str, mcp: bool, solve: bool, sql: bool, sql_seconds: float, sql_queries: Path | None,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -180,7 +184,7 @@ def serve(
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
         log_requests, read_only, token, silent_seconds, cache, follow_store, primary_url, rank_lists, rpc,
-        sql, sql_seconds, sql_queries, solve,
+        mcp, sql, sql_seconds, sql_queries, solve,
     )  # fmt: skip
     sys.exit(run(settings, server, _write_address))
 

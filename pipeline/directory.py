@@ -158,7 +158,7 @@ def open_directory(source: Source) -> Directory:
         return PackDirectory(source)
     from sigdir.pipeline.warehouse_directory import WarehouseDirectory
 
-    return WarehouseDirectory(source)
+    return WarehouseDirectory.of(source)
 
 
 @contextmanager

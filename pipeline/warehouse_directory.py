@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
@@ -22,10 +23,15 @@ from sigdir.warehouse.table.paths import Paths, existing
 class WarehouseDirectory:
     """The texts of a warehouse, staged ones too, as they are when each is asked for."""
 
-    def __init__(self, source: Path | Paths) -> None:
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.source = reader.paths
+
+    @classmethod
+    def of(cls, source: Path | Paths) -> Self:
+        """The directory of a folder, or of its paths as another process has them; raises UnreadableWarehouse."""
         found = existing(source if isinstance(source, Path) else source.root)
-        self._reader = Reader(found if isinstance(source, Path) else source)
-        self.source = self._reader.paths
+        return cls(Reader(found if isinstance(source, Path) else source))
 
     def known(self, hash: bytes) -> list[Known]:
         return known_texts(self._reader.current(), hash)

@@ -24,6 +24,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
+from sigdir.serve.dialects.mcp import McpResource
 from sigdir.serve.http.middleware import AnswerHeaders, Negotiation
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import Route, add_routes
@@ -135,7 +136,8 @@ def routes(
         Route("/event-signatures/", LinkPage(EVENTS, reader), "GET, HEAD"),
         Route("/assets/{name}", AssetResource(), "GET, HEAD"),
         Route("/favicon.ico", IconResource(), "GET, HEAD"),
-        Route("/llms.txt", LlmsResource(), "GET, HEAD"),
+        Route("/llms.txt", LlmsResource(has_mcp=settings.mcp), "GET, HEAD"),
+        *([Route("/mcp", McpResource(reader), "POST")] if settings.mcp else []),
         Route("/search/", ResultsPage(reader, cache, "search.html"), "GET, HEAD"),
         Route("/search/results/", ResultsPage(reader, cache, "results.html"), "GET, HEAD"),
         Route("/browse/", BrowsePage(reader, cache), "GET, HEAD"),

@@ -292,7 +292,7 @@ def _described(found: ContractInterface) -> str:
     return f"{counts}{unknown}." + (f" It has all of {standards}." if standards else "")
 
 
-def mcp_server(directory: Directory) -> MCPServer:
+def mcp_server(directory: Directory, *, solves: bool = True) -> MCPServer:
     """The server of a directory's tools; ``run("stdio")`` serves them until standard input ends."""
     server = MCPServer(
         "signature-directory", instructions=_INSTRUCTIONS, version=version("signature-directory"), log_level="ERROR"
@@ -301,12 +301,13 @@ def mcp_server(directory: Directory) -> MCPServer:
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
     tools = _Tools(directory)
-    for tool in _methods(tools):
+    for tool in _methods(tools, solves=solves):
         server.add_tool(
             tool, annotations=reads_only, description=" ".join((tool.__doc__ or "").split()), structured_output=True
         )
     return server
 
 
-def _methods(tools: _Tools) -> Iterable[Any]:
-    return tools.resolve, tools.search, tools.decode, tools.contract, tools.solve
+def _methods(tools: _Tools, *, solves: bool) -> Iterable[Any]:
+    methods = (tools.resolve, tools.search, tools.decode, tools.contract)
+    return (*methods, tools.solve) if solves else methods

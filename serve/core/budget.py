@@ -260,6 +260,8 @@ class CostlyRequests:
         if is_costly and self._node_process is not None and req.method != "POST" and "tx" in req.params:
             return self._node_process
         free = _FREE_BYTES if is_costly else _FREE_FORM_BYTES
+        if getattr(resource, "is_always_passed_on", False):
+            free = -1
         return self._process if (is_costly or is_form) and (size is None or size > free) else None
 
 

@@ -57,6 +57,8 @@ class Settings:
     """Whether a lookup of whole hashes in 4byte.directory's lists answers in the order of rank, filtered."""
     rpc: str = field(default="", repr=False)
     """The URL of a node that the decode page asks for transactions; it may hold a key."""
+    mcp: bool = False
+    """Whether agents may ask by the Model Context Protocol."""
     sql: bool = False
     """Whether anybody may run SQL that reads, in a process of its own."""
     sql_seconds: float = 1.0

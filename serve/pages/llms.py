@@ -22,15 +22,19 @@ without a text is unknown: do not guess its name.
 
 `sigdir mcp` offers the same as tools of the Model Context Protocol.
 """
+_MCP = "This server does too, by streamable HTTP: POST /mcp\n"
 _CACHE_CONTROL = "public, max-age=3600"
 
 
 class LlmsResource:
-    """The text; it depends on nothing."""
+    """The text; it depends on the settings alone."""
+
+    def __init__(self, *, has_mcp: bool) -> None:
+        self._text = _TEXT + _MCP * has_mcp
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         resp.content_type = "text/plain; charset=utf-8"
         resp.set_header("Cache-Control", _CACHE_CONTROL)
-        resp.text = _TEXT
+        resp.text = self._text
 
     on_head = on_get

@@ -42,6 +42,8 @@ def main(descriptor: int, gives_way: bool) -> None:
     warm()
     if not gives_way:
         warm_solidity()
+    if Settings.from_environment().mcp:
+        import_module("sigdir.serve.mcp_server")  # a second
     import_module("pandas")  # Arrow imports it at its first conversion: 0.4 s of the first request's budget
     connection: Connection[Any, Any] = Connection(descriptor)
     if gives_way:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,6 +36,7 @@ from sigdir.serve.servers.start import (
     why_it_ended,
     with_address,
 )
+from sigdir.signatures.errors import missing_package
 
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
@@ -53,6 +55,8 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
     Raises StartError, UnreadableWarehouse, OSError.
     """
     require_package(server)
+    if settings.mcp and find_spec("mcp") is None:
+        raise StartError(missing_package("--mcp", "mcp", "mcp"))
     settings = settings.as_the_medium_allows()
     with ExitStack() as stack:
         counts = stack.enter_context(_temporary_folder())

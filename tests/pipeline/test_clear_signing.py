@@ -102,7 +102,7 @@ def imported(folder: Path, *options: str) -> CommandResult:
 def shown(folder: Path, text: str, types: list[str], values: list[Any], to: str, **more: Any) -> CallDisplay | None:
     contract = AbiContract({}, has_fallback=True, unread=0, called=Called(CHAIN, (bytes.fromhex(to[2:]),), **more))
     data = keccak256(text.encode())[:4] + encode(types, values)
-    directory = WarehouseDirectory(folder / "warehouse")
+    directory = WarehouseDirectory.of(folder / "warehouse")
     try:
         [reading] = readings_of(directory, [Input(Form.CALLDATA, data, contract=contract)])
     finally:

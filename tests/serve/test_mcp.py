@@ -20,6 +20,7 @@ from sigdir.serve.mcp_server import MAX_ANSWER, mcp_server
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.examples import examples
 from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
+from tests.serve.support import HOST, Server, get, request, serving, until
 
 TOOLS = {"resolve", "search", "decode", "contract", "solve"}
 
@@ -46,17 +47,30 @@ def asked(arguments: list[str], ask: Callable[[Client], Awaitable[Any]]) -> Any:
     return _run(talk)
 
 
+def asked_over_http(server: Server, ask: Callable[[Client], Awaitable[Any]]) -> Any:
+    """What a client gets from a server by streamable HTTP."""
+
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    until(lambda: request(server.port, "POST", "/mcp", body, headers).status == 200, "the process of costly requests")
+
+    async def talk() -> Any:
+        async with Client(f"http://{HOST}:{server.port}/mcp", read_timeout_seconds=SAFETY_SECONDS) as client:
+            return await ask(client)
+
+    return _run(talk)
+
+
 def _run(talk: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Run in a thread: a browser of other tests leaves the loop of this one running."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(talk())).result()
 
 
-@pytest.mark.parametrize("source", ["warehouse", "pack"])
+@pytest.mark.parametrize("source", ["warehouse", "pack", "waitress", "granian"])
 def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
-    """Of a warehouse and of a pack, by all tools; each answer fits its schema and begins with a sentence."""
-    place = str(stored if source == "warehouse" else export(stored, declarations=True))
-    code = (ROOT / "docs" / "examples" / "token.hex").read_text()
+    """Of a warehouse, of a pack and over HTTP, by all tools; each answer fits its schema and begins with a sentence."""
+    code, is_http = (ROOT / "docs" / "examples" / "token.hex").read_text(), source in ("waitress", "granian")
 
     async def ask(client: Client) -> tuple[Any, ...]:
         return (
@@ -64,11 +78,16 @@ def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
             await client.call_tool("search", {"fragment": "TRANSFER", "kind": "functions and errors", "limit": 2}),
             await client.call_tool("decode", {"data": CALL}),
             await client.call_tool("decode", {"data": "1".rjust(64, "0"), "returned_by": "0xa9059cbb"}), await client.call_tool("contract", {"code": code}),
-            await client.call_tool("solve", {"hash": TOPIC}),
+            None if is_http else await client.call_tool("solve", {"hash": TOPIC}),
         )  # fmt: skip
 
-    listed, resolved, searched, decoded, returned, contract, solved = asked([f"--{source}", place], ask)
-    assert {tool.name for tool in listed.tools} == TOOLS
+    if is_http:
+        with serving(stored, "--mcp", "--server", source, workers=1) as server:
+            listed, resolved, searched, decoded, returned, contract, solved = asked_over_http(server, ask)
+    else:
+        place = str(stored if source == "warehouse" else export(stored, declarations=True))
+        listed, resolved, searched, decoded, returned, contract, solved = asked([f"--{source}", place], ask)
+    assert {tool.name for tool in listed.tools} == (TOOLS - {"solve"} if is_http else TOOLS)
     for tool in listed.tools:
         assert tool.annotations.read_only_hint
         assert not tool.annotations.open_world_hint
@@ -87,7 +106,7 @@ def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
     )
     assert decoded.structured_content["readings"][0]["candidates"][0]["parameters"][1]["value"] == "40"
     assert returned.structured_content["summary"].startswith("return: ")
-    assert solved.structured_content["texts"][0]["posterior"] == 1
+    assert is_http or solved.structured_content["texts"][0]["posterior"] == 1
     assert contract.structured_content["functions"]
     assert contract.structured_content["summary"].split()[1] == "functions,"
 
@@ -176,6 +195,22 @@ def test_any_arguments_get_a_bounded_answer(call: Any, name: str, arguments: dic
     _, text = call(name, arguments)
     assert 0 < len(text) <= 4 * MAX_ANSWER
     assert text != f"Error executing tool {name}"
+
+
+def test_http_refuses_what_is_no_message(stored: Path) -> None:
+    """With a status and a reason; costly arguments are ended as those of other routes are; without --mcp there is no route."""
+    with serving(stored, "--mcp", workers=1) as server:
+        asked_over_http(server, Client.list_tools)
+        for method, body, status in (
+            ("GET", b"", 405), ("DELETE", b"", 405), ("POST", b"{", 400), ("POST", b"[" * 100_000, 400), ("POST", b"x" * 4_000_000, 413),
+        ):  # fmt: skip
+            headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+            assert request(server.port, method, "/mcp", body, headers).status == status
+        assert request(server.port, "POST", "/mcp", b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
+        assert "POST /mcp" in get(server.port, "/llms.txt").body.decode()
+    with serving(stored, workers=1) as server:
+        assert request(server.port, "POST", "/mcp", b"{}", {}).status == 404
+        assert "POST /mcp" not in get(server.port, "/llms.txt").body.decode()
 
 
 def test_a_warehouse_that_is_missing_is_one_line(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""``/mcp``: the tools for agents by the Model Context Protocol over HTTP, a request and its answer at a time.
+
+The package's own ASGI application reads each request and writes its answer as JSON. No session outlives its request, so any worker
+answers any request. The process of costly requests runs all of them: it bounds what an agent's arguments may cost, and
+workers need not load the package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import falcon
+
+from sigdir.serve.http import bodies
+from sigdir.signatures.bytecode import MAX_BYTES
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+    from sigdir.warehouse.index.view import Reader
+
+_BODY_BYTES = 3 * MAX_BYTES  # a contract's code as hex digits, and what is around them
+_HEADERS = ("Accept", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name")
+
+
+class McpResource:
+    """POST takes a message of JSON-RPC, as clients of streamable HTTP send it."""
+
+    is_costly = is_always_passed_on = True
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    @cached_property
+    def _server(self) -> MCPServer:
+        from sigdir.pipeline.warehouse_directory import WarehouseDirectory
+        from sigdir.serve.mcp_server import mcp_server  # 1 s, which no worker needs
+
+        return mcp_server(WarehouseDirectory(self._reader), solves=False)
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        body = bodies.read_body(req, _BODY_BYTES)
+        headers = [(name.lower().encode(), (req.get_header(name) or "").encode("latin-1")) for name in _HEADERS]
+        start, content = asyncio.run(_answer(self._server, [one for one in headers if one[1]], body))
+        resp.status = falcon.code_to_http_status(start["status"])
+        for name, value in start.get("headers", ()):
+            if name.lower() != b"content-length":
+                resp.set_header(name.decode("latin-1"), value.decode("latin-1"))
+        resp.data = content
+
+
+async def _answer(server: MCPServer, headers: list[tuple[bytes, bytes]], body: bytes) -> tuple[dict[str, Any], bytes]:
+    """The message of ASGI that starts the answer, and the answer's body."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    # Who may reach the server may read all of it, so no name of a host is more trusted than another.
+    app: Any = server.streamable_http_app(
+        json_response=True, stateless_http=True, max_request_body_size=_BODY_BYTES,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )  # fmt: skip
+    given = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        if not given:
+            await asyncio.Event().wait()  # the client stays
+        return given.pop()
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+        "path": "/mcp", "raw_path": b"/mcp", "root_path": "", "query_string": b"", "headers": headers,
+        "server": None, "client": None,
+    }  # fmt: skip
+    async with app.router.lifespan_context(app):
+        await app(scope, receive, send)
+    return sent[0], b"".join(message.get("body", b"") for message in sent[1:])
