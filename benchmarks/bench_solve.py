@@ -27,6 +27,8 @@ from sigdir.signatures.dispatcher import functions_of
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.keccak_rows import digests_of
 from sigdir.signatures.solve import Targets
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.table.paths import existing
 
 _TEXTS = 1000
 _NAMES, _LISTS = 100_000, 16
@@ -40,7 +42,7 @@ class _Without(WarehouseDirectory):
     """A directory in which some texts were never seen."""
 
     def __init__(self, folder: Path, left_out: set[str]) -> None:
-        super().__init__(folder)
+        super().__init__(Reader(existing(folder)))
         self._left_out = pa.array(sorted(left_out))
 
     def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
