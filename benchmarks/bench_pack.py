@@ -1,4 +1,4 @@
-"""Packs of the real corpora: their size, the time to open one, and a lookup, in Python and in Node."""
+"""Packs of the real corpora: their size, the time to open one, and a lookup, in Python and in Node; ranges over HTTP."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
+from http.client import HTTPConnection
 from pathlib import Path
 
 import sigdir
+from benchmarks import servers
+from benchmarks.bench_serve import _get, _wrk
 from benchmarks.measure import ROOT, Figure
 from sigdir.pipeline.export import Options, run_export
 from sigdir.pipeline.export_pack import PackOptions
@@ -19,9 +23,11 @@ from sigdir.pipeline.run import Options as ImportOptions
 from sigdir.pipeline.run import run_import
 from sigdir.signatures import pack_kernels
 from sigdir.signatures.collections import SIGNATURES
+from sigdir.signatures.pack_range import COUNT
 
 _TRANSFER = "0xa9059cbb"
 _LOOKUPS = 200_000
+_RANGE_BYTES = 3_000
 _WITHOUT_KERNELS = """
 import sys, time
 sys.modules["numba"] = None
@@ -66,7 +72,27 @@ def figures(rounds: int, corpora: Path | None, folder: Path) -> list[Figure]:
         _, lookup = json.loads(_output("node", "--input-type=module", "-e", _IN_NODE, str(indexed)))
         found.append(_figure(f"Node: pack of {count:,} texts opened", opened, 5, "{:.1f} s"))
         found.append(_figure("Node: lookup in a mapped pack", lookup, 2, "{:.1f} us"))
+    if shutil.which("wrk"):
+        found.append(_range(warehouse, folder, rounds))
     return found
+
+
+def _range(warehouse: Path, folder: Path, rounds: int) -> Figure:
+    """Random ranges, made before, beside a ready body of their size."""
+    with servers.ours(warehouse, "waitress") as mine, servers.ceiling(folder, "waitress", (_RANGE_BYTES,)) as ceiling:
+        with urllib.request.urlopen(f"http://127.0.0.1:{mine.port}/range/signatures/a90") as answer:
+            edition = answer.url.rpartition("/")[2]
+        path = f'string.format("/range/signatures/%03x/{edition}", math.random(0, 4095))'
+        connection = HTTPConnection("127.0.0.1", mine.port)
+        for number in range(COUNT):  # each is made once, in 1 to 3 ms
+            connection.request("GET", f"/range/signatures/{number:03x}/{edition}")
+            connection.getresponse().read()
+        rates = [
+            (_wrk(folder, mine, _get(path)), _wrk(folder, ceiling, _get(f'"/{_RANGE_BYTES}"'))) for _ in range(rounds)
+        ]
+    ours, theirs = max(rates, key=lambda pair: pair[0] / pair[1])
+    shown = (f"{ours:,.0f}/s", f"{theirs:,.0f}/s")
+    return Figure("waitress: ranges beside a ready body", *shown, ours / theirs, ">= 0.7x", ours >= 0.7 * theirs)
 
 
 def _inputs(corpora: Path) -> list[Path]:
