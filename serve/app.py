@@ -24,13 +24,13 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
-from sigdir.serve.dialects.mcp import McpResource
 from sigdir.serve.http.middleware import AnswerHeaders, Negotiation
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import Route, add_routes
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.http.write_access import WriteAccess
 from sigdir.serve.lists.resources import ListResource, RowResource
+from sigdir.serve.mcp_http import McpResource
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.metrics.recorder import AnswerRecorder
 from sigdir.serve.metrics.resource import MetricsResource

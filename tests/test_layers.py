@@ -20,7 +20,7 @@ OWNERS = {
     "duckdb": ("sigdir/warehouse/",),
     "evmole": ("sigdir/signatures/dispatcher.py",),
     "falcon": ("sigdir/serve/",),
-    "mcp": ("sigdir/serve/mcp_server.py",),
+    "mcp": ("sigdir/serve/mcp_server.py", "sigdir/serve/mcp_http.py"),
     "pydantic": ("sigdir/serve/mcp_server.py",),
     "obstore": ("sigdir/warehouse/table/stores.py",),
     "granian": ("sigdir/serve/servers/",),
