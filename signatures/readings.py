@@ -236,11 +236,14 @@ def add_displays(
 
     ``descriptors`` gives those for a selector and a place: a chain and an address.
     """
-    called = getattr(input.contract, "called", None)
-    for reading in readings if called is not None else ():
-        assert called is not None
+    called = input.contract.called if input.contract is not None else None
+    if called is None:
+        return
+    for reading in readings:
+        if reading.form is not Form.CALLDATA or len(reading.hash) != SELECTOR_BYTES:
+            continue
         found = [one for at in called.addresses for one in descriptors(reading.hash, (called.chain, at))]
-        for candidate in reading.candidates if found and reading.form is Form.CALLDATA else ():
+        for candidate in reading.candidates if found else ():
             if candidate.attempt.values is not None:
                 shown = (one.shown(candidate.attempt.types, candidate.attempt.values, called) for one in found)
                 candidate.display = next(filter(None, shown), None)

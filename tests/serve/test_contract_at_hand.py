@@ -184,3 +184,5 @@ def test_the_command_and_the_page_take_it_too(server: Server, tmp_path: Path) ->
     bad = request(server.port, "POST", "/decode/", urlencode({"data": CALL, "contract": "[1]"}).encode(), FORM)
     assert (bad.status, "abi: an ABI is a list of objects" in bad.body.decode()) == (400, True)
     assert "Read without a contract." in get(server.port, f"/decode/?data={CALL}").body.decode()
+    without_node = get(server.port, f"/decode/?tx=0x{'7' * 64}")
+    assert (without_node.status, 'name="tx"' in without_node.body.decode()) == (200, False)
