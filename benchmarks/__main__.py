@@ -15,6 +15,7 @@ from rich.table import Table
 from benchmarks import (
     bench_ask,
     bench_bulk,
+    bench_contracts,
     bench_decode,
     bench_engine,
     bench_evidence,
@@ -71,6 +72,7 @@ _LONG = ("engine-executors", "engine-memory", "import-large", "serve-large", "se
             "search",
             "import",
             "evidence",
+            "contracts",
             "pack",
             "sql",
             "ask",
@@ -121,6 +123,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "search": lambda: bench_search.figures(rows, rounds, present),
         "import": lambda: bench_import.figures(rows, rounds, present),
         "evidence": lambda: bench_evidence.figures(rounds, present),
+        "contracts": lambda: bench_contracts.figures(rounds),
         "pack": lambda: bench_pack.figures(rounds, present, corpus.CACHE),
         "ask": lambda: bench_ask.figures(rows, rounds),
         "solve": lambda: bench_solve.figures(rounds, present, corpus.CACHE),

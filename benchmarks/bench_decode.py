@@ -40,6 +40,8 @@ _REPEATED = 10  # times that the same rows follow each other: encoding them is s
 _SAMPLES = 2_000
 _CEILING = 0.5
 _RETURNED = 0.8
+_BY_ADDRESS = 0.85
+_ADDRESS, _TEXT = "0x" + "ab" * 20, "transfer(address,uint256)"
 _BULK = 1.0
 _ROTATIONS = 10
 _INTERFACES_A_SECOND = 500
@@ -124,6 +126,10 @@ def _http(warehouse: Path, server: str, rounds: int) -> list[Figure]:
     if shutil.which("wrk") is None:
         print("wrk is not installed; single calldata over HTTP is left out", file=sys.stderr)
         return []
+    with tempfile.TemporaryDirectory() as name:
+        row = f'{_ADDRESS},"{_TEXT}"'
+        (table := Path(name) / "contracts.csv").write_text(f"address,signature\n{row}\n")
+        sigdir("import", str(table), "--warehouse", str(warehouse))
     with tempfile.TemporaryDirectory() as name, servers.ours(warehouse, server) as ours:
         folder, size = Path(name), _check_calls(ours)
         path = f'string.format("{_PATH}?data=0xa9059cbb%024d%040x%064x", 0, math.random(1, 2^52), math.random(1, 2^52))'
@@ -134,6 +140,7 @@ def _http(warehouse: Path, server: str, rounds: int) -> list[Figure]:
                     partial(_wrk, folder, ceiling, _get(f'"/{size}"')), _CEILING, rounds, ours,
                 ),
                 _returned(ours, partial(_wrk, folder, ours), server, rounds),
+                _by_address(ours, partial(_wrk, folder, ours), server, rounds),
             ]  # fmt: skip
 
 
@@ -149,6 +156,22 @@ def _returned(ours: Server, ask: Callable[[str], float], server: str, rounds: in
     return _beside(
         f"{server}: one word that a call returned, beside calldata of one word", partial(ask, _RANDOM + _get(returned)),
         partial(ask, _RANDOM + _get(call)), _RETURNED, rounds, ours, by_pairs=True,
+    )  # fmt: skip
+
+
+def _by_address(ours: Server, ask: Callable[[str], float], server: str, rounds: int) -> Figure:
+    """Two words by the contract at an address, beside the same without."""
+    words = "a9059cbb%024d%040x%064x"
+    random_words = "0, math.random(1, 2^52), math.random(1, 2^52)"
+    place = f"&chain=1&to={_ADDRESS}"
+    answer = json.loads(ours.body(f"{_PATH}?data=0xa9059cbb{1:064x}{2:064x}{place}"))
+    assert (answer["contract"]["by"], answer["candidates"][0]["in_contract"]) == ("deployment", True)
+    by_address = f'string.format("{_PATH}?data=0x{words}{place}", {random_words})'
+    without = f'string.format("{_PATH}?data=0x{words}", {random_words})'
+    return _beside(
+        f"{server}: calldata of two words by the contract at an address, beside without",
+        partial(ask, _RANDOM + _get(by_address)), partial(ask, _RANDOM + _get(without)), _BY_ADDRESS, rounds, ours,
+        by_pairs=True,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from sigdir.serve.lists.selection import needs_scan
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.decode_input import is_code
-from sigdir.warehouse.index.known import are_returns_known
+from sigdir.warehouse.index.known import are_returns_known, is_contract_known
 from sigdir.warehouse.index.ranked import is_order_known
 from sigdir.warehouse.index.view import Reader, View
 
@@ -24,12 +24,14 @@ IsShort = Callable[[str, str, str, str, str], bool]
 _LIST = re.compile("/api/v1/((?:event-)?signatures)/")
 _FILES = "/assets/"
 _DECODE = "/api/v1/decode/"
-_SHORT_CALL = re.compile("data=0x([0-9a-f]{8}(?:[0-9a-f]{64}){0,2})")  # too short to hold another call
+_SHORT_CALL = re.compile(
+    "data=0x([0-9a-f]{8}(?:[0-9a-f]{64}){0,2})(?:&chain=([1-9][0-9]{0,9})&to=0x([0-9a-f]{40}))?"
+)  # too short to hold another call
 _SHORT_RETURN = re.compile("data=0x(?:[0-9a-f]{64}){0,2}&as=return&selector=0x([0-9a-f]{8})")
 _RESOLVE = "/api/v1/resolve/"
 _HASH = re.compile("0x([0-9a-fA-F]{8}(?:[0-9a-fA-F]{56})?)")
 _ESCAPES = re.compile("[%+]")
-_MAX_QUERY_CHARACTERS = 200
+_MAX_QUERY_CHARACTERS = 220
 
 
 class ShortRequests:
@@ -97,4 +99,6 @@ def _is_short_call(view: View, query_string: str) -> bool:
         returned = _SHORT_RETURN.fullmatch(query_string)
         return returned is not None and are_returns_known(view, bytes.fromhex(returned[1]))
     data = bytes.fromhex(match[1])
+    if match[2] is not None and not is_contract_known(view, int(match[2]), bytes.fromhex(match[3])):
+        return False
     return is_order_known(view, SIGNATURES, data[:SELECTOR_BYTES]) and not is_code(data)

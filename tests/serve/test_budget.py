@@ -160,7 +160,7 @@ def test_a_parser_that_gets_no_memory_ends_in_a_refusal(folder: Path) -> None:
 
 
 def test_a_form_of_code_is_not_read_where_others_wait(folder: Path) -> None:
-    """Forms of a costly resource go to the process from 160 bytes on, as its other bodies do."""
+    """Forms of a costly resource go to the process from 220 bytes on, as its other bodies do."""
     with opened(folder) as storage:
         process = BudgetProcess(Settings(folder))
         client = TestClient(create_app(Settings(folder), *storage, budget=process))

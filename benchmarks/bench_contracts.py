@@ -1,0 +1,78 @@
+"""Contracts and usage: a million deployments imported, what they take at rest, coverage of a million selectors."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import corpus
+from benchmarks.measure import Figure, sigdir
+
+_ROWS = 1_000_000
+_INTERFACES = 5_000
+_CHAINS = (1, 10, 56, 137, 8453)
+_ROWS_A_SECOND = 500_000
+_BYTES_A_ROW = 24
+_COVERAGE_SECONDS = 2.0
+
+
+def figures(rounds: int) -> list[Figure]:
+    with tempfile.TemporaryDirectory(dir=corpus.CACHE) as name:
+        folder = Path(name)
+        return [*_deployments(folder, rounds), _coverage(folder, rounds)]
+
+
+def _deployments(folder: Path, rounds: int) -> list[Figure]:
+    chance = np.random.default_rng(1)
+    codes = chance.bytes(32 * _INTERFACES)
+    of_row = chance.zipf(1.3, _ROWS) % _INTERFACES
+    table = pa.table({
+        "chain": np.array(_CHAINS)[chance.integers(0, len(_CHAINS), _ROWS)],
+        "address": pa.array([chance.bytes(20) for _ in range(_ROWS)], pa.binary()),
+        "code_hash": pa.array([codes[32 * n : 32 * n + 32] for n in of_row.tolist()], pa.binary()),
+    })  # fmt: skip
+    pq.write_table(table, source := folder / "deployments.parquet")
+    seconds, size = [], 0
+    for number in range(rounds):
+        warehouse = folder / f"warehouse-{number}"
+        report = json.loads(sigdir("import", str(source), "--warehouse", str(warehouse), "--json").output)
+        assert report["deployments"] == _ROWS
+        seconds.append(sum(report["stages"].values()))
+        size = sum(file.stat().st_size for file in (warehouse / "evidence" / "contracts").iterdir())
+    speed, bytes_a_row = _ROWS / min(seconds), size / _ROWS
+    return [
+        Figure(
+            "1,000,000 deployments imported", f"{speed:,.0f}/s", f"{_ROWS_A_SECOND:,}/s", speed / _ROWS_A_SECOND, ">= 1x",
+            speed >= _ROWS_A_SECOND, seconds,
+        ),
+        Figure(
+            "a deployment at rest, of 5,000 interfaces", f"{bytes_a_row:.1f} bytes", f"{_BYTES_A_ROW} bytes",
+            bytes_a_row / _BYTES_A_ROW, "<= 1x", bytes_a_row <= _BYTES_A_ROW,
+        ),
+    ]  # fmt: skip
+
+
+def _coverage(folder: Path, rounds: int) -> Figure:
+    chance = np.random.default_rng(2)
+    hashes = [chance.bytes(4) for _ in range(_ROWS)]
+    pq.write_table(
+        pa.table({"selector": pa.array(hashes, pa.binary()), "count": chance.integers(1, 10_000, _ROWS)}),
+        source := folder / "selectors.parquet",
+    )
+    (texts := folder / "texts.txt").write_text("transfer(address,uint256)\n")
+    sigdir("import", str(texts), "--warehouse", str(folder / "texts"))
+    runs = [
+        sigdir("coverage", str(source), "--warehouse", str(folder / "texts"), "--json")
+        for _ in range(rounds + 1)  # the first one builds the index
+    ][1:]
+    assert json.loads(runs[0].output)["rows"] == _ROWS
+    seconds = [run.seconds for run in runs]
+    return Figure(
+        "coverage of 1,000,000 selectors with counts, the whole command", f"{min(seconds):.2f} s",
+        f"{_COVERAGE_SECONDS:g} s", min(seconds) / _COVERAGE_SECONDS, "<= 1x", min(seconds) <= _COVERAGE_SECONDS, seconds,
+    )  # fmt: skip
