@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
         ("name", pa.string()), ("anonymous", pa.bool_()), ("state_mutability", pa.string()), ("id", pa.string()),
     ]
 )  # fmt: skip
-"""glaciers' columns, and the chain. The address and the chain are null where a declaration is of no single contract."""
+"""glaciers' columns, and the chain. A row is of a hash and of no single contract, so the address and the chain are null."""
 
 _DECLARED = """
     WITH best AS (
