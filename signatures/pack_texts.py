@@ -32,6 +32,7 @@ COLUMNS = 6
 MAX_ROWS = 1 << 24
 _MOST_PLACES = 256  # of a selector's texts; those behind are in any order
 _MAX_SHARED = 255
+_FREE_BYTES, _MOST_TIMES = 1 << 20, 64
 _NUMBER_BYTES = 3
 KERNEL_ROWS = 50_000
 """From so many texts on kernels are used: numba and they take a second to load, plain Python takes 8 us a text."""
@@ -118,7 +119,9 @@ def decoded(collection: Collection, rows: int, columns: Sequence[bytes | memoryv
         raise BadPack(f"{collection}: a text has more than {MAX_TUPLES} lists within each other")
     sizes = np.fromiter(map(len, table), np.int64, len(table))[of_row] if rows else np.zeros(0, np.int64)
     lengths = names.lengths() + sizes
-    if int(lengths.sum()) + rows > MAX_BYTES or (rows and lengths.max() > MAX_TEXT_BYTES):
+    if int(lengths.sum()) + rows > most_bytes(len(rests) + len(lists) + (_NUMBER_BYTES + 1) * rows) or (
+        rows and lengths.max() > MAX_TEXT_BYTES
+    ):
         raise BadPack(f"{collection}: its texts are longer than a reader allows")
     ends = np.cumsum(lengths + 1) - 1
     data = _data(names, of_row, table, ends)
@@ -126,6 +129,11 @@ def decoded(collection: Collection, rows: int, columns: Sequence[bytes | memoryv
     if declared and (len(declarations) != rows or not declared.endswith(b"\n")):
         raise BadPack(f"{collection}: {len(declarations):,} declarations for {rows:,} texts")
     return Texts(data, ends, prefixes_of(collection, data, ends), _positions(places, rows), declarations)
+
+
+def most_bytes(columns: int) -> int:
+    """How many bytes of texts so many bytes of columns may make: many rows may share a long list. Real ones make twice as many."""
+    return min(_FREE_BYTES + _MOST_TIMES * columns, MAX_BYTES)
 
 
 class _Names(NamedTuple):

@@ -42,6 +42,7 @@ FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("read csv", (b"signature,x", b",hash", b"\nf(),0x\n")),
     ("POST /api/v1/import-solidity/ source_code json", (b"'constant uint256[]", b"73", b"", b"import 'a';/*")),
     ("pack event-signatures indexed 2", (b"${", b'}}boundary="', b"\0", b"\r\n--b\r\n--b")),
+    ("pack signatures texts 3", (b"[0]\r[[", b"external  ", b"", b"| a | b |\n" * 30)),
     ("read solc-hashes", (b"Function signatures:\n======= ", b":", b"x")),
 ]  # fmt: skip
 """Targets and shapes whose cost was out of proportion once."""
