@@ -35,14 +35,14 @@ from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.metrics.recorder import AnswerRecorder
 from sigdir.serve.metrics.resource import MetricsResource
 from sigdir.serve.pages.answers import add_error_handlers
-from sigdir.serve.pages.assets import AssetResource, IconResource
+from sigdir.serve.pages.assets import AssetResource, NamedAssetResource
 from sigdir.serve.pages.browse import BrowsePage
 from sigdir.serve.pages.decode import DecodePage
 from sigdir.serve.pages.docs import DocsPage
 from sigdir.serve.pages.home import HomePage
 from sigdir.serve.pages.links import LinkPage
 from sigdir.serve.pages.llms import LlmsResource
-from sigdir.serve.pages.page import page_cache
+from sigdir.serve.pages.page import page_cache, set_public_url
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
 from sigdir.serve.pages.solve import SolvePage
@@ -67,6 +67,7 @@ def create_app(
     ``counts`` gets what /metrics shows; without it no answer is counted or logged. ``budget`` answers costly requests and
     ``patient`` SQL and what is to be solved; without them the application answers itself.
     """
+    set_public_url(settings.public_url)
     table = routes(settings, reader, writer, counts, pages)
     app: Any = falcon.App()
     if counts is not None:
@@ -135,15 +136,16 @@ def routes(
         Route("/signatures/", LinkPage(SIGNATURES, reader), "GET, HEAD"),
         Route("/event-signatures/", LinkPage(EVENTS, reader), "GET, HEAD"),
         Route("/assets/{name}", AssetResource(), "GET, HEAD"),
-        Route("/favicon.ico", IconResource(), "GET, HEAD"),
+        Route("/favicon.ico", NamedAssetResource("icon.svg"), "GET, HEAD"),
+        Route("/robots.txt", NamedAssetResource("robots.txt"), "GET, HEAD"),
         Route("/llms.txt", LlmsResource(has_mcp=settings.mcp), "GET, HEAD"),
         *([Route("/mcp", McpResource(reader), "POST")] if settings.mcp else []),
         Route("/search/", ResultsPage(reader, cache, "search.html"), "GET, HEAD"),
         Route("/search/results/", ResultsPage(reader, cache, "results.html"), "GET, HEAD"),
         Route("/browse/", BrowsePage(reader, cache), "GET, HEAD"),
         Route("/browse/{collection}/", BrowsePage(reader, cache), "GET, HEAD"),
-        Route("/selector/{hash}/", RecordPage(SIGNATURES, reader, cache, origins), "GET, HEAD"),
-        Route("/topic/{hash}/", RecordPage(EVENTS, reader, cache, origins), "GET, HEAD"),
+        Route("/selector/{hash}/", RecordPage(SIGNATURES, reader, cache, origins, settings.solve), "GET, HEAD"),
+        Route("/topic/{hash}/", RecordPage(EVENTS, reader, cache, origins, settings.solve), "GET, HEAD"),
         Route("/submit/", SubmitPage(settings, reader), "GET, HEAD, POST"),
         Route("/submit/store/", StorePage(settings, reader, writer), "POST"),
         Route(STORED_PATH, StoredPage(reader, cache), "GET, HEAD"),

@@ -16,8 +16,11 @@ from sigdir.serve.http.errors import not_found
 FOLDER = Path(__file__).parent / "assets"
 
 _ASSET_SECONDS = 365 * 86_400
-_ICON_SECONDS = 86_400  # /favicon.ico keeps its address when the icon changes
-_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+_DAY = 86_400  # /favicon.ico keeps its address when the icon changes
+_TYPES = {
+    ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+    ".png": "image/png", ".txt": "text/plain; charset=utf-8",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,14 @@ class AssetResource:
     on_head = on_get
 
 
-class IconResource:
-    """The icon at the address where browsers look for one on their own, as with a JSON answer."""
+class NamedAssetResource:
+    """An asset at the address where browsers or crawlers look for it on their own: the icon, as with a JSON answer."""
+
+    def __init__(self, file_name: str) -> None:
+        self._asset = assets()[file_name]
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        _send(req, resp, assets()["icon.svg"], f"public, max-age={_ICON_SECONDS}")
+        _send(req, resp, self._asset, f"public, max-age={_DAY}")
 
     on_head = on_get
 

@@ -76,7 +76,7 @@ class DecodePage(ViewPage):
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         entered = Entered.of_query(req)
         if not entered.is_filled:
-            return self._form(entered)
+            return self._form(entered, before=_lines_before(req.get_param("with") or ""))
         return self._decoded(view, entered, self._with_contract(view, entered, entered.inputs()))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -144,7 +144,7 @@ class DecodePage(ViewPage):
         return self._rendered("decode.html", entered, **{"shown": [], "contract": None} | values)
 
     def _rendered(self, template: str, entered: Entered, **values: Any) -> bytes:
-        defaults = {"problem": "", "has_node": bool(self._rpc), "explained": None}
+        defaults = {"problem": "", "has_node": bool(self._rpc), "explained": None, "before": ""}
         return rendered(template, here="/decode/", entered=entered, examples=_EXAMPLES, **defaults | values)
 
 
@@ -193,6 +193,11 @@ class Entered(NamedTuple):
         call = self.call.strip()
         name = "text" if "(" in call else "selector"
         return urlencode({"data": "0x" + alternatives[0].data.hex(), "as": Form.RETURN.value, name: call}) + place
+
+
+def _lines_before(text: str) -> str:
+    """A signature that the page of a selector or topic leads here with, on the line before the bytes."""
+    return f"{text.strip()}\n" if text.strip() else ""
 
 
 def _address(entered: str, alternatives: list[Input]) -> str:

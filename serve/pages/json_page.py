@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import falcon
@@ -14,9 +13,6 @@ _HEADINGS = {
     301: "Moved", 401: "Write token needed", 403: "Refused", 404: "Not found", 405: "Method not allowed", 413: "Too large",
     414: "Address too long", 503: "Unavailable",
 }  # fmt: skip
-
-_HASH_PATH = re.compile(r"/(selector/0x[0-9a-f]{8}|topic/0x[0-9a-f]{64})/")
-"""Pages of well-formed hashes: where one is missing, a visitor may know the signature and submit it."""
 
 
 def send_answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
@@ -30,7 +26,7 @@ def send_answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None
 def _error_page(req: falcon.Request, status: int, error: dict[str, Any]) -> bytes:
     return rendered(
         "error.html", status=status, heading=_HEADINGS.get(status, "Something went wrong"),
-        detail=str(error.get("detail", "")), offers_submit=status == 404 and _HASH_PATH.fullmatch(req.path) is not None,
+        detail=str(error.get("detail", "")), submit=error.get("submit"), solve=error.get("solve"),
     )  # fmt: skip
 
 

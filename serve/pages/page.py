@@ -62,7 +62,7 @@ def _templates() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
-    environment.globals |= {"asset": assets.asset_address, "navigation": NAVIGATION}
+    environment.globals |= {"asset": assets.asset_address, "navigation": NAVIGATION, "public_url": ""}
     environment.filters |= row_markup.FILTERS
     environment.globals |= row_markup.FUNCTIONS
     search_box: Any = environment.get_template("search_box.html").module
@@ -72,6 +72,11 @@ def _templates() -> jinja2.Environment:
     environment.globals |= {"head": frame.head(), "script": frame.script(), "foot": frame.foot()}
     environment.globals["masthead"] = lru_cache(maxsize=len(NAVIGATION) + 2)(frame.masthead)
     return environment
+
+
+def set_public_url(url: str) -> None:
+    """What the address of the preview picture begins with: who shows a shared link needs it whole."""
+    _templates().globals["public_url"] = url
 
 
 @lru_cache(maxsize=1)

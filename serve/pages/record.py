@@ -37,9 +37,12 @@ _SHORT = 60
 class RecordPage(ViewPage):
     """A selector or topic. The address has it in lower case with 0x; other spellings redirect there."""
 
-    def __init__(self, collection: Collection, reader: Reader, cache: PageCache, origins: Origins) -> None:
+    def __init__(
+        self, collection: Collection, reader: Reader, cache: PageCache, origins: Origins, solves: bool
+    ) -> None:
+        """``solves``: the server has a page that looks for texts of unknown hashes."""
         super().__init__(reader, cache)
-        self._collection, self._origins = collection, origins
+        self._collection, self._origins, self._solves = collection, origins, solves
         self._hash_name = HASH_NAMES[collection]
         self._spelling = re.compile(f"(?:0[xX])?([0-9a-fA-F]{{{2 * collection.hash_bytes}}})")
 
@@ -47,7 +50,7 @@ class RecordPage(ViewPage):
         digest = self._digest(parameters["hash"])
         found = ranked_rows(view, self._collection, digest)
         if not found:
-            raise detail(404, f"No signature with the {self._hash_name} 0x{digest.hex()} is known.")
+            raise self._unknown(f"0x{digest.hex()}")
         chosen = _chosen(found, req.get_param("id"))
         others = [self._row(one) for one in found if one is not chosen]
         return rendered(
@@ -56,6 +59,11 @@ class RecordPage(ViewPage):
             **self._values(view, chosen, others),
             **_evidence_values(self._row(chosen), chosen.ranked, self._evidence(view, chosen.id)),
         )
+
+    def _unknown(self, hex: str) -> HttpError:
+        """The error says what to do next: its page offers the same."""
+        next_steps = {"submit": "/submit/"} | ({"solve": f"/solve/?hash={hex}"} if self._solves else {})
+        return HttpError(404, {"detail": f"No signature with the {self._hash_name} {hex} is known."} | next_steps)
 
     def _row(self, ranked: RankedRow) -> Row:
         return row_of(self._collection, ranked.segment, ranked.row, looks_mined=bool(ranked.mined))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -135,7 +136,7 @@ class _Show:
             self._budget.take(type.text)
             items = self._items(type, value, members, path)
             return ShownValue(type.text, items=items, more=len(value) - len(items), name=own)
-        text, note = ("", "not shown") if self._budget.page_is_full else _text(type, value)
+        text, note = ("", "not shown") if self._budget.page_is_full else _text(type, value, own)
         self._budget.take(type.text, text)
         self._budget.left -= 1
         inner = self._nested.get(path)
@@ -154,13 +155,13 @@ class _Show:
         return tuple(items)
 
 
-def _text(type: Type, value: Any) -> tuple[str, str]:
+def _text(type: Type, value: Any, name: str) -> tuple[str, str]:
     """A value as text, cut where it is long, and a remark on it."""
     json = "0x" + value.hex() if isinstance(value, bytes) else as_json(type, value, checksums=True)
     text = str(json).lower() if isinstance(json, bool) else str(json)
     if len(text) > _MAX_CHARACTERS:
         return text[:_MAX_CHARACTERS], f"… {_size(value)} in all"
-    return text, _note(type.text, value)
+    return text, _note(type.text, value, name)
 
 
 def _size(value: Any) -> str:
@@ -171,22 +172,40 @@ _TIMES = range(1_400_000_000, 2_200_000_000)  # seconds, 2014 to 2039
 _LEAST_AMOUNT = 10**15
 _MOST_AMOUNT = 10**30
 
+_WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_ETHER_WORDS = frozenset({"wei", "eth", "ether", "msgvalue"})
+_TOKEN_WORDS = frozenset(
+    {"amount", "amounts", "token", "tokens", "value", "values", "wad", "shares", "assets", "supply", "balance"}
+)
+_NUMBER_WORDS = frozenset({"id", "ids", "nonce", "salt", "hash", "index", "key", "root", "seed", "bitmap"})
+"""Words of a parameter's name that say what its number is: wei, tokens, or nothing that is counted."""
 
-def _note(type: str, value: Any) -> str:
+
+def _note(type: str, value: Any, name: str) -> str:
     if isinstance(value, bytes):
         return _size(value) if type in ("bytes", "string") else ""
     if isinstance(value, int) and type.startswith("uint"):
-        return number_note(type, value)
+        return number_note(type, value, name)
     return "empty" if value == "" else ""
 
 
-def number_note(type: str, value: int) -> str:
-    """What an amount or a time is in people's units."""
+def number_note(type: str, value: int, name: str) -> str:
+    """What an amount or a time is in people's units; ``name`` is the parameter's, as far as it is known."""
+    words = {word.lower() for word in _WORD.findall(name)}
     if value and value == 2 ** int(type[4:]) - 1:
         return f"the largest {type}"
-    if value in _TIMES:
+    if words & _ETHER_WORDS:
+        return f"wei, {_of_18_decimals(value)} ether" if value >= _LEAST_AMOUNT else "wei"
+    if words & _NUMBER_WORDS:
+        return ""
+    if value in _TIMES and not words & _TOKEN_WORDS:
         return f"as a time {datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
     if _LEAST_AMOUNT <= value < _MOST_AMOUNT:
-        whole, part = divmod(value, 10**18)
-        return f"{whole:,}{f'.{part:018d}'.rstrip('0').rstrip('.')} with 18 decimals"
+        unit = "in tokens of" if words & _TOKEN_WORDS else "with"
+        return f"{_of_18_decimals(value)} {unit} 18 decimals"
     return ""
+
+
+def _of_18_decimals(value: int) -> str:
+    whole, part = divmod(value, 10**18)
+    return f"{whole:,}{f'.{part:018d}'.rstrip('0').rstrip('.')}"

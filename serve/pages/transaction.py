@@ -39,8 +39,7 @@ def shown_transaction(view: View, rpc: str, hash: str) -> dict[str, Any]:
     ]
     if len(parts) < len(explained.parts):
         found.notes.append(f"{len(explained.parts) - len(parts)} of its parts are not shown.")
-    note = number_note("uint256", found.value)
-    amount = f"{found.value}, {note}" if note else str(found.value)
+    amount = f"{found.value} {number_note('uint256', found.value, 'wei')}"
     return {"explained": explained, "addresses": list(_addresses(found)), "parts": parts, "amount": amount}
 
 

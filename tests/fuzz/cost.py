@@ -154,6 +154,7 @@ QUERIES: dict[str, Sequence[str]] = {
     "/signatures/": ["q", "query", "bytes4_signature"],
     "/event-signatures/": ["q", "bytes_signature"],
     "/llms.txt": [],
+    "/robots.txt": [],
     "/range/{collection}/{prefix}": ["padded"],
     "/range/{collection}/{prefix}/{edition}": ["padded"],
     "/search/": ["q", "in", "page"],

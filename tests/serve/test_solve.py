@@ -30,6 +30,9 @@ def test_the_page_solves_in_a_process_that_gives_way(tmp_path: Path) -> None:
         ):
             refused = request(server.port, "POST", "/solve/", urlencode(fields).encode(), FORM)
             assert (refused.status, reason in refused.body) == (400, True)
+        unknown = get(server.port, "/selector/0x00000001/", {"Accept": "text/html"}).body.decode()
+        assert 'href="/solve/?hash=0x00000001"' in unknown
         assert get(server.port, "/solve/").status == 200
     with serving(tmp_path / "warehouse", workers=1) as server:
         assert get(server.port, "/solve/").status == 404
+        assert "/solve/" not in get(server.port, "/selector/0x00000001/", {"Accept": "text/html"}).body.decode()

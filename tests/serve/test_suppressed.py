@@ -79,7 +79,7 @@ ASKED: dict[str, list[str]] = {
     "/event-signatures/": [f"?bytes_signature={topic(RUDE_EVENT)}"],
     "/signatures/{hash}": [selector(RUDE)[2:]],
     "/topic0/{hash}": [topic(RUDE_EVENT)[2:]],
-    "/healthz": [""], "/readyz": [""], "/api/v1/openapi.json": [""], "/": [""], "/favicon.ico": [""], "/llms.txt": [""],
+    "/healthz": [""], "/readyz": [""], "/api/v1/openapi.json": [""], "/": [""], "/favicon.ico": [""], "/llms.txt": [""], "/robots.txt": [""],
     "/assets/{name}": ["site.css"],
     "/search/": ["?q=ude", f"?q={selector(RUDE)}", f"?q={topic(RUDE_EVENT)}", "?q=ude&in=functions"],
     "/search/results/": ["?q=ude", f"?q={CALLDATA}"],
@@ -92,7 +92,7 @@ ASKED: dict[str, list[str]] = {
 """What is asked of each route that answers GET: what follows the part of the path without parameters."""
 
 SHOWING_NOTHING = {
-    "/healthz", "/readyz", "/metrics", "/api/v1/openapi.json", "/", "/favicon.ico", "/llms.txt", "/assets/{name}", "/submit/", "/docs/",
+    "/healthz", "/readyz", "/metrics", "/api/v1/openapi.json", "/", "/favicon.ico", "/llms.txt", "/robots.txt", "/assets/{name}", "/submit/", "/docs/",
     "/statistics/", "/status/", "/dumps/", "/dumps/{version}/", "/signature-database/v1/stats",
 }  # fmt: skip
 """Routes that show no text of a row at all. Their counts are compared."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
+from sigdir.serve.pages.assets import FOLDER
 from sigdir.serve.pages.decode import EXAMPLE, MULTICALL_EXAMPLE
 from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.serve.support import HOST, serving
@@ -50,7 +51,7 @@ def _drawn(page: Page) -> None:
 
 _ALL = ("light", "dark", "phone")
 PICTURES: dict[str, tuple[str, Callable[[Page], None] | None, tuple[str, ...]]] = {
-    "home": ("/", None, _ALL),
+    "home": ("/", None, (*_ALL, "shared")),
     "search": ("/", _type, ("light", "phone")),
     "record": ("/selector/0xa9059cbb/", None, ("dark", "phone")),
     "preview": ("/submit/", _preview, ("light", "dark")),
@@ -64,6 +65,7 @@ PICTURES: dict[str, tuple[str, Callable[[Page], None] | None, tuple[str, ...]]] 
 _WINDOWS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1100, "height": 760}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1100, "height": 760}, "color_scheme": "dark"},
+    "shared": {"viewport": {"width": 800, "height": 420}, "device_scale_factor": 1.5},
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True, "is_mobile": True},
 }
 
@@ -87,7 +89,9 @@ def main(folder: Path) -> None:
                     page.goto(path)
                     if first is not None:
                         first(page)
-                    page.screenshot(path=folder / f"{picture}-{window}.png", animations="disabled")
+                    # What a shared link shows is one of the pages' own files.
+                    target = FOLDER / "preview.png" if window == "shared" else folder / f"{picture}-{window}.png"
+                    page.screenshot(path=target, animations="disabled", caret="hide")
                     page.close()
                 context.close()
             browser.close()

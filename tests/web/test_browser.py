@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from sigdir.serve.pages.decode import EXAMPLE
 from tests.conftest import ROOT
 from tests.examples import long_except
 from tests.serve.support import HOST, SIGNATURES_PATH, Server, found, get, request
@@ -156,15 +157,21 @@ def test_a_record_shows_all_that_is_known(page_of: Open) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(TRANSFER)
     expect(page.get_by_text("ERC-20", exact=True)).to_be_visible()
     expect(
-        page.get_by_text(re.compile("import 2, which read .* and [0-9]+ more sources, and added [0-9]+ rows"))
+        page.get_by_text(re.compile("samples.*: [0-9]+ rows in import 2|, [0-9]+ files: [0-9]+ rows in import 2"))
     ).to_be_visible()
     assert rows(page, "Other signatures with this selector") == [COLLIDING]
     assert rows(page, "The same name") == ["transfer(address,uint256,uint256)"]
     assert '"name": "transfer"' in page.locator("pre").inner_text()
+    page.get_by_role("link", name="Decode with it").click()
+    box = page.get_by_label("Calldata, log")
+    expect(box).to_be_focused()
+    box.press("ControlOrMeta+End")
+    box.press_sequentially(EXAMPLE)
+    expect(page.locator(".decoded")).to_contain_text("0x742d35Cc6634C0532925a3b844Bc454e4438f44e")
+    page.goto("/selector/0xa9059cbb/")
     page.get_by_role("link", name=COLLIDING).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(COLLIDING)
-    imported = page.get_by_text("import 1 “rows for <b>pages</b>”, which read paged.txt, and added 131 rows")
-    expect(imported).to_be_visible()
+    expect(page.get_by_text("rows for <b>pages</b>: 131 rows in import 1")).to_be_visible()
 
 
 # Submitting.

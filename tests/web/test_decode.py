@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from eth_abi.abi import encode
@@ -21,7 +21,7 @@ from tests.serve.support import (
     request,
 )
 from tests.serve.test_contract import slow_code
-from tests.web.conftest import CODE, COLLIDING, Open
+from tests.web.conftest import CODE, COLLIDING, DESKTOP, PHONE, Open
 
 NESTED = "nest((uint8,string,bytes[])[],bool,uint256)"
 EVIL = "<script>alert(1)</script>"
@@ -47,14 +47,31 @@ def test_calldata_is_decoded_as_it_is_pasted(page_of: Open) -> None:
     expect(page.get_by_role("heading", name="transfer(address,uint256)")).to_be_visible()
     expect(page.get_by_text("decodes exactly")).to_be_visible()
     assert page.locator(".decoded tbody tr").all_inner_texts() == [
-        "0\taddress to\t0x742d35Cc6634C0532925a3b844Bc454e4438f44e",
-        f"1\tuint256 value\t{10**18} 1 with 18 decimals",
+        "to address\t0x742d35Cc6634C0532925a3b844Bc454e4438f44e",
+        f"value uint256\t{10**18} 1 in tokens of 18 decimals",
     ]  # fmt: skip
     expect(page.get_by_role("region", name="Signatures that do not decode")).to_contain_text(COLLIDING)
     assert page.url.endswith(f"/decode/?data={EXAMPLE}")
     assert page.evaluate("window.same")
     page.get_by_label("Calldata, log").fill("")
     expect(page.locator("#decoded")).to_be_empty()
+
+
+def test_the_values_are_above_the_fold(page_of: Open) -> None:
+    """The box has one line until it is used, the explanation stands below; an address has one line on a phone too."""
+    wei = f"function pay(address to, uint256 feeInWei)\n{call('pay(address,uint256)', ['address', 'uint256'], ['0x' + '11' * 20, 15 * 10**17])}"
+    for window in (DESKTOP, PHONE):
+        page = page_of(f"/decode/?data={quote(wei)}", **window)
+        box, row = page.get_by_label("Calldata, log"), page.locator(".decoded tbody tr").last
+        assert box.evaluate("box => box.offsetHeight") < 50
+        assert row.evaluate("row => row.getBoundingClientRect().bottom < innerHeight")
+        assert "feeInWei uint256" in row.inner_text()
+        assert f"{15 * 10**17} wei, 1.5 ether" in row.inner_text()
+        assert page.locator(".value.word").first.evaluate("value => value.getClientRects().length") == 1
+        box.click()
+        assert box.evaluate("box => box.offsetHeight") > 100
+        about = page.get_by_role("region", name="What can be decoded")
+        assert about.bounding_box()["y"] > row.bounding_box()["y"]  # type: ignore[index]
 
 
 def test_it_works_without_a_script(page_of: Open) -> None:
@@ -74,7 +91,7 @@ def test_an_anonymous_log_has_its_event_before_it(page_of: Open) -> None:
     page.get_by_label("Calldata, log").fill(ANONYMOUS_EXAMPLE)
     page.get_by_role("button", name="Decode").click()
     expect(page.get_by_role("heading", name="LogNote(bytes4,address,uint256)")).to_be_visible()
-    expect(page.locator(".decoded tbody tr").nth(1)).to_contain_text("address usr indexed")
+    expect(page.locator(".decoded tbody tr").nth(1)).to_contain_text("usr address indexed")
     assert page.get_by_label("Calldata, log").input_value() == ANONYMOUS_EXAMPLE
     page.goto("/decode/")
     page.get_by_role("link", name="an anonymous log").click()
@@ -92,7 +109,7 @@ def test_tuples_are_nested_lists(page_of: Open, server: Server) -> None:
     inside = page.locator("details.inside")
     expect(inside).to_contain_text("0x742d35Cc6634C0532925a3b844Bc454e4438f44e")
     inside.get_by_text("transfer(address,uint256)").click()
-    expect(inside.get_by_text("1 with 18 decimals")).to_be_hidden()
+    expect(inside.get_by_text("1 in tokens of 18 decimals")).to_be_hidden()
 
 
 def test_a_log_and_a_revert_are_explained(page_of: Open) -> None:
@@ -226,7 +243,7 @@ def test_long_data_is_answered_to_the_post(server: Server) -> None:
     assert "and 500 more" in body
     assert "9,000 bytes in all" in body
     assert "5,000 characters in all" in body
-    assert len(re.findall(r'class="value"', body)) == 502
+    assert len(re.findall(r'class="value( word)?"', body)) == 502
     assert len(body) < len(data) + 90_000
     assert "and 1,401 more" in body
 

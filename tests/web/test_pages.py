@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Mapping
-from html import unescape
+from html import escape, unescape
 from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
+from urllib.robotparser import RobotFileParser
 
 import pytest
 from backports import zstd
@@ -93,6 +94,7 @@ def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> N
     names = re.findall(r"/assets/[\w.-]+", get(server.port, "/").body.decode())
     assert {re.sub(r"-\w{12}", "", name) for name in names} == {
         "/assets/icon.svg",
+        "/assets/preview.png",
         "/assets/site.css",
         "/assets/site.js",
     }
@@ -106,7 +108,8 @@ def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> N
         assert zstd.decompress(packed.body) == answer.body
         assert get(server.port, re.sub(r"-\w", "-z", name)).status == 404
     for coding in CODINGS:
-        assert sum(len(asset.packed[coding]) for asset in assets().values()) < 10_000
+        assert sum(len(asset.packed[coding]) for name, asset in assets().items() if name != "preview.png") < 10_000
+    assert len(assets()["preview.png"].body) < 100_000
 
 
 def test_the_icon_is_where_browsers_look_for_one(server: Server) -> None:
@@ -116,6 +119,33 @@ def test_the_icon_is_where_browsers_look_for_one(server: Server) -> None:
     assert answer.header("Cache-Control") == "public, max-age=86400"
     (icon,) = set(re.findall(r"/assets/icon[\w.-]+", get(server.port, "/").body.decode()))
     assert answer.body == get(server.port, icon).body
+
+
+def test_a_shared_link_has_a_title_a_sentence_and_a_picture(server: Server) -> None:
+    """Each is of its page and escaped; the picture is a file of ours, whole where the server has an address."""
+    found = Elements()
+    found.feed(get(server.port, "/selector/0xa9059cbb/").body.decode())
+    named = {
+        pairs["property"]: pairs["content"] or "" for tag, pairs in found.found if tag == "meta" and "property" in pairs
+    }
+    assert named["og:title"] == "0xa9059cbb transfer(address,uint256)"
+    assert named["og:description"].startswith("0xa9059cbb is the selector of transfer(address,uint256). 2 known")
+    picture = get(server.port, named["og:image"])
+    assert (picture.status, picture.header("Content-Type"), picture.body[:4]) == (200, "image/png", b"\x89PNG")
+    evil = get(server.port, f"/search/?q={quote(EVIL)}").body.decode()
+    assert f'property="og:title" content="{escape(EVIL)}' in evil.replace("&#34;", "&quot;").replace("&#39;", "&#x27;")
+
+
+def test_crawlers_are_told_what_costs_much(server: Server) -> None:
+    """Decoding, solving and the search are left out; pages of selectors and topics are not."""
+    answer = get(server.port, "/robots.txt")
+    assert answer.header("Content-Type") == "text/plain; charset=utf-8"
+    rules = RobotFileParser()
+    rules.parse(answer.body.decode().splitlines())
+    for path in ("/", "/selector/0xa9059cbb/", f"/topic/{TOPIC}/", "/browse/"):
+        assert rules.can_fetch("anyone", path)
+    for path in ("/search/?q=a", "/decode/?data=0x", "/solve/?hash=0x00000000", "/api/v1/signatures/"):
+        assert not rules.can_fetch("anyone", path)
 
 
 def test_a_large_page_is_gzipped(server: Server) -> None:
@@ -253,7 +283,10 @@ def test_nothing_found_is_one_line_with_a_link(server: Server, query: str) -> No
     assert '<p class="none">Nothing found. If you know the signature, <a href="/submit/">submit it</a>.</p>' in body
     assert "<section" not in body
     for path in ("/selector/0x00000000/", f"/topic/0x{'0' * 64}/"):
-        assert 'If you know one, <a href="/submit/">submit it</a>.' in get(server.port, path, BROWSER).body.decode()
+        assert (
+            'If you know the signature, <a href="/submit/">submit it</a>.'
+            in get(server.port, path, BROWSER).body.decode()
+        )
     assert "submit it" not in visible(get(server.port, "/selector/0x12/", BROWSER))
 
 

@@ -44,18 +44,20 @@ if (box && results && summary) {
   if (welcome && box.value.trim()) search();
 }
 
-// Keys: / focuses the box, the arrows move through the results, Escape returns to the box.
+// Keys: / focuses the box, on a page without one that of the search; the arrows move through the results, Escape returns to the box.
 
 document.addEventListener("keydown", (event) => {
-  if (!box || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
   const here = document.activeElement;
   const isTyping = here && here !== box && here.matches("input, textarea, select");
   if (event.key === "/" && here !== box && !isTyping) {
     event.preventDefault();
+    if (!box) return location.assign("/search/");
     box.focus();
     box.select();
     return;
   }
+  if (!box) return;
   const links = results ? [...results.querySelectorAll(".rows a")] : [];
   const at = links.indexOf(here);
   if (!links.length || (here !== box && at < 0)) return;
