@@ -165,8 +165,7 @@ def test_a_record_shows_all_that_is_known(page_of: Open) -> None:
     page.get_by_role("link", name="Decode with it").click()
     box = page.get_by_label("Calldata, log")
     expect(box).to_be_focused()
-    box.press("ControlOrMeta+End")
-    box.press_sequentially(EXAMPLE)
+    box.fill(box.input_value() + EXAMPLE)
     expect(page.locator(".decoded")).to_contain_text("0x742d35Cc6634C0532925a3b844Bc454e4438f44e")
     page.goto("/selector/0xa9059cbb/")
     page.get_by_role("link", name=COLLIDING).click()
@@ -274,6 +273,10 @@ def test_all_works_without_a_script(page_of: Open, server: Server) -> None:
 def test_keys_alone_are_enough(page_of: Open) -> None:
     """The skip link comes first; slash focuses the box, arrows move through results, Enter opens a record."""
     page = page_of("/status/")
+    page.keyboard.press("/")
+    page.wait_for_url("**/search/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.goto("/status/")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
@@ -309,6 +312,7 @@ def test_a_page_can_be_read_aloud_and_fits_a_phone(page_of: Open, path: str) -> 
     """One main, one h1, names on all links, buttons and fields, headings in order; no horizontal scrolling."""
     page = page_of(path, **PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("nav").first.evaluate("nav => nav.offsetHeight < 45 && nav.scrollWidth <= nav.clientWidth")
     assert page.locator("main").count() == 1
     assert page.locator("h1").count() == 1
     assert page.locator("html[lang=en]").count() == 1
