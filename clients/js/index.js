@@ -170,7 +170,7 @@ function indexOf(name, rows, [shared, rests, numbers, lists, places, declared]) 
   linesOf(lists).forEach(checkList);
   const listOf = new Uint32Array(rows);
   for (let row = 0; row < rows; row++) listOf[row] = numbers[row] + 256 * numbers[rows + row] + 65536 * numbers[2 * rows + row];
-  const starts = textStarts(shared, restAt, listAt, listOf, mostBytes(rests.length + lists.length + 4 * rows)), texts = new Uint8Array(starts[rows]);
+  const starts = textStarts(shared, restAt, listAt, listOf, rests.length + lists.length + 4 * rows), texts = new Uint8Array(starts[rows]);
   const keys = new Uint32Array(2 * rows); // place, row and hash, which sort as one number of 64 bits
   for (let row = 0; row < rows; row++) {
     const start = starts[row], rest = start + shared[row], list = rest + restAt[row + 1] - restAt[row] - 1;
@@ -201,17 +201,15 @@ function lineStarts(lines) {
   return starts;
 }
 
-/** What so many bytes of columns may make: many rows may share a long list. Real ones make twice as many. */
-const mostBytes = (columns) => Math.min(2 ** 20 + 64 * columns, MAX_BYTES);
-
-/** Where each text begins, and where the last one ends: all is added up before one is made. */
-function textStarts(shared, restAt, listAt, listOf, most) {
+/** Where each text begins, and where the last one ends: all is added up before one is made. Many rows may share
+ * a long list, so what they make is bounded by the bytes of the columns; real ones make twice as many. */
+function textStarts(shared, restAt, listAt, listOf, columns) {
   const starts = new Uint32Array(shared.length + 1);
   for (let row = 0, name = 0; row < shared.length; row++) {
     check(shared[row] <= name && listOf[row] < listAt.length - 1, "a text begins or ends as none of the pack does");
     name = shared[row] + restAt[row + 1] - restAt[row] - 1;
     const size = name + listAt[listOf[row] + 1] - listAt[listOf[row]];
-    check(size <= MAX_TEXT_BYTES + 1 && starts[row] + size <= most, "its texts are too long");
+    check(size <= MAX_TEXT_BYTES + 1 && starts[row] + size <= Math.min(2 ** 20 + 64 * columns, MAX_BYTES), "its texts are too long");
     starts[row + 1] = starts[row] + size;
   }
   return starts;
