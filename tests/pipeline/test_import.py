@@ -1029,7 +1029,7 @@ def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
     yield [str(good), str(folder / "missing")], f"{folder}/missing: no such file or folder"
     yield (
         ["--format", "nonsense", str(good)],
-        "nonsense: no such format; the formats are tree, solidity, vyper, sqlite, parquet, panoramix",
+        "nonsense: no such format; the formats are tree, solidity, vyper, sqlite, parquet, deployments",
     )
     write_files(folder / "unknown", {"a.bin": "\0", "b/README.md": "x"})
     yield (

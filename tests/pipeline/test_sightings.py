@@ -100,6 +100,7 @@ SAID = {
         Said("total()", F, DECLARED, "function total()", "C"),
     },
     "Store.json, 0x": {STORE_SETS},
+    "contracts.csv": {Said(SET, U, LISTED), Said("get()", U, LISTED)},
     "deployments.json": {STORE_SETS},
     "__local__.json": {STORE_SETS, STORE_PLACES},
     "Store__factory.ts": {SETS},

@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from falcon.testing import Result, TestClient
 
+import sigdir
 from sigdir.serve.app import create_app, routes
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.statistics.background import render
-from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse import UnreadableWarehouse, Warehouse
 from sigdir.warehouse.index.view import Reader, tidy
 from sigdir.warehouse.jobs.suppress import change_list
@@ -63,6 +64,10 @@ ASKED: dict[str, list[str]] = {
     "/api/v1/signatures/{id}/evidence/": ["21/evidence/", "42/evidence/"],
     "/api/v1/event-signatures/{id}/evidence/": ["2/evidence/"],
     "/api/v1/changes/": ["", "?collection=event-signatures", "?after=s13&limit=5"],
+    "/api/v1/search/": ["?q=ude", "?q=(uint256)"],
+    "/api/v1/contracts/{chain}/{address}/": [f"1/0x{20 * '11'}/"], "/contracts/{chain}/{contract}/": [f"1/0x{20 * '11'}/"],
+    "/range/{collection}/{prefix}": [f"signatures/{selector(RUDE)[2:5]}", f"event-signatures/{topic(RUDE_EVENT)[2:5]}"],
+    "/range/{collection}/{prefix}/{edition}": [f"signatures/{selector(RUDE)[2:5]}/0"],
     "/dumps/": [""],
     "/dumps/{version}/": ["1", "latest"],
     "/dumps/{version}/{name}": [
@@ -94,6 +99,8 @@ ASKED: dict[str, list[str]] = {
 SHOWING_NOTHING = {
     "/healthz", "/readyz", "/metrics", "/api/v1/openapi.json", "/", "/favicon.ico", "/llms.txt", "/robots.txt", "/assets/{name}", "/submit/", "/docs/",
     "/statistics/", "/status/", "/dumps/", "/dumps/{version}/", "/signature-database/v1/stats",
+    # Of a contract that nothing is known of; test_stored_contracts.py has one with a suppressed text.
+    "/api/v1/contracts/{chain}/{address}/", "/contracts/{chain}/{contract}/",
 }  # fmt: skip
 """Routes that show no text of a row at all. Their counts are compared."""
 
@@ -153,9 +160,12 @@ class Served:
 
 
 def text_of(answer: Result) -> str:
-    """A body as text; a Parquet file as its rows."""
+    """A body as text; a Parquet file as its rows, a pack as its texts."""
     if answer.content.startswith(b"PAR1"):
         return json.dumps(pq.read_table(io.BytesIO(answer.content)).to_pylist(), default=str)
+    if answer.content.startswith(b"sigpack"):
+        pack = sigdir.Pack(answer.content)
+        return str([list(pack.texts(collection)) for collection in COLLECTIONS])
     return answer.content.decode("utf-8", "replace")
 
 
