@@ -100,7 +100,9 @@ SAID = {
         Said("total()", F, DECLARED, "function total()", "C"),
     },
     "Store.json, 0x": {STORE_SETS},
-    "contracts.csv": {Said(SET, U, LISTED), Said("get()", U, LISTED)},
+    "contracts.csv": {
+        Said(text, U, DECLARED, "", "0x6b175474e89094c44da98b954eedeac495271d0f") for text in (SET, "get()")
+    },
     "deployments.json": {STORE_SETS},
     "__local__.json": {STORE_SETS, STORE_PLACES},
     "Store__factory.ts": {SETS},
