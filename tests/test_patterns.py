@@ -39,6 +39,7 @@ _AT_ONE_PLACE = {"match", "fullmatch"}
 
 MATCHING: dict[tuple[str, str], Any] = {
     ("sigdir/signatures/dispatcher.py", "b'[\\\\xd2\\\\xd3](?=\\\\x80\\\\x15(?:\\\\x60.|\\\\x61..)\\\\x57(?:\\\\x60\\\\0\\\\x80|\\\\x5f[\\\\x80\\\\x5f])\\\\xfd\\\\x5b\\\\x50)'"): bytes.fromhex("d38015601057600080fd5b50"),
+    ("sigdir/signatures/search_terms.py", "'[a-z]{1,20}:(?=\\\\S)'"): "type:a",
     ("sigdir/pipeline/formats/sqlite.py", "b'CREATE TABLE [^;]*+'"): b"CREATE TABLE a",
     ("sigdir/pipeline/formats/human_readable.py", "f'(?<=[(,])(\\\\s*)({_NAME})(?=\\\\s*[\\\\[\\\\s,)])'"): "( a )",
     ("sigdir/pipeline/formats/solidity/outline.py", r"word + b'(?<![\\w$]' + word + b')(?=\\s*(?:;|=(?![=>])))'"): b" override =1",
@@ -53,6 +54,7 @@ LOCAL: dict[tuple[str, str], Any] = {
     ("sigdir/serve/core/cursors.py", "f'{_LETTERS[collection]}(0|[1-9a-f][0-9a-f]{{0,14}})'"): "s(0|[1-9a-f][0-9a-f]{0,14})",
     ("sigdir/serve/dialects/hash_files.py", "f'[0-9a-fA-F]{{{2 * collection.hash_bytes}}}'"): "[0-9a-fA-F]{64}",
     ("sigdir/serve/pages/record.py", "f'(?:0[xX])?([0-9a-fA-F]{{{2 * collection.hash_bytes}}})'"): "(?:0[xX])?([0-9a-fA-F]{64})",
+    ("sigdir/pipeline/formats/clear_signing/schema.py", "schema['pattern']"): "^0[xX][0-9a-fA-F]{40}$",
 }  # fmt: skip
 """Patterns that depend on local names, by module and source, each with an example."""
 

@@ -39,6 +39,7 @@ ONE_HASH = re.compile("hash=0x([0-9a-fA-F]{8}|[0-9a-fA-F]{64})")
 MAX_QUERY_BYTES = 61_440
 MAX_FULL_HASHES = 1_000
 MAX_FULL_TEXTS = 10_000
+MAX_FULL_ANSWER = 8 << 20
 """Hashes and texts of a full answer: for each text a few pieces of the evidence files are read."""
 
 NEITHER = "neither 8 nor 64 hex digits"
@@ -165,11 +166,12 @@ def resolved(view: View, hashes: Sequence[bytes], *, is_full: bool = False) -> l
     """The lines of the answer, in pieces; raises HttpError, 413."""
     if is_full and len(hashes) > MAX_FULL_HASHES:
         raise detail(413, f"More than {MAX_FULL_HASHES} hashes with full=1.")
-    pieces, piece, left = [], bytearray(), MAX_ANSWER
+    most = MAX_FULL_ANSWER if is_full else MAX_ANSWER
+    pieces, piece, left = [], bytearray(), most
     for line in _lines(view, hashes, _full_texts if is_full else _texts):
         left -= len(line)
         if left < 0:
-            raise detail(413, f"The texts of these hashes take more than {MAX_ANSWER} bytes; ask for fewer at once.")
+            raise detail(413, f"The texts of these hashes take more than {most} bytes; ask for fewer at once.")
         piece += line
         if len(piece) >= _PIECE:
             pieces.append(bytes(piece))

@@ -12,13 +12,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import TemporaryDirectory, mkdtemp
 from types import FrameType
 
 from sigdir.serve.core.settings import COUNTS_FOLDER, Settings
@@ -41,6 +42,7 @@ from sigdir.signatures.errors import missing_package
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
 _POLL_SECONDS = 0.1
+_REMOVALS = 50
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a file that is mapped there cannot meet a full disk, which would kill who writes
 
@@ -61,7 +63,7 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
     with ExitStack() as stack:
         counts = stack.enter_context(_temporary_folder())
         if settings.on_read_only_media and settings.cache is None:
-            settings = replace(settings, cache=Path(stack.enter_context(TemporaryDirectory(prefix="sigdir-"))))
+            settings = replace(settings, cache=stack.enter_context(_temporary_cache()))
         bound = stack.enter_context(bind(settings))
         served = with_address(settings, bound)
         lock = stack.enter_context(lock_address(served.host, served.port))
@@ -79,6 +81,20 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
 
 def _temporary_folder() -> TemporaryDirectory[str]:
     return TemporaryDirectory(prefix="sigdir-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None)
+
+
+@contextmanager
+def _temporary_cache() -> Iterator[Path]:
+    """A folder for indexes. A process of costly requests may still write there when all others have ended."""
+    folder = Path(mkdtemp(prefix="sigdir-"))
+    try:
+        yield folder
+    finally:
+        for _ in range(_REMOVALS):
+            rmtree(folder, ignore_errors=True)
+            time.sleep(_POLL_SECONDS)
+            if not folder.exists():
+                break
 
 
 def _processes_of(

@@ -108,7 +108,7 @@ BODIES: dict[str, Sequence[str]] = {
     "/api/v1/event-signatures/": ["text_signature"],
     "/api/v1/import-abi/": ["contract_abi"],
     "/api/v1/import-solidity/": ["source_code", "source_file"],
-    "/api/v1/decode/": ["data", "code", "topics", "as", "texts", "inputs", "abi", "selector"],
+    "/api/v1/decode/": ["data", "code", "topics", "as", "texts", "inputs", "abi", "selector", "to", "chain"],
     "/api/v1/contract/": ["code"],
     "/api/v1/resolve/": [],
     "/signature-database/v1/import": ["function", "event", "error"],
