@@ -296,7 +296,7 @@ def test_a_moved_path_stays_the_same_path(port: int, id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/", "/api/v1/", "/api/v1/nope/", "/api/v1/signatures/1/2/", "/api/v1/Signatures/", "/robots.txt",
+    "path", ["/api/", "/api/v1/", "/api/v1/nope/", "/api/v1/signatures/1/2/", "/api/v1/Signatures/", "/humans.txt",
              "/api/v1/import-abi/1/", "/api/v2/signatures/", "/%00", "/%FF/", "/.."]
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "FOO"])
