@@ -114,8 +114,10 @@ def noting(end: Callable[[], object], stops: Sequence[int] = _STOPS) -> Iterator
 def _watch(reading: int, note: object, end: Callable[[], object]) -> None:
     """Interrupt what waits, until the other end of the pipe is closed."""
     came, last = 0, float("inf")
+    readable = select.poll()  # takes any descriptor; select.select none from 1024 on
+    readable.register(reading, select.POLLIN)
     while True:
-        if select.select([reading], [], [], _AGAIN_SECONDS if came else None)[0]:
+        if readable.poll(1000 * _AGAIN_SECONDS if came else None):
             numbers = os.read(reading, 64)
             if not numbers:
                 return

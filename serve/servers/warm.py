@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from sigdir.pipeline.formats.solidity.outline import outline_of
 from sigdir.serve.bulk import dumps
@@ -23,6 +24,7 @@ from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Sighting
+from sigdir.signatures.solve import Targets
 from sigdir.warehouse.index import grams, parameter_lists, similar
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.records import render_lines, render_rows
@@ -105,8 +107,12 @@ def warm_import() -> None:
         open_app(Settings(Path(folder, "warehouse")))
 
 
-STEPS: Final = {**_OF_REQUESTS, "import": warm_import, "solidity": warm_solidity}
-PARTS: Final = (("grammar", "one_text", "import"), ("records", "search", "forms", "code", "solidity"))
+def _solve() -> None:
+    Targets([bytes(4)]).search(pa.array(["warm"]), pa.array(["()"]))
+
+
+STEPS: Final = {**_OF_REQUESTS, "import": warm_import, "solidity": warm_solidity, "solve": _solve}
+PARTS: Final = (("grammar", "one_text", "import", "solve"), ("records", "search", "forms", "code", "solidity"))
 """The steps for two processes at the same time. They share no kernel, but that the import loads all of requests at its end."""
 
 if __name__ == "__main__":

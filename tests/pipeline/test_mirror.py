@@ -220,7 +220,7 @@ def test_the_server_is_killed_and_comes_back(
         reports.append(mirror(url_of(server), warehouse, way=way, policy=RetryPolicy(rate=1e6, tries=100, delay=0.01)))
 
     copying = threading.Thread(target=copy)
-    port = 0
+    port = 20_000 + os.getpid() % 10_000  # the kernel gives it to no client, so it is free when the server comes back
     for life, rows in enumerate((150, 300, 0)):
         with serving(tmp_path / "mortal", "--port", str(port), workers=1) as server:
             port = server.port
