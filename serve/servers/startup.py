@@ -27,6 +27,8 @@ class OpenedApp(NamedTuple):
 
     app: Any
     is_short: IsShort
+    processes: tuple[BudgetProcess, ...]
+    """Those of costly requests."""
 
 
 def open_app(settings: Settings) -> OpenedApp:
@@ -52,10 +54,10 @@ def open_app(settings: Settings) -> OpenedApp:
     budget = BudgetProcess(settings)
     patient = patient_process(settings) if settings.is_patient else None
     app = create_app(settings, reader, Writer(paths, reader), counts, pages, budget, patient)
-    budget.start()
-    if patient is not None:
-        patient.start()
-    return OpenedApp(app, ShortRequests(reader, pages, rank_lists=settings.rank_lists))
+    processes = tuple(process for process in (budget, patient) if process is not None)
+    for process in processes:
+        process.start()
+    return OpenedApp(app, ShortRequests(reader, pages, rank_lists=settings.rank_lists), processes)
 
 
 class _IndexProgress:

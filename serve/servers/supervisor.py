@@ -42,7 +42,8 @@ from sigdir.signatures.errors import missing_package
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
 _POLL_SECONDS = 0.1
-_REMOVALS = 50
+_REMOVING_SECONDS = 2.0
+"""A folder that nobody has made again for so long is removed."""
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a file that is mapped there cannot meet a full disk, which would kill who writes
 
@@ -90,11 +91,13 @@ def _temporary_cache() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        for _ in range(_REMOVALS):
-            rmtree(folder, ignore_errors=True)
+        last = time.monotonic() + _REMOVING_SECONDS
+        end = last + 4 * _REMOVING_SECONDS
+        while time.monotonic() < min(last, end):
+            if folder.exists():
+                rmtree(folder, ignore_errors=True)
+                last = time.monotonic() + _REMOVING_SECONDS
             time.sleep(_POLL_SECONDS)
-            if not folder.exists():
-                break
 
 
 def _processes_of(

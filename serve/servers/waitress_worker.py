@@ -39,7 +39,10 @@ _OWN_FILES = 256  # mapped columns, SQLite's three files, bodies that went to di
 def main(descriptor: int, beats: int) -> None:
     settings = Settings.from_environment()
     try:
-        serve(open_app(settings), settings, socket.socket(fileno=descriptor), beats)
+        opened = open_app(settings)
+        serve(opened, settings, socket.socket(fileno=descriptor), beats)
+        for process in opened.processes:  # one may still write an index, and its folder may be removed next
+            process.close()
     except (WarehouseError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr, flush=True)
         os._exit(START_ERROR)  # threads may still run
