@@ -38,7 +38,7 @@ class UnknownTransaction(NodeError):
     """The node does not have the transaction."""
 
 
-class LogEntry(NamedTuple):
+class EventLog(NamedTuple):
     """A log: who made it, its topics and its data."""
 
     address: bytes
@@ -56,7 +56,7 @@ class Account:
 
 
 @dataclass(slots=True)
-class Transaction:
+class ChainTransaction:
     """What a node says about a transaction.
 
     ``to`` is None where it makes a contract, which is then ``created``. ``succeeded`` is None while it is pending.
@@ -73,7 +73,7 @@ class Transaction:
     succeeded: bool | None = None
     created: bytes | None = None
     gas_used: int | None = None
-    logs: list[LogEntry] = field(default_factory=list)
+    logs: list[EventLog] = field(default_factory=list)
     revert: bytes | None = None
     accounts: dict[bytes, Account] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -96,7 +96,7 @@ def checked_hash(text: str) -> str:
     return text.strip().lower()
 
 
-def read_transaction(node: Node, hash: str) -> Transaction:
+def read_transaction(node: Node, hash: str) -> ChainTransaction:
     """A transaction with all that explains it; raises NodeError."""
     chain, found, receipt = node.results([
         NodeCall("eth_chainId"), NodeCall("eth_getTransactionByHash", (hash,)),
@@ -126,15 +126,15 @@ def _bytes(value: Any) -> bytes:
     return bytes.fromhex(value.removeprefix("0x"))
 
 
-def _transaction(hash: str, chain: Any, found: Mapping[str, Any]) -> Transaction:
+def _transaction(hash: str, chain: Any, found: Mapping[str, Any]) -> ChainTransaction:
     to = found.get("to")
-    return Transaction(
+    return ChainTransaction(
         hash, _number(chain), _bytes(found["from"]), _bytes(to) if to else None, _number(found.get("value", "0x0")),
         _bytes(found.get("input", found.get("data"))),
     )  # fmt: skip
 
 
-def _add_receipt(read: Transaction, receipt: Mapping[str, Any]) -> None:
+def _add_receipt(read: ChainTransaction, receipt: Mapping[str, Any]) -> None:
     read.block, read.gas_used = _number(receipt["blockNumber"]), _number(receipt["gasUsed"])
     if "status" in receipt:
         read.succeeded = _number(receipt["status"]) == 1
@@ -142,12 +142,12 @@ def _add_receipt(read: Transaction, receipt: Mapping[str, Any]) -> None:
     read.created = _bytes(created) if created else None
     logs = receipt["logs"]
     for log in logs[:MAX_LOGS]:
-        read.logs.append(LogEntry(_bytes(log["address"]), tuple(map(_bytes, log["topics"])), _bytes(log["data"])))
+        read.logs.append(EventLog(_bytes(log["address"]), tuple(map(_bytes, log["topics"])), _bytes(log["data"])))
     if len(logs) > MAX_LOGS:
         read.notes.append(f"It has {len(logs):,} logs; the first {MAX_LOGS:,} are read.")
 
 
-def _add_revert(node: Node, read: Transaction, found: Mapping[str, Any]) -> None:
+def _add_revert(node: Node, read: ChainTransaction, found: Mapping[str, Any]) -> None:
     """Call again what failed, at the end of the block before its own: a receipt does not have what it gave back."""
     call = {name: found[name] for name in ("from", "to", "input", "value", "gas") if found.get(name)}
     assert read.block is not None
@@ -170,7 +170,7 @@ def _revert_data(answer: NodeAnswer) -> bytes | None:
 class _Contracts:
     """Reads the contracts of a transaction, level by level of what is behind proxies."""
 
-    def __init__(self, node: Node, read: Transaction) -> None:
+    def __init__(self, node: Node, read: ChainTransaction) -> None:
         self._node, self._read = node, read
         self._block = "latest" if read.block is None else hex(read.block)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from sigdir.pipeline.transaction import Transaction
+from sigdir.pipeline.transaction import ChainTransaction
 from sigdir.signatures.bytecode import BadBytecode
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.clear_signing import Called
@@ -38,7 +38,7 @@ class TransactionPart:
 class ExplainedTransaction:
     """A transaction with its parts: first the call, then the logs, then the revert of a failed one."""
 
-    transaction: Transaction
+    transaction: ChainTransaction
     parts: list[TransactionPart]
 
     @property
@@ -69,7 +69,7 @@ def _hex(data: bytes | None) -> str | None:
     return None if data is None else f"0x{data.hex()}"
 
 
-def explain_transaction(transaction: Transaction, read: ReadAlternatives) -> ExplainedTransaction:
+def explain_transaction(transaction: ChainTransaction, read: ReadAlternatives) -> ExplainedTransaction:
     """Explain all parts. Hostile code takes seconds: a server does this in a process with a budget."""
     parts = [
         TransactionPart(name, title, address, input, read([input]))
@@ -78,7 +78,7 @@ def explain_transaction(transaction: Transaction, read: ReadAlternatives) -> Exp
     return ExplainedTransaction(transaction, parts)
 
 
-def _inputs(one: Transaction) -> Iterator[tuple[str, str, bytes, Input]]:
+def _inputs(one: ChainTransaction) -> Iterator[tuple[str, str, bytes, Input]]:
     contract_at = lru_cache(maxsize=None)(partial(_contract, one))
     if one.to is not None:
         size = len(one.input)
@@ -98,7 +98,7 @@ def _inputs(one: Transaction) -> Iterator[tuple[str, str, bytes, Input]]:
         yield "revert", "What it gave back", one.to, input
 
 
-def _contract(one: Transaction, address: bytes) -> CodeContract | None:
+def _contract(one: ChainTransaction, address: bytes) -> CodeContract | None:
     """The contract at an address with what is behind it; None where it has no code that can be read."""
     own = one.accounts.get(address)
     code = _read(own.code) if own is not None and own.code else None

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from sigdir.pipeline.node import Node, NodeError
-from sigdir.pipeline.transaction import BadHash, Transaction, UnknownTransaction, checked_hash, read_transaction
+from sigdir.pipeline.transaction import BadHash, ChainTransaction, UnknownTransaction, checked_hash, read_transaction
 from sigdir.serve.core.transactions import explain_transaction
 from sigdir.serve.http.errors import detail
 from sigdir.serve.pages.shown_reading import PageBudget, number_note, shown_reading
@@ -48,7 +48,7 @@ def _sentence(error: NodeError) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _addresses(one: Transaction) -> Iterator[tuple[str, str]]:
+def _addresses(one: ChainTransaction) -> Iterator[tuple[str, str]]:
     yield "From", _shown(one.sender)
     if one.to is not None:
         yield "To", _shown(one.to)

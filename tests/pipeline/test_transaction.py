@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sigdir.pipeline.node import Node, NodeError
-from sigdir.pipeline.transaction import BadHash, Transaction, UnknownTransaction, checked_hash, read_transaction
+from sigdir.pipeline.transaction import BadHash, ChainTransaction, UnknownTransaction, checked_hash, read_transaction
 
 HASH = "0x" + "5c" * 32
 TO, TARGET = "0x" + "aa" * 20, "0x" + "bb" * 20
@@ -83,7 +83,7 @@ def node() -> Iterator[NodeServer]:
         server.shutdown()
 
 
-def read(server: NodeServer, seconds: float = 20.0) -> Transaction:
+def read(server: NodeServer, seconds: float = 20.0) -> ChainTransaction:
     return read_transaction(Node(f"http://127.0.0.1:{server.server_port}/v3/key", seconds), HASH)
 
 
