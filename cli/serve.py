@@ -112,11 +112,9 @@ def _node_url(_context: click.Context, _option: click.Parameter, value: str) -> 
     help="The decode page explains transactions of this node, and asks nobody else.",
 )  # fmt: skip
 @click.option(
-    "--solve",
-    is_flag=True,
-    show_envvar=True,
+    "--solve", is_flag=True, show_envvar=True,
     help="Let anybody look for texts of unknown hashes, ten seconds at a time: /solve/.",
-)
+)  # fmt: skip
 @click.option(
     "--mcp", is_flag=True, show_envvar=True,
     help="Answer agents by the Model Context Protocol: /mcp. Needs the extra mcp.",
