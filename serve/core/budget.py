@@ -40,6 +40,8 @@ _LOOK_SECONDS = 0.1
 _SQL_SECONDS, _SQL_MEMORY = 60.0, 1024 * MIB
 """Of SQL: a query has a time limit of its own, and the engine one of memory; this is for what hears neither."""
 _RETRY_SECONDS = 1
+_ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""Arrow's own allocator maps 1 GiB at its first use, and so takes the memory of that request."""
 _WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 """How compiled code ends that gets no memory: tree-sitter by the first, C++ by the second."""
 
@@ -82,7 +84,7 @@ class BudgetProcess:
         *, gives_way: bool = False,
     ) -> None:  # fmt: skip
         """``seconds`` and ``memory`` take the place of what the size of a request allows, ``line`` of ``line_of``."""
-        self._environment = {**os.environ, **settings.environment()}
+        self._environment = {**os.environ, **settings.environment(), **_ALLOCATOR}
         self._environment.pop(COUNTS_FOLDER, None)  # what it answers the worker counts
         self._seconds, self._memory = seconds, memory
         self._turn = threading.Lock()

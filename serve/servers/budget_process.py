@@ -21,7 +21,7 @@ from typing import Any
 
 from sigdir.serve.app import create_app
 from sigdir.serve.core.budget import Answer, Budget
-from sigdir.serve.core.process import limited_memory, return_freed_memory
+from sigdir.serve.core.process import limited_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.servers.warm import warm, warm_solidity
@@ -38,7 +38,6 @@ def main(descriptor: int, gives_way: bool) -> None:
     _give_way(_NICENESS)
     if gives_way:
         signal.signal(signal.SIGINT, lambda *_: None)  # between two queries
-    return_freed_memory()
     warm()
     if not gives_way:
         warm_solidity()
