@@ -32,33 +32,65 @@ from benchmarks import (
     bench_web,
     bounds,
     corpus,
-    servers,
 )
+from benchmarks.goals import GOALS
 from benchmarks.measure import ROOT, Figure, machine, save, saved, sigdir
+
+_COLUMNS = ("what", "measured", "ours", "yardstick", "spread", "wanted")
 
 
 def _table(figures: list[Figure]) -> Table:
-    table = Table("what", title=f"{machine()['cpu']}, {machine()['cores']} cores")
-    for name in ("ours", "spread", "yardstick", "ratio", "wanted"):
+    what, *others = _COLUMNS
+    table = Table(what, title=f"{machine()['cpu']}, {machine()['cores']} cores")
+    for name in others:
         table.add_column(name, justify="right")
     table.add_column("")
     for figure in figures:
-        mark = "holds" if figure.holds else "MISSED"
-        ratio, spread = f"{figure.ratio:.2f}x", bounds.spread_of(figure)
-        table.add_row(figure.name, figure.ours, spread, figure.yardstick, ratio, figure.wanted, mark)
+        table.add_row(*figure.row, "holds" if figure.holds else "MISSED")
     return table
 
 
-def _markdown(figures: list[Figure]) -> str:
-    lines = ["| what | ours | spread | yardstick | ratio | wanted |", "|---|--:|--:|--:|--:|--:|"]
-    for f in figures:
-        mark, spread = "" if f.holds else " **missed**", bounds.spread_of(f)
-        lines.append(f"| {f.name} | {f.ours} | {spread} | {f.yardstick} | {f.ratio:.2f}x | {f.wanted}{mark} |")
-    return "\n".join(lines)
+def _markdown(figures: list[Figure]) -> list[str]:
+    lines = [f"| {' | '.join(_COLUMNS)} | on |", "|---|" + "--:|" * len(_COLUMNS)]
+    for figure in figures:
+        mark = "" if figure.holds else " **missed**"
+        lines.append(f"| {' | '.join(figure.row)}{mark} | {figure.day} |")
+    return lines
 
 
-_LONG = ("engine-executors", "engine-memory", "import-large", "serve-large", "search-large")
-"""Three to ten minutes each; all but the first have ten times the rows."""
+def _changes() -> list[str]:
+    """Each goal that was another one before."""
+    return [f"- {goal.what}: {goal.changes}" for goal in GOALS.values() if goal.changes]
+
+
+def _parts(rows: int, rounds: int, corpora: Path | None) -> dict[str, Callable[[], list[Figure]]]:
+    return {
+        "hash": bench_hash.figures,
+        "search": lambda: bench_search.figures(rows, rounds, corpora),
+        "import": lambda: bench_import.figures(rows, rounds),
+        "evidence": lambda: bench_evidence.figures(rounds, corpora),
+        "contracts": lambda: bench_contracts.figures(rounds),
+        "pack": lambda: bench_pack.figures(rounds, corpora, corpus.CACHE),
+        "ask": lambda: bench_ask.figures(rows, rounds),
+        "solve": lambda: bench_solve.figures(rounds, corpora, corpus.CACHE),
+        "sql": lambda: bench_sql.figures(rows, rounds, corpora),
+        "upkeep": lambda: bench_upkeep.figures(rows, rounds),
+        "store": lambda: bench_store.figures(rows, rounds),
+        "serve": lambda: bench_serve.figures(rows, rounds, corpora),
+        "live": lambda: bench_live.figures(rows),
+        "bulk": lambda: bench_bulk.figures(rows, rounds),
+        "decode": lambda: bench_decode.figures(rounds, corpora),
+        "web": lambda: bench_web.figures(rows, rounds),
+        "engine": lambda: bench_engine.figures(rows, rounds),
+        "engine-memory": lambda: bench_engine.memory(rows),
+        "import-large": lambda: bench_import.large(rows, rounds),
+        "serve-large": lambda: bench_serve.large(rows, rounds),
+        "search-large": lambda: bench_search.large(rows, corpora),
+    }
+
+
+_LONG = ("engine-memory", "import-large", "serve-large", "search-large")
+"""Three to ten minutes each, of ten times the rows."""
 
 
 @click.command()
@@ -66,31 +98,7 @@ _LONG = ("engine-executors", "engine-memory", "import-large", "serve-large", "se
 @click.option("--rounds", default=3, show_default=True, help="Runs of each pair; the best counts.")
 @click.option(
     "--only",
-    type=click.Choice(
-        [
-            "hash",
-            "search",
-            "import",
-            "evidence",
-            "contracts",
-            "pack",
-            "sql",
-            "ask",
-            "upkeep",
-            "store",
-            "serve",
-            "live",
-            "bulk",
-            "web",
-            "decode",
-            "engine",
-            "engine-executors",
-            "engine-memory",
-            "import-large",
-            "serve-large",
-            "search-large",
-        ]
-    ),
+    type=click.Choice([*_parts(0, 0, None)]),
     multiple=True,
     help=f"Measure only this part.  [default: all but {', '.join(_LONG)}]",
 )
@@ -109,7 +117,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
     cores = os.cpu_count() or 1
     if show:
         figures, limits = saved(rows)
-        click.echo("\n".join([_markdown(figures), "", *bounds.page(figures, limits, cores)]))
+        click.echo("\n".join([*_markdown(figures), "", *_changes(), "", *bounds.page(figures, limits, cores)]))
         return
     sigdir("compile")
     corpus.CACHE.mkdir(exist_ok=True)
@@ -118,37 +126,14 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
     present = corpora if corpora.is_dir() else None
     if present is None:
         console.print("The real corpora are missing; measurements on them are left out.")
-    parts: dict[str, Callable[[], list[Figure]]] = {
-        "hash": bench_hash.figures,
-        "search": lambda: bench_search.figures(rows, rounds, present),
-        "import": lambda: bench_import.figures(rows, rounds, present),
-        "evidence": lambda: bench_evidence.figures(rounds, present),
-        "contracts": lambda: bench_contracts.figures(rounds),
-        "pack": lambda: bench_pack.figures(rounds, present, corpus.CACHE),
-        "ask": lambda: bench_ask.figures(rows, rounds),
-        "solve": lambda: bench_solve.figures(rounds, present, corpus.CACHE),
-        "sql": lambda: bench_sql.figures(rows, rounds, present),
-        "upkeep": lambda: bench_upkeep.figures(rows, rounds),
-        "store": lambda: bench_store.figures(rows, rounds),
-        "serve": lambda: [f for server in servers.installed() for f in bench_serve.figures(rows, rounds, server)],
-        "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],
-        "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],
-        "engine": lambda: bench_engine.figures(rows, rounds),
-        "engine-executors": lambda: bench_engine.executors(rows, rounds),
-        "decode": lambda: [f for server in servers.installed() for f in bench_decode.figures(rounds, present, server)],
-        "web": lambda: [f for server in servers.installed() for f in bench_web.figures(rows, rounds, server)],
-        "engine-memory": lambda: bench_engine.memory(rows),
-        "import-large": lambda: bench_import.large(rows, rounds),
-        "serve-large": lambda: [f for server in servers.installed() for f in bench_serve.large(rows, rounds, server)],
-        "search-large": lambda: bench_search.large(rows, present),
-    }
     figures = []
-    for name, measured in parts.items():
-        if name in only or (not only and name not in _LONG):
-            found = measured()
-            console.print(_table(found))
-            console.print(f"saved in {save(found, rows, limits).relative_to(ROOT)}")
-            figures += found
+    for name, measured in _parts(rows, rounds, present).items():
+        if name not in only and (only or name in _LONG):
+            continue
+        found = measured()
+        console.print(_table(found))
+        console.print(f"saved in {save(found, rows, limits).relative_to(ROOT)}")
+        figures += found
     console.print(Markdown("\n".join(bounds.page(figures, limits, cores))))
     sys.exit(0 if all(figure.holds for figure in figures) else 1)
 

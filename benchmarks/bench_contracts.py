@@ -16,9 +16,6 @@ from benchmarks.measure import Figure, sigdir
 _ROWS = 1_000_000
 _INTERFACES = 5_000
 _CHAINS = (1, 10, 56, 137, 8453)
-_ROWS_A_SECOND = 500_000
-_BYTES_A_ROW = 24
-_COVERAGE_SECONDS = 2.0
 
 
 def figures(rounds: int) -> list[Figure]:
@@ -44,17 +41,7 @@ def _deployments(folder: Path, rounds: int) -> list[Figure]:
         assert report["deployments"] == _ROWS
         seconds.append(sum(report["stages"].values()))
         size = sum(file.stat().st_size for file in (warehouse / "evidence" / "contracts").iterdir())
-    speed, bytes_a_row = _ROWS / min(seconds), size / _ROWS
-    return [
-        Figure(
-            "1,000,000 deployments imported", f"{speed:,.0f}/s", f"{_ROWS_A_SECOND:,}/s", speed / _ROWS_A_SECOND, ">= 1x",
-            speed >= _ROWS_A_SECOND, seconds,
-        ),
-        Figure(
-            "a deployment at rest, of 5,000 interfaces", f"{bytes_a_row:.1f} bytes", f"{_BYTES_A_ROW} bytes",
-            bytes_a_row / _BYTES_A_ROW, "<= 1x", bytes_a_row <= _BYTES_A_ROW,
-        ),
-    ]  # fmt: skip
+    return [Figure("deployments", _ROWS / min(seconds)), Figure("deployment size", size / _ROWS)]
 
 
 def _coverage(folder: Path, rounds: int) -> Figure:
@@ -71,8 +58,4 @@ def _coverage(folder: Path, rounds: int) -> Figure:
         for _ in range(rounds + 1)  # the first one builds the index
     ][1:]
     assert json.loads(runs[0].output)["rows"] == _ROWS
-    seconds = [run.seconds for run in runs]
-    return Figure(
-        "coverage of 1,000,000 selectors with counts, the whole command", f"{min(seconds):.2f} s",
-        f"{_COVERAGE_SECONDS:g} s", min(seconds) / _COVERAGE_SECONDS, "<= 1x", min(seconds) <= _COVERAGE_SECONDS, seconds,
-    )  # fmt: skip
+    return Figure("coverage", min(run.seconds for run in runs))

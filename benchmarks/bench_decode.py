@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from eth_abi.abi import decode, encode
 
 from benchmarks import corpus, servers
-from benchmarks.bench_serve import _RANDOM, _beside, _get, _wrk
+from benchmarks.bench_serve import _RANDOM, _get, _wrk, rates
 from benchmarks.hostile import hostile
 from benchmarks.measure import ROOT, Figure, sigdir
 from benchmarks.servers import Server
@@ -38,25 +38,14 @@ _PATH = "/api/v1/decode/"
 _ROWS = 500_000
 _REPEATED = 10  # times that the same rows follow each other: encoding them is slow
 _SAMPLES = 2_000
-_CEILING = 0.5
-_RETURNED = 0.8
-_BY_ADDRESS = 0.85
 _ADDRESS, _TEXT = "0x" + "ab" * 20, "transfer(address,uint256)"
-_BULK = 1.0
 _ROTATIONS = 10
-_INTERFACES_A_SECOND = 500
-_HOSTILE_SECONDS = 1.0
-_HOSTILE_MIB = 64
 
 
-def figures(rounds: int, corpora: Path | None, server: str) -> list[Figure]:
+def figures(rounds: int, corpora: Path | None) -> list[Figure]:
     warehouse = _warehouse(corpora)
-    found = [*_http(warehouse, server, rounds), *_hostile(warehouse, server)]
-    if server == servers.installed()[0]:  # what no server is part of, once
-        found.append(_bulk(warehouse, rounds))
-        if corpora is not None:
-            found.append(_interfaces(corpora, rounds))
-    return found
+    found = [*_http(warehouse, rounds), _hostile(warehouse), _bulk(warehouse, rounds)]
+    return found if corpora is None else [*found, _interfaces(corpora, rounds)]
 
 
 def _warehouse(corpora: Path | None) -> Path:
@@ -121,7 +110,7 @@ def _as_json(value: Any) -> Any:
 # One call over HTTP.
 
 
-def _http(warehouse: Path, server: str, rounds: int) -> list[Figure]:
+def _http(warehouse: Path, rounds: int) -> list[Figure]:
     """Two words, random ones, beside a ready body of the answer's size."""
     if shutil.which("wrk") is None:
         print("wrk is not installed; single calldata over HTTP is left out", file=sys.stderr)
@@ -130,21 +119,21 @@ def _http(warehouse: Path, server: str, rounds: int) -> list[Figure]:
         row = f'{_ADDRESS},"{_TEXT}"'
         (table := Path(name) / "contracts.csv").write_text(f"address,signature\n{row}\n")
         sigdir("import", str(table), "--warehouse", str(warehouse))
-    with tempfile.TemporaryDirectory() as name, servers.ours(warehouse, server) as ours:
+    with tempfile.TemporaryDirectory() as name, servers.ours(warehouse, "waitress") as ours:
         folder, size = Path(name), _check_calls(ours)
         path = f'string.format("{_PATH}?data=0xa9059cbb%024d%040x%064x", 0, math.random(1, 2^52), math.random(1, 2^52))'
-        with servers.ceiling(folder, server, (size,)) as ceiling:
+        with servers.ceiling(folder, "waitress", (size,)) as ceiling:
             return [
-                _beside(
-                    f"{server}: calldata of two words decoded", partial(_wrk, folder, ours, _RANDOM + _get(path)),
-                    partial(_wrk, folder, ceiling, _get(f'"/{size}"')), _CEILING, rounds, ours,
+                rates(
+                    "decode", partial(_wrk, folder, ours, _RANDOM + _get(path)),
+                    partial(_wrk, folder, ceiling, _get(f'"/{size}"')), rounds, ours,
                 ),
-                _returned(ours, partial(_wrk, folder, ours), server, rounds),
-                _by_address(ours, partial(_wrk, folder, ours), server, rounds),
+                _returned(ours, partial(_wrk, folder, ours), rounds),
+                _by_address(ours, partial(_wrk, folder, ours), rounds),
             ]  # fmt: skip
 
 
-def _returned(ours: Server, ask: Callable[[str], float], server: str, rounds: int) -> Figure:
+def _returned(ours: Server, ask: Callable[[str], float], rounds: int) -> Figure:
     """One word that a call returned, beside calldata of one word; each is decoded by a known text."""
     word = "%024d%040x"
     data, selector = 42, keccak256(b"balanceOf(address)")[:4].hex()
@@ -153,13 +142,11 @@ def _returned(ours: Server, ask: Callable[[str], float], server: str, rounds: in
     random_word = "0, math.random(1, 2^52)"
     returned = f'string.format("{_PATH}?data=0x{word}&as=return&selector=0x{selector}", {random_word})'
     call = f'string.format("{_PATH}?data=0x{selector}{word}", {random_word})'
-    return _beside(
-        f"{server}: one word that a call returned, beside calldata of one word", partial(ask, _RANDOM + _get(returned)),
-        partial(ask, _RANDOM + _get(call)), _RETURNED, rounds, ours, by_pairs=True,
-    )  # fmt: skip
+    mine, theirs = partial(ask, _RANDOM + _get(returned)), partial(ask, _RANDOM + _get(call))
+    return rates("decode return", mine, theirs, rounds, ours, by_pairs=True)
 
 
-def _by_address(ours: Server, ask: Callable[[str], float], server: str, rounds: int) -> Figure:
+def _by_address(ours: Server, ask: Callable[[str], float], rounds: int) -> Figure:
     """Two words by the contract at an address, beside the same without."""
     words = "a9059cbb%024d%040x%064x"
     random_words = "0, math.random(1, 2^52), math.random(1, 2^52)"
@@ -168,11 +155,8 @@ def _by_address(ours: Server, ask: Callable[[str], float], server: str, rounds: 
     assert (answer["contract"]["by"], answer["candidates"][0]["in_contract"]) == ("deployment", True)
     by_address = f'string.format("{_PATH}?data=0x{words}{place}", {random_words})'
     without = f'string.format("{_PATH}?data=0x{words}", {random_words})'
-    return _beside(
-        f"{server}: calldata of two words by the contract at an address, beside without",
-        partial(ask, _RANDOM + _get(by_address)), partial(ask, _RANDOM + _get(without)), _BY_ADDRESS, rounds, ours,
-        by_pairs=True,
-    )  # fmt: skip
+    mine, theirs = partial(ask, _RANDOM + _get(by_address)), partial(ask, _RANDOM + _get(without))
+    return rates("decode by address", mine, theirs, rounds, ours, by_pairs=True)
 
 
 def _check_calls(server: Server) -> int:
@@ -211,12 +195,8 @@ def _bulk(warehouse: Path, rounds: int) -> Figure:
         for _ in range(rounds):
             yardstick.append(_timed(lambda: _eth_abi_loop(source, theirs, types)))
             mine.append(sigdir(*command).seconds)
-    ratio = min(yardstick) / min(mine)
-    return Figure(
-        f"{_ROWS:,} calls of ten functions, Parquet to Parquet, beside eth-abi told the texts",
-        f"{_ROWS / min(mine):,.0f}/s", f"{_ROWS / min(yardstick):,.0f}/s", ratio, f">= {_BULK:g}x", ratio >= _BULK,
-        mine, yardstick,
-    )  # fmt: skip
+    ours, theirs_a_second = ([_ROWS / seconds for seconds in runs] for runs in (mine, yardstick))
+    return Figure("decode file", max(ours) / max(theirs_a_second), ours, theirs_a_second)
 
 
 def _eth_abi_loop(source: Path, target: Path, types: dict[bytes, list[str]]) -> None:
@@ -245,29 +225,18 @@ def _interfaces(corpora: Path, rounds: int) -> Figure:
         assert len(found) == sum(entry["type"] == "function" for entry in document["abi"]), document["contractName"]
     seconds = [_timed(run) for _ in range(rounds)]
     rate = _ROTATIONS * len(compiled) / min(seconds)
-    return Figure(
-        f"contracts to interfaces, {len(compiled)} bytecodes in rotation, one core", f"{rate:,.0f}/s",
-        f"{_INTERFACES_A_SECOND}/s", rate / _INTERFACES_A_SECOND, ">= 1x", rate >= _INTERFACES_A_SECOND, seconds,
-    )  # fmt: skip
+    return Figure("interfaces", rate, seconds)
 
 
 # Hostile input.
 
 
-def _hostile(warehouse: Path, server: str) -> list[Figure]:
-    """128 KiB with eight texts by POST: the slowest answer, and the greatest memory of a worker above idle."""
-    with servers.ours(warehouse, server) as ours:
+def _hostile(warehouse: Path) -> Figure:
+    """128 KiB with eight texts by POST: the slowest answer."""
+    with servers.ours(warehouse, "waitress") as ours:
         for _ in range(20):
             _check_calls(ours)
-        [worker] = servers.family(ours.pid)[1:2] or [ours.pid]
-        idle = _resident_mib(worker, "VmRSS")
-        Path(f"/proc/{worker}/clear_refs").write_text("5")  # the peak begins anew
-        slowest, name = max((_answered(ours, *one), name) for name, one in hostile().items())
-        memory = _resident_mib(worker, "VmHWM") - idle
-    return [
-        _at_most(f"{server}: 128 KiB with eight texts, the slowest answer ({name})", slowest, _HOSTILE_SECONDS, "s"),
-        _at_most(f"{server}: memory of those answers above idle", memory, _HOSTILE_MIB, "MiB"),
-    ]
+        return Figure("decode hostile", max(_answered(ours, *one) for one in hostile().values()))
 
 
 def _answered(server: Server, arguments: bytes, types: Sequence[str]) -> float:
@@ -285,17 +254,6 @@ def _post(port: int, body: bytes, texts: set[str]) -> None:
     connection.close()
     assert {one["text_signature"] for one in candidates} == texts
     assert all(one["decodes"] or one["reason"] for one in candidates)
-
-
-def _resident_mib(pid: int, field: str) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
-
-
-def _at_most(name: str, value: float, limit: float, unit: str) -> Figure:
-    return Figure(
-        name, f"{value:.2f} {unit}", f"{limit:g} {unit}", value / limit, f"<= {limit:g} {unit}", value <= limit, [value]
-    )
 
 
 def _timed(run: Callable[[], object]) -> float:

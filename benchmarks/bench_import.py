@@ -10,6 +10,7 @@ import json
 import os
 import random
 import shutil
+from functools import partial
 from pathlib import Path
 
 import sigdir
@@ -20,11 +21,8 @@ from sigdir.signatures.collections import EVENTS
 from sigdir.signatures.grammar import normalise
 from sigdir.signatures.keccak import keccak256
 
-_NEW_ROWS = 100_000
 _SAMPLE = 2_000
 _FILES = 50_000
-_MOST_ROWS = 30_000_000
-_FILES_A_SECOND = 20_000
 
 _DUCKDB = """
 import sys, duckdb
@@ -35,27 +33,6 @@ connection.execute(
     " columns = {'line': 'VARCHAR'})) TO '" + sys.argv[2] + "' (FORMAT parquet, COMPRESSION zstd)",
     {"source": sys.argv[1]},
 )
-"""
-_UNPACK = """
-import lzma, sys
-with lzma.open(sys.argv[1]) as file:
-    while file.read(1 << 20):
-        pass
-"""
-# The same import with nothing kept of who says what.
-_WITHOUT_EVIDENCE = """
-import sys
-from sigdir.cli.main import main
-from sigdir.warehouse.publish import publish
-publish._NewRows.write_evidence = lambda rows: rows.base.manifest
-main(["import", sys.argv[1], "--warehouse", sys.argv[2], "--quiet", "--json"])
-"""
-
-_READ_FILES = """
-import os, sys
-for entry in os.scandir(sys.argv[1]):
-    with open(entry.path, "rb") as file:
-        file.read()
 """
 
 
@@ -81,14 +58,6 @@ def import_lines(
     assert totals["read"] == totals["imported"] + totals["duplicate"] + totals["rejected"]
     assert imported is None or totals["imported"] == imported, f"{totals['imported']} imported, not {imported}"
     return run
-
-
-def _without_evidence(path: Path, warehouse: Path, imported: int) -> float:
-    shutil.rmtree(warehouse, ignore_errors=True)
-    run = python(_WITHOUT_EVIDENCE, str(path), str(warehouse))
-    report = json.loads(run.output)
-    assert (report["totals"]["imported"], report["sightings"]) == (imported, 0)
-    return run.seconds
 
 
 def _check_sample(path: Path, warehouse: Path) -> None:
@@ -120,17 +89,7 @@ def large(rows: int, rounds: int) -> list[Figure]:
     """Ten times the rows: how much further from DuckDB's time the import is than with the rows, and its memory."""
     small = [_beside_duckdb(rows)[0] for _ in range(rounds)]
     ratio, peak = _beside_duckdb(10 * rows)
-    further = ratio / min(small)
-    return [
-        Figure(
-            f"import {10 * rows:,} distinct lines beside DuckDB, and {rows:,}", f"{ratio:.2f}x", f"{min(small):.2f}x",
-            further, "<= 1.3x", further <= 1.3, [ratio], small,
-        ),
-        Figure(
-            f"import {10 * rows:,} distinct lines: peak memory", f"{peak:,.0f} MiB", "3072 MiB", peak / 3072, "<= 1x",
-            peak <= 3072,
-        ),
-    ]  # fmt: skip
+    return [Figure("import 10x", ratio / min(small)), Figure("import 10x memory", peak)]
 
 
 def _beside_duckdb(rows: int) -> tuple[float, float]:
@@ -142,112 +101,38 @@ def _beside_duckdb(rows: int) -> tuple[float, float]:
     return run.seconds / floor, run.peak_mib
 
 
-def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
-    found = []
+def figures(rows: int, rounds: int) -> list[Figure]:
     lines, warehouse = corpus.lines(rows), _folder("warehouse")
+    floor = partial(_duckdb, lines)
 
-    fresh = import_lines(lines, warehouse, imported=rows, fresh=True)
-    _check_sample(lines, warehouse)
-    found.append(
-        compared(
-            f"import {rows:,} distinct lines into an empty warehouse",
-            lambda _: import_lines(lines, warehouse, imported=rows, fresh=True).seconds,
-            lambda: _duckdb(lines),
-            2.5,
-            rounds,
-        )
-    )
-    found.append(_beside_without(lines, rows, rounds))
     import_lines(lines, warehouse, imported=rows, fresh=True)
-    found.append(
+    _check_sample(lines, warehouse)
+    found = [
+        compared("import", lambda _: import_lines(lines, warehouse, rows, fresh=True).seconds, floor, rounds),
+        compared("import again", lambda _: import_lines(lines, warehouse, imported=0).seconds, floor, rounds),
         compared(
-            "the same file again, all duplicates",
-            lambda _: import_lines(lines, warehouse, imported=0).seconds,
-            lambda: _duckdb(lines),
-            2.0,
-            rounds,
-        )
-    )
-    found.append(
-        compared(
-            "the same file as another source, a sighting a line",
+            "import as another source",
             lambda k: import_lines(lines, warehouse, imported=0, source=f"another {k}").seconds,
-            lambda: _duckdb(lines),
-            2.2,
+            floor,
             rounds,
-        )
-    )
-    found.append(_at_rest(warehouse, rows, sources=rounds + 1))
-    more = [corpus.lines(_NEW_ROWS, first=rows + k * _NEW_ROWS) for k in range(rounds)]
-    found.append(
-        compared(
-            f"{_NEW_ROWS:,} new rows into that warehouse",
-            lambda k: import_lines(more[k], warehouse, imported=_NEW_ROWS).seconds,
-            lambda: _duckdb(lines),
-            1.0,
-            rounds,
-        )
-    )
+        ),
+    ]
     shutil.rmtree(warehouse)
 
     raw = corpus.declarations(rows)
     import_lines(raw, warehouse, imported=rows, fresh=True)
     _check_sample(raw, warehouse)
-    found.append(
-        compared(
-            f"import {rows:,} raw declarations",
-            lambda _: import_lines(raw, warehouse, imported=rows, fresh=True).seconds,
-            lambda: _duckdb(raw),
-            5.0,
-            rounds,
-        )
-    )
+    of_declarations = partial(import_lines, raw, warehouse, rows, fresh=True)
+    found.append(compared("import declarations", lambda _: of_declarations().seconds, partial(_duckdb, raw), rounds))
     shutil.rmtree(warehouse)
 
-    if corpora is not None:
-        dump = corpora / "abi_dump.jsonl.xz"
-        found.append(
-            compared(
-                "import the Panoramix dump (xz), beside unpacking it",
-                lambda _: import_lines(dump, warehouse, fresh=True).seconds,
-                lambda: python(_UNPACK, str(dump)).seconds,
-                3.0,
-                rounds,
-            )
-        )
-        shutil.rmtree(warehouse)
-    found.append(_memory(rows, fresh, warehouse))
-    found.append(_tree(rounds, warehouse))
-    return found
-
-
-def _beside_without(lines: Path, rows: int, rounds: int) -> Figure:
-    """What keeping one sighting a line costs."""
-    warehouse = _folder("beside")
-    figure = compared(
-        f"import {rows:,} distinct lines, beside the same without evidence",
-        lambda _: import_lines(lines, warehouse, imported=rows, fresh=True).seconds,
-        lambda: _without_evidence(lines, warehouse, rows),
-        1.15,
-        rounds,
-    )
+    more = import_lines(corpus.lines(3 * rows), warehouse, imported=3 * rows, fresh=True)
     shutil.rmtree(warehouse)
-    return figure
-
-
-def _at_rest(warehouse: Path, rows: int, sources: int) -> Figure:
-    """The bytes of the evidence after compaction, for each text and source."""
-    run_sigdir("compact", "--all", "--warehouse", str(warehouse))
-    opened = sigdir.open(warehouse)
-    [(sightings,)] = opened.sql("SELECT count(*) FROM sightings").rows()
-    assert sightings == rows * sources, f"{sightings:,} sightings, not {rows * sources:,}"
-    files = opened.snapshot.evidence.all_files()
-    size = sum(file.size for file in files) / sightings
-    return Figure("evidence of a list at rest", f"{size:.3f} bytes", "", 0, "<= 2 bytes a line", size <= 2)
+    return [*found, Figure("import memory", more.peak_mib), _tree(rounds, warehouse)]
 
 
 def _tree(rounds: int, warehouse: Path) -> Figure:
-    """Import a folder of hash-named files, compared with a process that opens and reads the same files."""
+    """Import a folder of hash-named files."""
     folder = _folder(f"tree-{_FILES}")
     texts: dict[str, list[bytes]] = {}
     for text in corpus.lines(_FILES).read_bytes().split():
@@ -256,35 +141,6 @@ def _tree(rounds: int, warehouse: Path) -> Figure:
         folder.mkdir()
         for name, same in texts.items():
             (folder / name).write_bytes(b";".join(same))
-    mine, theirs = [], []
-    for _ in range(rounds):
-        theirs.append(python(_READ_FILES, str(folder)).seconds)
-        mine.append(import_lines(folder, warehouse, imported=_FILES, fresh=True).seconds)
+    seconds = [import_lines(folder, warehouse, imported=_FILES, fresh=True).seconds for _ in range(rounds)]
     shutil.rmtree(warehouse)
-    ours, yardstick = len(texts) / min(mine), len(texts) / min(theirs)
-    return Figure(
-        f"import a tree of {len(texts):,} files, beside reading them",
-        f"{ours:,.0f} files/s",
-        f"{yardstick:,.0f} files/s",
-        ours / yardstick,
-        f">= {_FILES_A_SECOND:,} files/s",
-        ours >= _FILES_A_SECOND,
-        mine,
-        theirs,
-    )
-
-
-def _memory(rows: int, single: Run, warehouse: Path) -> Figure:
-    """Peak memory of an import, compared with one of another size: three times the rows, or a tenth of very many."""
-    other_rows = 3 * rows if 3 * rows <= _MOST_ROWS else rows // 10
-    other = import_lines(corpus.lines(other_rows), warehouse, imported=other_rows, fresh=True)
-    shutil.rmtree(warehouse)
-    (_, small), (large_rows, large) = sorted([(rows, single), (other_rows, other)], key=lambda pair: pair[0])
-    return Figure(
-        f"peak memory, {large_rows:,} rows beside {min(rows, other_rows):,}",
-        f"{large.peak_mib:.0f} MiB",
-        f"{small.peak_mib:.0f} MiB",
-        large.peak_mib / small.peak_mib,
-        "<= 3072 MiB",
-        max(small.peak_mib, large.peak_mib) <= 3072,
-    )
+    return Figure("import files", len(texts) / min(seconds), seconds)

@@ -61,17 +61,16 @@ def figures(rounds: int, corpora: Path | None, folder: Path) -> list[Figure]:
     mapped = sigdir.Pack(indexed)
     plain = float(_output(sys.executable, "-c", _WITHOUT_KERNELS, str(whole)))
     found = [
-        _figure(f"pack of {count:,} texts, bytes a text", whole.stat().st_size / count, 5, "{:.2f}"),
-        _figure("pack of the 10,000 texts used most", top.stat().st_size / 1000, 100, "{:.0f} kB"),
-        _figure(f"pack of {count:,} texts opened, kernels", _best(lambda: sigdir.Pack(whole), rounds), 0.5, "{:.2f} s"),
-        _figure(f"pack of {count:,} texts opened, without kernels", plain, 10, "{:.1f} s"),
-        _figure("lookup in a mapped pack", _best(lambda: _lookups(mapped), rounds) / _LOOKUPS * 1e6, 5, "{:.1f} us"),
+        Figure("pack size", whole.stat().st_size / count),
+        Figure("top pack size", top.stat().st_size / 1000),
+        Figure("pack opened", _best(lambda: sigdir.Pack(whole), rounds)),
+        Figure("pack opened without kernels", plain),
+        Figure("pack lookup", _best(lambda: _lookups(mapped), rounds) / _LOOKUPS * 1e6),
     ]
     if shutil.which("node"):
         opened, _ = json.loads(_output("node", "--input-type=module", "-e", _IN_NODE, str(whole)))
         _, lookup = json.loads(_output("node", "--input-type=module", "-e", _IN_NODE, str(indexed)))
-        found.append(_figure(f"Node: pack of {count:,} texts opened", opened, 5, "{:.1f} s"))
-        found.append(_figure("Node: lookup in a mapped pack", lookup, 2, "{:.1f} us"))
+        found += [Figure("pack opened by node", opened), Figure("pack lookup by node", lookup)]
     if shutil.which("wrk"):
         found.append(_range(warehouse, folder, rounds))
     return found
@@ -91,8 +90,7 @@ def _range(warehouse: Path, folder: Path, rounds: int) -> Figure:
             (_wrk(folder, mine, _get(path)), _wrk(folder, ceiling, _get(f'"/{_RANGE_BYTES}"'))) for _ in range(rounds)
         ]
     ours, theirs = max(rates, key=lambda pair: pair[0] / pair[1])
-    shown = (f"{ours:,.0f}/s", f"{theirs:,.0f}/s")
-    return Figure("waitress: ranges beside a ready body", *shown, ours / theirs, ">= 0.7x", ours >= 0.7 * theirs)
+    return Figure("range", ours / theirs, [ours], [theirs])
 
 
 def _inputs(corpora: Path) -> list[Path]:
@@ -122,8 +120,3 @@ def _best(work: Callable[[], object], rounds: int) -> float:
 
 def _output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def _figure(name: str, measured: float, at_most: float, shown: str) -> Figure:
-    ratio = measured / at_most
-    return Figure(name, shown.format(measured), shown.format(at_most), ratio, "<= 1x", ratio <= 1)

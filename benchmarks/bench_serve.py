@@ -6,6 +6,7 @@ the number of threads that suits it best. The same client, wrk, measures both in
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -16,7 +17,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from operator import truediv
@@ -24,20 +24,13 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from falcon.testing import create_environ
 
 from benchmarks import corpus, servers
 from benchmarks.measure import Figure, sigdir
 from benchmarks.servers import Server
-from sigdir.serve.app import create_app
-from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.writer import Writer
-from sigdir.serve.servers.warm import warm
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index.build import segment_of
-from sigdir.warehouse.index.ranked import ranked_rows
-from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.paths import Paths
 
@@ -48,90 +41,79 @@ _SMALL_ROWS = 100_000
 _LISTS = "/api/v1/signatures/"
 _RANDOM = f"math.randomseed({random.Random(7).randrange(10**6)})\n"
 
-# What a size of the warehouse may cost: within 15 %.
-_BESIDE_SMALL = 0.85
-
 
 @dataclass(frozen=True)
 class _Case:
-    """A script for wrk, the ceiling's path, and the ratio that each server must reach."""
+    """A script for wrk, the ceiling's path, and whether granian is measured with it too."""
 
-    name: str
     script: str
     ceiling: str
-    on_waitress: float
-    on_granian: float = 0.3
-
-    def wanted(self, server: str) -> float:
-        return self.on_waitress if server == "waitress" else self.on_granian
+    on_granian: bool = True
 
 
-def figures(rows: int, rounds: int, server: str) -> list[Figure]:
+def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     if shutil.which("wrk") is None:
         print("wrk is not installed; the serving figures are left out", file=sys.stderr)
         return []
-    warehouse, small = warehouse_of(rows), warehouse_of(_SMALL_ROWS)
+    return [figure for server in servers.installed() for figure in _of_server(rows, rounds, corpora, server)]
+
+
+def _of_server(rows: int, rounds: int, corpora: Path | None, server: str) -> list[Figure]:
+    warehouse = warehouse_of(rows)
     found = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with (
-            servers.ours(warehouse, server) as large,
-            servers.ours(small, server) as little,
-            servers.ceiling(folder, server) as ceiling,
-            servers.ours(warehouse, server, options=["--rank-lists"]) as ranking,
-        ):
-            known = _check(large, warehouse)
-            of_little = _check(little, small)
+        with servers.ours(warehouse, server) as ours, servers.ceiling(folder, server) as ceiling:
+            known = _check(ours, warehouse)
             ask = partial(_wrk, folder)
-            for case, in_little in zip(_cases(rows, known), _cases(_SMALL_ROWS, of_little), strict=True):
-                mine = partial(ask, large, case.script)
-                found.append(
-                    _beside(
-                        f"{server}: {case.name}", mine, partial(ask, ceiling, _get(f'"{case.ceiling}"')),
-                        case.wanted(server), rounds, large,
-                    )
-                )  # fmt: skip
-                if case.name != "page 1":  # the same bytes from the cache, whatever the size
-                    title = f"{server}: {case.name}, {rows:,} rows beside {_SMALL_ROWS:,}"
-                    theirs = partial(ask, little, in_little.script)
-                    found.append(_beside(title, mine, theirs, _BESIDE_SMALL, rounds, large, by_pairs=True))
-            found.append(_ranked(server, partial(ask, large), known, rounds, large))
-            found.append(_rank_lists(server, ask, known, rounds, ranking, large))
-            if server == servers.installed()[0]:  # no server is part of it
-                found.append(_order(warehouse, known, rounds))
-            found.append(_posts(server, large, ceiling, rounds, folder))
+            for case_name, case in _cases(rows, known).items():
+                if server == "waitress" or case.on_granian:
+                    ready = partial(ask, ceiling, _get(f'"{case.ceiling}"'))
+                    found.append(rates(f"{server} {case_name}", partial(ask, ours, case.script), ready, rounds, ours))
+            if server == "waitress":
+                found.append(_by_size("hits by size", folder, ours, known, warehouse_of(_SMALL_ROWS), rounds))
+                found.append(_rank_lists(folder, ours, known, warehouse, rounds))
+            found.append(_posts(server, ours, ceiling, rounds, folder))
+        if server == "granian" and corpora is not None:
+            found.append(_workers(folder, real_warehouse(corpora), rounds))
     sigdir("fold", "--warehouse", str(warehouse))
     sigdir("compact", "--warehouse", str(warehouse))  # otherwise each run leaves one more segment to search
     return found
 
 
-def large(rows: int, rounds: int, server: str) -> list[Figure]:
-    """Ten times the rows served beside the rows: pages and lookups, how soon it is ready, a worker's private memory."""
+def large(rows: int, rounds: int) -> list[Figure]:
+    """Ten times the rows served beside the rows: pages and lookups, how soon it is ready."""
     if shutil.which("wrk") is None:
         return []
     warehouse, small = warehouse_of(10 * rows), warehouse_of(rows)
-    with servers.ours(small, server):
-        pass  # builds the index
     starts = []
     for _ in range(1 + rounds):  # the first one builds the index, or brings it from the disk into memory
-        with servers.ours(warehouse, server) as started:
+        with servers.ours(warehouse, "waitress") as started:
             starts.append(started.seconds)
-    ready = min(starts[1:])
-    found = []
-    with tempfile.TemporaryDirectory() as name, servers.ours(warehouse, server) as big:
-        with servers.ours(small, server) as little:
-            ask = partial(_wrk, Path(name))
-            cases = zip(_cases(10 * rows, _check(big, warehouse)), _cases(rows, _check(little, small)), strict=True)
-            for case, in_little in cases:
-                title = f"{server}: {case.name}, {10 * rows:,} rows beside {rows:,}"
-                mine, theirs = partial(ask, big, case.script), partial(ask, little, in_little.script)
-                found.append(_beside(title, mine, theirs, _BESIDE_SMALL, rounds, big, by_pairs=True))
-        private = big.private_mib()
-    for what, value, unit, most in (("ready", ready, "s", 3), ("a worker's private memory", private, "MiB", 300)):
-        title = f"{server}: {what}, {10 * rows:,} rows"
-        figure = Figure(title, f"{value:.1f} {unit}", f"{most} {unit}", value / most, "<= 1x", value <= most)
-        found.append(figure)
+    found = [Figure("ready 10x", min(starts[1:]), starts[1:])]
+    with tempfile.TemporaryDirectory() as name, servers.ours(warehouse, "waitress") as big:
+        folder = Path(name)
+        found.append(_by_size("hits by 10x size", folder, big, _check(big, warehouse), small, rounds))
+        with servers.ours(small, "waitress") as little:
+            of_big, of_little = (_deep_pages(size // 100) for size in (10 * rows, rows))
+            mine, theirs = partial(_wrk, folder, big, of_big), partial(_wrk, folder, little, of_little)
+            found.append(rates("deep pages by 10x size", mine, theirs, rounds, big, by_pairs=True))
     return found
+
+
+def _by_size(goal: str, folder: Path, large: Server, known: list[str], small: Path, rounds: int) -> Figure:
+    """Hash lookups in the large warehouse, beside those in a small one."""
+    with servers.ours(small, "waitress") as little:
+        theirs = partial(_wrk, folder, little, _lookups(_check(little, small)))
+        return rates(goal, partial(_wrk, folder, large, _lookups(known)), theirs, rounds, large, by_pairs=True)
+
+
+def _workers(folder: Path, warehouse: Path, rounds: int) -> Figure:
+    """Hash lookups by as many workers as a server has by default."""
+    with servers.ours(warehouse, "granian", workers=os.cpu_count() or 1) as ours:
+        script = _lookups(_check(ours, warehouse))
+        runs = [_wrk(folder, ours, script) for _ in range(rounds * _RUNS)]
+    return Figure("granian workers", max(runs), runs)
 
 
 def warehouse_of(rows: int) -> Path:
@@ -142,23 +124,29 @@ def warehouse_of(rows: int) -> Path:
     return warehouse
 
 
-def _cases(rows: int, known: list[str]) -> list[_Case]:
+def real_warehouse(corpora: Path) -> Path:
+    """A warehouse of the real corpora."""
+    warehouse = corpus.CACHE / "real"
+    if not (warehouse / "table").is_dir():
+        sigdir("import", str(corpora), "--warehouse", str(warehouse), "--quiet")
+    return warehouse
+
+
+def _cases(rows: int, known: list[str]) -> dict[str, _Case]:
     pages = rows // 100
-    return [
-        _Case("page 1", _get(f'"{_LISTS}"'), "/16800", 0.9),
-        _Case(
-            "random deep pages", _RANDOM + _get(f'"{_LISTS}?page=" .. math.random(2, {pages})'), "/16800", 0.75
-        ),
-        _Case(
-            "random pages, oldest first",
-            _RANDOM + _get(f'"{_LISTS}?ordering=created_at&page=" .. math.random(2, {pages})'), "/16800", 0.75,
-        ),
-        _Case("hex lookups, hits", _lookups(known), "/200", 0.8),
-        _Case(
-            "hex lookups, misses",
-            _RANDOM + _get(f'string.format("{_LISTS}?hex_signature=0x%08x", math.random(0, 4294967295))'), "/52", 0.8,
-        ),
-    ]  # fmt: skip
+    oldest = _RANDOM + _get(f'"{_LISTS}?ordering=created_at&page=" .. math.random(2, {pages})')
+    misses = _RANDOM + _get(f'string.format("{_LISTS}?hex_signature=0x%08x", math.random(0, 4294967295))')
+    return {
+        "page 1": _Case(_get(f'"{_LISTS}"'), "/16800"),
+        "deep pages": _Case(_deep_pages(pages), "/16800"),
+        "oldest first": _Case(oldest, "/16800", on_granian=False),
+        "hits": _Case(_lookups(known), "/200"),
+        "misses": _Case(misses, "/52", on_granian=False),
+    }
+
+
+def _deep_pages(pages: int) -> str:
+    return _RANDOM + _get(f'"{_LISTS}?page=" .. math.random(2, {pages})')
 
 
 def _get(path: str) -> str:
@@ -192,15 +180,19 @@ def _wrk(folder: Path, server: Server, script: str, answered: list[int] | None =
     return float(found[1])
 
 
-def _beside(
-    name: str, mine: Callable[[], float], theirs: Callable[[], float], wanted: float, rounds: int,
-    server: Server, by_pairs: bool = False,
-) -> Figure:  # fmt: skip
+def rates(
+    goal: str,
+    mine: Callable[[], float],
+    theirs: Callable[[], float],
+    rounds: int,
+    server: Server,
+    by_pairs: bool = False,
+) -> Figure:
     """Run both alternately and compare the best of each, because machines are noisy. ``server`` is ours.
 
     That is too coarse for a difference of 15 %: for the same two servers the bests gave 0.79 and 1.07 in two runs
     within ten minutes, the medians 0.98 and 1.01. With ``by_pairs`` the ratio is the median over pairs of runs, two
-    seconds apart, and the figure shows the medians.
+    seconds apart.
     """
     ours, yardstick, cores = [], [], []
     for _ in range(rounds * _RUNS):
@@ -208,30 +200,16 @@ def _beside(
         before, began = server.processor_seconds(), time.perf_counter()
         ours.append(mine())
         cores.append((server.processor_seconds() - before) / (time.perf_counter() - began))
-    of = median if by_pairs else max
     ratio = median(map(truediv, ours, yardstick)) if by_pairs else max(ours) / max(yardstick)
-    return Figure(
-        name, f"{of(ours):,.0f}/s", f"{of(yardstick):,.0f}/s", ratio, f">= {wanted:g}x", ratio >= wanted,
-        ours, yardstick, median(cores),
-    )  # fmt: skip
+    return Figure(goal, ratio, ours, yardstick, median(cores))
 
 
-def _ranked(server: str, ask: Callable[[str], float], known: list[str], rounds: int, large: Server) -> Figure:
-    """Lookups whose texts are ranked, in OpenChain's dialect, beside those of 4byte.directory's list, which are not."""
-    hits = _RANDOM + f"local known = {_lua_list(known)}\n"
-    ranked = hits + _get('"/signature-database/v1/lookup?filter=false&function=0x" .. known[math.random(#known)]')
-    name = f"{server}: ranked hex lookups, beside unranked ones"
-    return _beside(name, partial(ask, ranked), partial(ask, _lookups(known)), 0.95, rounds, large, by_pairs=True)
-
-
-def _rank_lists(
-    server: str, ask: Callable[[Server, str], float], known: list[str], rounds: int, ranking: Server, large: Server
-) -> Figure:
+def _rank_lists(folder: Path, ours: Server, known: list[str], warehouse: Path, rounds: int) -> Figure:
     """Lookups in 4byte.directory's list by a server with --rank-lists, beside one without."""
-    script, name = _lookups(known), f"{server}: hex lookups with --rank-lists, beside without"
-    return _beside(
-        name, partial(ask, ranking, script), partial(ask, large, script), 0.95, rounds, ranking, by_pairs=True
-    )
+    script = _lookups(known)
+    with servers.ours(warehouse, "waitress", options=["--rank-lists"]) as ranking:
+        mine, theirs = partial(_wrk, folder, ranking, script), partial(_wrk, folder, ours, script)
+        return rates("rank lists", mine, theirs, rounds, ranking, by_pairs=True)
 
 
 def _lookups(known: list[str]) -> str:
@@ -240,61 +218,16 @@ def _lookups(known: list[str]) -> str:
     return _RANDOM + f"local known = {_lua_list(known)}\n" + _get(path)
 
 
-def _order(warehouse: Path, known: list[str], rounds: int) -> Figure:
-    """What the order costs: the same lookups in OpenChain's dialect, in this process, without ranking and with it.
-
-    There is no such route without ranking: its time is that of the route, less what ranking the rows adds to finding them.
-    """
-    warm()
-    paths, settings = Paths(warehouse), Settings(warehouse)
-    digests = [bytes.fromhex(hash) for hash in known]
-    path = "/signature-database/v1/lookup"
-    asked = [create_environ(path, f"filter=false&function=0x{hash}") for hash in known]
-    with closing(Reader(paths)) as reader:
-        app, view = create_app(settings, reader, Writer(paths, reader)), reader.current()
-
-        def answer() -> None:
-            for environ in asked:
-                app(environ.copy(), lambda *_: None)
-
-        def rank() -> None:
-            for digest in digests:
-                ranked_rows(view, SIGNATURES, digest)
-
-        def find() -> None:
-            for digest in digests:
-                [(segment, row) for segment, rows in view.with_hash(SIGNATURES, digest) for row in rows.tolist()]
-
-        rank()
-        seconds = {work: min(_seconds(work) for _ in range(rounds * _RUNS)) for work in (answer, rank, find)}
-    ranked = seconds[answer]
-    unranked = ranked - seconds[rank] + seconds[find]
-    ours, theirs = (f"{len(known) / one:,.0f}/s" for one in (ranked, unranked))
-    name = "hex lookups of one route, ranked beside unranked"
-    return Figure(name, ours, theirs, unranked / ranked, ">= 0.95x", unranked / ranked >= 0.95)
-
-
-def _seconds(work: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
 def _lua_list(values: list[str]) -> str:
     return "{" + ",".join(f'"{value}"' for value in values) + "}"
 
 
 def _posts(server: str, large: Server, ceiling: Server, rounds: int, folder: Path) -> Figure:
-    yardstick: Callable[[], float]
     answered: list[int] = []
     before = large.count()
-    name, wanted, yardstick = "beside a bare loop of durable inserts", 0.5, _bare_inserts
-    if server == "waitress":
-        name, wanted, yardstick = "beside empty POSTs", 0.35, partial(_wrk, folder, ceiling, _post("/200"))
-    figure = _beside(
-        f"{server}: durable POSTs of new rows, {name}", lambda: _wrk(folder, large, _post(_LISTS), answered), yardstick,
-        wanted, rounds, large,
-    )  # fmt: skip
+    empty = partial(_wrk, folder, ceiling, _post("/200"))
+    yardstick: Callable[[], float] = empty if server == "waitress" else _bare_inserts
+    figure = rates(f"{server} posts", lambda: _wrk(folder, large, _post(_LISTS), answered), yardstick, rounds, large)
     stored = large.count() - before
     # wrk leaves at most one request a connection unanswered.
     assert sum(answered) <= stored <= sum(answered) + _CONNECTIONS * len(answered), f"{stored} stored of {answered}"

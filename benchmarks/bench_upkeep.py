@@ -57,20 +57,15 @@ def figures(rows: int, rounds: int) -> list[Figure]:
     readers = [Reader(Paths(warehouse)) for warehouse in (fresh, folded, compacted)]
     chance = random.Random(11)
     hashes = [expected["hash"][chance.randrange(rows)].as_py().hex() for _ in range(_CALLS)]
-    cases = {
-        "pages": [f"page={chance.randint(1, rows // 100)}" for _ in range(_CALLS)],
-        "lookups": [f"hex_signature=0x{hash}" for hash in hashes],
-    }
-    found = []
-    for name, queries in cases.items():
-        _compare([reader.current() for reader in readers], queries[:50])
-        of_fresh, of_folded, of_compacted = _in_turns([reader.current() for reader in readers], queries, 5 * rounds)
-        found.append(_beside(f"{name} after {_FOLDS} folds and a compaction", of_compacted, of_fresh, 1.1))
-        found.append(_beside(f"{name} after {_FOLDS} folds", of_folded, of_fresh, None))
+    queries = [f"hex_signature=0x{hash}" for hash in hashes]
+    views = [reader.current() for reader in readers]
+    _compare(views, queries[:50])
+    _compare(views, [f"page={chance.randint(1, rows // 100)}" for _ in range(50)])
+    of_fresh, _, of_compacted = _in_turns(views, queries, 5 * rounds)
     for reader in readers:
         reader.close()
     shutil.rmtree(compacted)
-    return found
+    return [Figure("after folds", sum(of_compacted) / sum(of_fresh))]
 
 
 def _fold(warehouse: Path, first: Path, posted: Path) -> None:
@@ -122,10 +117,3 @@ def _in_turns(views: list[View], queries: list[str], rounds: int) -> list[list[f
                     page_of(view, SIGNATURES, parse(query), _URL)
                 times[number] = min(times[number], (time.perf_counter() - began) / len(batch) * 1e6)
     return best
-
-
-def _beside(name: str, ours: list[float], fresh: list[float], at_most: float | None) -> Figure:
-    mine, theirs = sum(ours) / len(ours), sum(fresh) / len(fresh)
-    wanted = f"<= {at_most:g}x" if at_most else "any"
-    holds = at_most is None or mine / theirs <= at_most
-    return Figure(name, f"{mine:.0f} us", f"{theirs:.0f} us", mine / theirs, wanted, holds, ours, fresh)

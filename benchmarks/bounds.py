@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.goals import GOALS
 from benchmarks.measure import Figure
 
 _BLOCK = 256 << 20
@@ -65,16 +66,9 @@ def page(figures: Sequence[Figure], limits: dict[str, float], cores: int) -> lis
     """The last page, as Markdown: the machine's limits, then each figure with the processors that it kept busy."""
     lines = ["## What is bound by what", ""]
     lines += [f"- {TITLES[name]}: {value:,.1f}" for name, value in limits.items()]
-    lines += ["", f"| what | ratio | spread | of {cores} cores busy | bound by |", "|---|--:|--:|--:|---|"]
+    lines += ["", f"| what | of {cores} cores busy | bound by |", "|---|--:|---|"]
     for figure in figures:
         reason = bound_by(figure, cores)
         if reason:
-            lines.append(
-                f"| {figure.name} | {figure.ratio:.2f}x | {spread_of(figure)} | {figure.cores:.2f} | {reason} |"
-            )
+            lines.append(f"| {GOALS[figure.goal].what} | {figure.cores:.2f} | {reason} |")
     return lines
-
-
-def spread_of(figure: Figure) -> str:
-    """How far apart the runs of a figure are, in per cent; empty for a single run."""
-    return "" if figure.spread is None else f"{100 * figure.spread:.0f} %"

@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.goals import GOALS
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -64,36 +66,49 @@ def python(code: str, *arguments: str) -> Run:
 
 @dataclass
 class Figure:
-    """One line of the table. ``ratio`` compares ours with the reference, in the direction of ``wanted``.
+    """One line of the table: the key of its goal, and what was measured, in the goal's unit.
 
-    ``seconds`` are those of each run of ours, or its requests a second. ``cores`` is how many processors the runs kept busy.
+    ``ours`` and ``yardstick`` are the runs' seconds, or their requests a second where the goal is at least something.
+    ``cores`` is how many processors our runs kept busy, ``day`` when that was.
     """
 
-    name: str
-    ours: str
-    yardstick: str
-    ratio: float
-    wanted: str
-    holds: bool
-    seconds: list[float] = field(default_factory=list)
-    yardstick_seconds: list[float] = field(default_factory=list)
+    goal: str
+    value: float
+    ours: list[float] = field(default_factory=list)
+    yardstick: list[float] = field(default_factory=list)
     cores: float = 0.0
+    day: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y-%m-%d}")
+
+    @property
+    def holds(self) -> bool:
+        return GOALS[self.goal].holds(self.value)
+
+    @property
+    def row(self) -> list[str]:
+        """What is measured, the value, ours and the yardstick's best, the spread, what is wanted."""
+        goal = GOALS[self.goal]
+        sides = ["", ""]
+        if self.yardstick:
+            sides = [_shown(side, goal.is_least) for side in (self.ours, self.yardstick)]
+        spread = "" if self.spread is None else f"{100 * self.spread:.0f} %"
+        return [goal.what, goal.number(self.value), *sides, spread, goal.shown]
 
     @property
     def spread(self) -> float | None:
         """How far apart the slowest and the fastest of our runs are, beside the fastest; None for a single run."""
-        runs = self.seconds
+        runs = self.ours
         return max(runs) / min(runs) - 1 if len(runs) > 1 and min(runs) > 0 else None
 
 
-def compared(
-    name: str,
-    ours: Callable[[int], float],
-    yardstick: Callable[[], float],
-    at_most: float,
-    rounds: int,
-) -> Figure:
-    """Run ours and the reference alternately. The best of each counts, because the machines are noisy."""
+def _shown(runs: list[float], are_rates: bool) -> str:
+    if are_rates:
+        return f"{max(runs):,.0f}/s"
+    best = min(runs)
+    return f"{best:.2f} s" if best >= 0.1 else f"{best * 1000:.2f} ms"
+
+
+def compared(goal: str, ours: Callable[[int], float], yardstick: Callable[[], float], rounds: int) -> Figure:
+    """Run ours and the reference alternately, both in seconds. The best of each counts, because the machines are noisy."""
     mine: list[float] = []
     theirs: list[float] = []
     cores: list[float] = []
@@ -102,11 +117,7 @@ def compared(
         before, began = processor_seconds(), time.perf_counter()
         mine.append(ours(number))
         cores.append((processor_seconds() - before) / (time.perf_counter() - began))
-    ratio = min(mine) / min(theirs)
-    return Figure(
-        name, f"{min(mine):.2f} s", f"{min(theirs):.2f} s", ratio, f"<= {at_most:g}x", ratio <= at_most, mine, theirs,
-        median(cores),
-    )  # fmt: skip
+    return Figure(goal, min(mine) / min(theirs), mine, theirs, median(cores))
 
 
 def processor_seconds() -> float:
@@ -144,14 +155,19 @@ def save(figures: list[Figure], rows: int, limits: dict[str, float]) -> Path:
     document = machine() | {"limits": limits}
     path = _RESULTS / f"{document['when'][:10]}-{rows}.json"
     path.parent.mkdir(exist_ok=True)
-    by_name = {figure.name: asdict(figure) for figure in figures}
+    by_goal = {figure.goal: asdict(figure) for figure in figures}
     if path.exists():
-        by_name = {old["name"]: old for old in json.loads(path.read_text())["figures"]} | by_name
-    path.write_text(json.dumps({"machine": document, "rows": rows, "figures": list(by_name.values())}, indent=1) + "\n")
+        by_goal = {old["goal"]: old for old in json.loads(path.read_text())["figures"]} | by_goal
+    path.write_text(json.dumps({"machine": document, "rows": rows, "figures": list(by_goal.values())}, indent=1) + "\n")
     return path
 
 
 def saved(rows: int) -> tuple[list[Figure], dict[str, float]]:
-    """The figures of the last day on which this size was measured, and the machine's limits."""
-    document = json.loads(max(_RESULTS.glob(f"*-{rows}.json")).read_text())
-    return [Figure(**figure) for figure in document["figures"]], document["machine"].get("limits", {})
+    """The newest figure of each goal for this size, in the order of the goals, and the machine's limits of the last day."""
+    found: dict[str, Figure] = {}
+    limits: dict[str, float] = {}
+    for path in sorted(_RESULTS.glob(f"*-{rows}.json")):
+        document = json.loads(path.read_text())
+        limits = document["machine"].get("limits", {})
+        found |= {one["goal"]: Figure(**one) for one in document["figures"]}
+    return [found[goal] for goal in GOALS if goal in found], limits
