@@ -39,9 +39,9 @@ from benchmarks.measure import ROOT, Figure, machine, save, saved, sigdir
 _COLUMNS = ("what", "measured", "ours", "yardstick", "spread", "wanted")
 
 
-def _table(figures: list[Figure]) -> Table:
+def _table(figures: list[Figure], rows: int) -> Table:
     what, *others = _COLUMNS
-    table = Table(what, title=f"{machine()['cpu']}, {machine()['cores']} cores")
+    table = Table(what, title=f"{machine()['cpu']}, {machine()['cores']} cores, {rows:,} rows")
     for name in others:
         table.add_column(name, justify="right")
     table.add_column("")
@@ -131,7 +131,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         if name not in only and (only or name in _LONG):
             continue
         found = measured()
-        console.print(_table(found))
+        console.print(_table(found, rows))
         console.print(f"saved in {save(found, rows, limits).relative_to(ROOT)}")
         figures += found
     console.print(Markdown("\n".join(bounds.page(figures, limits, cores))))

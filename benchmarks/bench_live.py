@@ -148,11 +148,8 @@ def _while_written(warehouse: Path, rows: int) -> Figure:
                 busy.append(_slowest(_read_while_written(running, rows, number, copy)))
     finally:
         shutil.rmtree(copy)
-    return Figure(
-        "p99 while written",
-        median(map(truediv, busy, quiet)),
-        *([one / 1000 for one in runs] for runs in (busy, quiet)),
-    )
+    ratio = median(map(truediv, busy, quiet))
+    return Figure("p99 while written", ratio, [one / 1000 for one in busy], [one / 1000 for one in quiet])
 
 
 def _slowest(took: list[float]) -> float:
