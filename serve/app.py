@@ -118,7 +118,7 @@ def routes(
         Route("/range/{collection}/{prefix}/{edition}", ranges.RangeResource(reader, cache), "GET, HEAD"),
         # Other dialects.
         Route("/signature-database/v1/lookup", openchain.LookupResource(reader), "GET, HEAD"),
-        Route("/signature-database/v1/search", openchain.SearchResource(reader), "GET, HEAD"),
+        Route("/signature-database/v1/search", openchain.SearchResource(reader, cache), "GET, HEAD"),
         Route("/signature-database/v1/import", openchain.ImportResource(settings, writer), "POST"),
         Route("/signature-database/v1/stats", openchain.StatsResource(reader), "GET, HEAD"),
         Route("/signature-database/v1/export", openchain.ExportResource(reader, streams), "GET, HEAD"),

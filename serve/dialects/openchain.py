@@ -25,6 +25,7 @@ from sigdir.serve.http import bodies
 from sigdir.serve.http.conditional import lookup_caching, not_modified, strong, token_of, weak
 from sigdir.serve.http.errors import detail, method_not_allowed
 from sigdir.serve.http.json_answer import json_bytes, send_json
+from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import redirect_to_slash
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.query import wants_filter
@@ -70,8 +71,12 @@ class _Resource:
 
 
 def _answer(req: falcon.Request, resp: falcon.Response, result: Any) -> None:
+    _send(req, resp, json_bytes({"ok": True, "result": result}))
+
+
+def _send(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
     resp.set_header("Cache-Control", "no-cache")  # an unknown text may be POSTed a second later
-    send_json(req, resp, json_bytes({"ok": True, "result": result}))
+    send_json(req, resp, body)
 
 
 def _parameters(req: falcon.Request) -> dict[str, list[str]]:
@@ -165,22 +170,33 @@ class OlderLookup:
 
 
 class SearchResource(_Resource):
-    """Texts that match a pattern as a whole. Case counts."""
+    """Texts that match a pattern as a whole. Case counts. An answer is kept in ``cache`` while its view is the newest:
+    people ask for the same few patterns, and one takes a millisecond in 1.17 M texts.
+    """
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, cache: PageCache) -> None:
+        self._reader, self._cache = reader, cache
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        view, address = self._reader.current(), f"{req.path}?{req.query_string}"
+        body = self._cache.get(view.token, address)
+        if body is None:
+            body = self._found(view, req)
+            self._cache.put(view.token, address, body)
+        _send(req, resp, body)
+
+    on_head = on_get
+
+    def _found(self, view: View, req: falcon.Request) -> bytes:
         values = _parameters(req)
         pattern = values.get("query", [""])[-1]
         if not _PATTERN.fullmatch(pattern):
             raise detail(400, f"Invalid query '{pattern[:80]}'. It may have letters, digits, $_()[], and * and ?.")
         if len(pattern) > MAX_SEARCHED and has_wildcards(pattern):
             raise detail(400, f"A query with wildcards has at most {MAX_SEARCHED} characters.")
-        view, filter = self._reader.current(), _wants_filter(values)
-        _answer(req, resp, {kind: _matching(view, collection, pattern, filter) for kind, collection in KINDS.items()})
-
-    on_head = on_get
+        filter = _wants_filter(values)
+        result = {kind: _matching(view, collection, pattern, filter) for kind, collection in KINDS.items()}
+        return json_bytes({"ok": True, "result": result})
 
 
 def _matching(view: View, collection: Collection, pattern: str, filter: bool) -> dict[str, list[dict[str, Any]]]:
