@@ -117,7 +117,19 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
     cores = os.cpu_count() or 1
     if show:
         figures, limits = saved(rows)
-        click.echo("\n".join([*_markdown(figures), "", *_changes(), "", *bounds.page(figures, limits, cores)]))
+        click.echo(
+            "\n".join(
+                [
+                    *_markdown(figures),
+                    "",
+                    "Goals that were others before:",
+                    "",
+                    *_changes(),
+                    "",
+                    *bounds.page(figures, limits, cores),
+                ]
+            )
+        )
         return
     sigdir("compile")
     corpus.CACHE.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ def figure(cores: float, seconds: list[float]) -> Figure:
 
 
 def test_the_saved_results_end_with_what_is_bound_by_what() -> None:
-    """README's table is what --show prints; nothing is measured."""
+    """docs/benchmarks.md has what --show prints; nothing is measured."""
     shown = CliRunner().invoke(main, ["--show"])
     assert shown.exit_code == 0, shown.output
     table, bounds = shown.output.split("## What is bound by what")
@@ -26,6 +26,7 @@ def test_the_saved_results_end_with_what_is_bound_by_what() -> None:
     assert f"| {GOALS['import'].what} |" in table
     assert f"- {GOALS['import'].what}: {GOALS['import'].changes}" in table
     assert "| bound by |" in bounds
+    assert shown.output.partition("| what | of")[0] in Path("docs/benchmarks.md").read_text(), "paste it anew"
 
 
 def test_a_miss_is_shown_as_a_miss() -> None:
