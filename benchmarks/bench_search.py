@@ -21,6 +21,7 @@ from sigdir.serve.pages.search_query import parse_search
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.types import split_types
+from sigdir.warehouse.evidence.summaries import COUNTS, LISTED, Summaries, weights
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.grams import build_grams
 from sigdir.warehouse.index.parameter_lists import build_lists
@@ -58,7 +59,10 @@ _BY_STRUCTURE = "(address,uint256,*)"
 
 def _structure(segments: list[Segment]) -> Figure:
     """A search by parameters: its first page and exact count."""
-    built = [replace(one, lists=build_lists(one.text, one.offsets, one.rows)) for one in segments]
+    built = [
+        replace(one, lists=build_lists(one.text, one.offsets, one.rows), summaries=_any_summaries(one.rows))
+        for one in segments
+    ]
     view = View(Snapshot(), {SIGNATURES: tuple(built), EVENT_SIGNATURES: ()}, "", b"")
     query = parse_search(_BY_STRUCTURE)
     expected = sum(
@@ -68,6 +72,15 @@ def _structure(segments: list[Segment]) -> Figure:
     found = sum(int((s.with_shape(query.terms.shape) % 9973 == 0).sum()) for s in built if query.terms)
     assert found == expected, f"{found} rows, not {expected}"
     return Figure("structure", _best(lambda: find(view, SIGNATURES, query, 0, 20)) * 1000)
+
+
+def _any_summaries(rows: int) -> Summaries:
+    """Counts as a compiler's and a list's texts have them, in no order."""
+    counts = np.full(rows, np.array(LISTED, COUNTS))
+    random = np.random.default_rng(34)
+    declared = random.random(rows) < 0.5
+    counts["witness"][declared], counts["contracts"][declared] = 2, random.zipf(1.5, int(declared.sum())) & 0xFFFFF
+    return Summaries(counts, np.empty(0, np.int64), pa.nulls(0, pa.large_string()), weights(counts))
 
 
 _NAMES = 100

@@ -25,7 +25,7 @@ def search(terms: tuple[str, ...], folder: Path, limit: int, as_json: bool) -> N
 
     QUERY is what the box of the search page takes: a piece of a text, a whole declaration, hex digits of a hash; or a
     name and a parameter list, where * and ? are wildcards, and terms with a keyword: kind:, params:, type:, witness:,
-    standard:, since:, before:. docs/search.md has the grammar.
+    standard:, source:, usage:, since:, before:. docs/search.md has the grammar.
 
     Exit status: 0 found, 1 nothing, 2 the query or the warehouse cannot be used, 130 interrupted.
 

@@ -26,8 +26,8 @@ from sigdir.signatures.grammar import GrammarError, normalise
 
 MAX_TERMS_CHARACTERS = 1000
 _MAX_TYPES = 8
-MANY = 1 << 30
-"""More parameters than any text has."""
+MANY = 1 << 62
+"""More than anything is counted."""
 
 
 class Shape(NamedTuple):
@@ -43,13 +43,18 @@ class Shape(NamedTuple):
 
 
 class SearchTerms(NamedTuple):
-    """What a search asks for. ``name`` is a pattern for the whole name, "" for any; times are microseconds since 1970."""
+    """What a search asks for. ``name`` is a pattern for the whole name, "" for any, ``source`` a piece of a label.
+
+    Times are microseconds since 1970, ``usage`` bounds how often the hash is used, inclusive.
+    """
 
     name: str = ""
     shape: Shape = Shape()
     kind: Kind = Kind.UNKNOWN
     witness: Witness = Witness.SOLVED
     standard: str = ""
+    source: str = ""
+    usage: tuple[int, int] = (0, MANY)
     since: int | None = None
     before: int | None = None
     understood: tuple[str, ...] = ()
@@ -176,12 +181,25 @@ def _type(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
 
 
 def _params(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
-    least, dots, most = value.partition("..")
-    if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in (least, most if dots and most else "0")):
-        raise BadSearch("a number as 3, or a range as 2..4 or 3.., please", 1)
-    highest = (int(most) if most else MANY) if dots else int(least)
-    words = f"the number of parameters is {value}"
-    return terms._replace(shape=terms.shape._replace(least=int(least), most=highest)), words
+    least, most = _range(value)
+    return terms._replace(shape=terms.shape._replace(least=least, most=most)), f"the number of parameters is {value}"
+
+
+def _usage(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
+    return terms._replace(usage=_range(value)), f"the times it is used are {value}"
+
+
+def _range(value: str) -> tuple[int, int]:
+    found = _RANGE.fullmatch(value)
+    if not found:
+        raise BadSearch("a number as 3, or a range as 2..4, 3.. or >2, please", 1)
+    above, least, dots, most = found.groups()
+    if above:
+        return int(above) + 1, MANY
+    return int(least), (int(most) if most else MANY) if dots else int(least)
+
+
+_RANGE = re.compile(r">([0-9]{1,18})|([0-9]{1,18})(?:(\.\.)([0-9]{1,18})?)?")
 
 
 def _choice(field: str, choices: dict[str, Any], words: str) -> Callable[[SearchTerms, str], tuple[SearchTerms, str]]:
@@ -195,6 +213,10 @@ def _choice(field: str, choices: dict[str, Any], words: str) -> Callable[[Search
 
 def _standard(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
     return terms._replace(standard=value), f"the standard is {value}"
+
+
+def _source(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
+    return terms._replace(source=value), f"a source that names it has {value} in its label"
 
 
 def _time(field: str, words: str) -> Callable[[SearchTerms, str], tuple[SearchTerms, str]]:
@@ -219,6 +241,8 @@ _TERMS: dict[str, Callable[[SearchTerms, str], tuple[SearchTerms, str]]] = {
     "kind": _choice("kind", {"function": Kind.FUNCTION, "event": Kind.EVENT, "error": Kind.ERROR}, "the kind is {}"),
     "witness": _choice("witness", {one.name.lower(): one for one in Witness}, "the witness is {} or better"),
     "standard": _standard,
+    "source": _source,
+    "usage": _usage,
     "since": _time("since", "first seen since {}"),
     "before": _time("before", "first seen before {}"),
 }

@@ -1,12 +1,11 @@
-"""Finding the rows of a search, the best first.
+"""Finding the rows of a search, the best first: by how well they match, then by their evidence, then by age.
 
-The rank of a row for a fragment is one int64, so a page of a million matches needs a partition, not a sort. From the
-high bits down: how well the row matches (6 bits), the length of its text (18 bits), its age (40 bits).
+The weight of a row is one uint64, so a page of a million matches needs a partition, not a sort.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,8 @@ from sigdir.serve.pages.search_query import Kind, SearchQuery
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.search_terms import SearchTerms
 from sigdir.signatures.standards import canonical
+from sigdir.warehouse.evidence.summaries import COUNTS, LISTED, weights
+from sigdir.warehouse.index.search import has_wildcards
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.terms import rows_of_terms, well_known
 from sigdir.warehouse.index.view import View
@@ -24,9 +25,10 @@ from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 Array = npt.NDArray[Any]
 
-_LENGTH_SHIFT, _MATCH_SHIFT = 40, 58
-_WELL_KNOWN, _WHOLE_NAME, _PREFIX, _INSIDE = 0, 1, 2, 3
 _COMPARED_BYTES = 64
+_LISTED = weights(np.array([LISTED], COUNTS))
+_WELL_KNOWN, _WHOLE_NAME, _PREFIX, _INSIDE = range(4)
+"""How a text matches: it is a standard's, its name is what was searched, its text begins with that, or has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,51 +88,49 @@ def _with_fragment(view: View, collection: Collection, fragment: str, start: int
 
 
 def _of_terms(view: View, collection: Collection, terms: SearchTerms, start: int, size: int) -> Matches:
-    found = rows_of_terms(view, collection, terms, start + size)
-    known = well_known(collection, terms.shape)
-    page = _ranked(view, collection, [rows for _, rows in found], "", known, start, size)
-    return replace(page, count=sum(count for count, _ in found))
+    rows = rows_of_terms(view, collection, terms)
+    piece = terms.name.strip("*")
+    fragment = "" if has_wildcards(piece) else piece
+    return _ranked(view, collection, rows, fragment, well_known(collection, terms.shape), start, size)
 
 
 def _ranked(
     view: View, collection: Collection, rows: list[Array], fragment: str, known: list[tuple[bytes, str]], start: int,
     size: int,
 ) -> Matches:  # fmt: skip
-    """A page of the matches: ``rows`` of each segment, rising, those of ``known`` texts first."""
+    """A page of the matches: ``rows`` of each segment, rising; those of ``known`` texts match best."""
     segments = view.segments[collection]
+    found = [np.empty(0, np.uint64), *(_weights(*pair, fragment, known) for pair in zip(segments, rows, strict=True))]
     firsts = np.cumsum([0, *map(len, rows)])
-    count = int(firsts[-1])
-    ranks = _ranks(segments, rows, fragment, known)
-    stop = min(count, start + size)
-    if stop < count:
-        ranks = np.partition(ranks, stop)[:stop]
-    ranks.sort()
     shown = []
-    for place in (ranks[start:stop] & ((1 << _LENGTH_SHIFT) - 1)).tolist():
+    for place in _best(np.concatenate(found), start + size)[start:].tolist():
         number = int(firsts.searchsorted(place, side="right")) - 1
         shown.append(found_row(collection, segments[number], int(rows[number][place - firsts[number]]), fragment))
-    return Matches(collection, count, shown)
+    return Matches(collection, int(firsts[-1]), shown)
 
 
-def _ranks(
-    segments: tuple[Segment, ...], rows: list[Array], fragment: str, known: list[tuple[bytes, str]]
-) -> Array:  # fmt: skip
-    """The rank of every match. ``rows`` are the matching rows of each segment, ascending."""
-    found, first = [np.empty(0, np.int64)], 0
-    for segment, matching in zip(segments, rows, strict=True):
-        lengths = segment.offsets[matching + 1] - segment.offsets[matching]
-        match = _match_kinds(segment, matching, lengths, fragment)
-        _promote(segment, matching, match, known)
-        places = np.arange(first, first + len(matching), dtype=np.int64)
-        found.append((match << _MATCH_SHIFT) | (lengths << _LENGTH_SHIFT) | places)
-        first += len(matching)
-    return np.concatenate(found)
+def _weights(segment: Segment, rows: Array, fragment: str, known: list[tuple[bytes, str]]) -> Array:
+    match = _match_kinds(segment, rows, fragment) if fragment else np.full(len(rows), _PREFIX, np.uint8)
+    _promote(segment, rows, match, known)
+    of_rows = _LISTED if segment.summaries is None else segment.summaries.weights[rows]
+    return match.astype(np.uint64) << np.uint64(32) | of_rows
 
 
-def _match_kinds(segment: Segment, rows: Array, lengths: Array, fragment: str) -> Array:
+def _best(weights: Array, stop: int) -> Array:
+    """The places of the ``stop`` lowest weights in their order; of equal ones the first."""
+    if stop >= len(weights):
+        return np.argsort(weights, kind="stable")
+    limit = np.partition(weights, stop)[stop]
+    lower = np.flatnonzero(weights < limit)
+    ordered = lower[np.argsort(weights[lower], kind="stable")]
+    return np.concatenate([ordered, np.flatnonzero(weights == limit)[: stop - len(lower)]])
+
+
+def _match_kinds(segment: Segment, rows: Array, fragment: str) -> Array:
     """How each row matches: its whole name or text is the fragment, its text begins with it, or contains it."""
     starts = segment.offsets[rows]
-    match = np.full(len(rows), _INSIDE, np.int64)
+    lengths = segment.offsets[rows + 1] - starts
+    match = np.full(len(rows), _INSIDE, np.uint8)
     prefix = np.frombuffer(fragment.encode()[:_COMPARED_BYTES].lower(), np.uint8)
     like = np.flatnonzero(lengths >= len(prefix))
     for at, byte in enumerate(prefix.tolist()):  # the first few bytes rule out almost every row

@@ -14,6 +14,7 @@ from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from tests.conftest import import_files
+from tests.pipeline.support import keccak256
 from tests.serve.support import FORM, opened
 from tests.warehouse.support import run_command
 
@@ -36,6 +37,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "texts.txt").write_text("\n".join(TEXTS))
     (folder / "abi.json").write_text(json.dumps(ABI))
     import_files([folder / "texts.txt", folder / "abi.json"], folder / "warehouse")
+    used = {"transfer(address,uint256)": 9000, "stop()": 7, "Paid(address)": 80}
+    rows = [f"0x{keccak256(text)[: 32 if text[0] == 'P' else 4].hex()},{count}\n" for text, count in used.items()]
+    (folder / "counts.csv").write_text("hash,count\n" + "".join(rows))
+    assert run_command("import", folder / "counts.csv", "--usage", "--warehouse", folder / "warehouse").returncode == 0
     return folder / "warehouse"
 
 
@@ -58,8 +63,9 @@ def found(client: TestClient, query: str, collection: str = SIGNATURES, **parame
 
 
 QUERIES = {
-    "(address,uint256)": ["transfer(address,uint256)", "pay(address,uint256)", "staged(address,uint256)",
-                          "aVeryLongNameThatIsLong(address,uint256)"],
+    "(address,uint256)": ["transfer(address,uint256)", "aVeryLongNameThatIsLong(address,uint256)", "pay(address,uint256)",
+                          "staged(address,uint256)"],
+    "type:uint256 params:1": ["Late(uint256)", "late(uint256)"],
     "(address to, uint amount, bytes)": ["send(address,uint256,bytes)"],
     "(*,bytes32)": ["fill((address,uint256),bytes32)"],
     "type:bytes32 params:2": ["fill((address,uint256),bytes32)"],
@@ -70,6 +76,15 @@ QUERIES = {
     "witness:declared": ["Late(uint256)", "late(uint256)"],
     "kind:function (uint256)": ["late(uint256)"],
     "standard:erc-20": ["transfer(address,uint256)"],
+    "source:post": ["staged(address,uint256)"],
+    "source:abi.json": ["Late(uint256)", "late(uint256)"],
+    "source:texts type:bytes": ["send(address,uint256,bytes)"],
+    "usage:>7": ["transfer(address,uint256)"],
+    "usage:7..": ["transfer(address,uint256)", "stop()"],
+    "usage:1..7 s*": ["stop()"],
+    "late* source:texts": [],
+    "usage:0 (address,uint256)": ["aVeryLongNameThatIsLong(address,uint256)", "pay(address,uint256)",
+                                  "staged(address,uint256)"],
     "before:2020-01-01 (address,*)": [],
     "since:2020-01-01 stage (address,*)": ["staged(address,uint256)"],
 }  # fmt: skip
@@ -77,12 +92,14 @@ QUERIES = {
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_structure_is_found(client: TestClient, query: str) -> None:
-    """In files and among staged rows: texts of standards first, then shorter ones."""
+    """In files and among staged rows: texts of standards first, then those with better evidence, then older ones."""
     assert found(client, query) == QUERIES[query]
 
 
 def test_events_have_their_own_matches(client: TestClient) -> None:
-    assert found(client, "(address)", EVENT_SIGNATURES) == ["Paid(address)"]
+    assert (
+        found(client, "(address)", EVENT_SIGNATURES) == ["Paid(address)"] == found(client, "usage:80", EVENT_SIGNATURES)
+    )
     answer = client.simulate_get(PATH, params={"q": "kind:event", "in": "events"}).json
     assert (answer.keys() & {SIGNATURES, EVENT_SIGNATURES}, answer[EVENT_SIGNATURES]["count"]) == (
         {EVENT_SIGNATURES},

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.signatures.search_terms import BadSearch, SearchTerms, Shape, is_structured, parse_terms
+from sigdir.signatures.search_terms import MANY, BadSearch, SearchTerms, Shape, is_structured, parse_terms
 
 READ = {
     "(address,uint256)": SearchTerms(shape=Shape(("address", "uint256"))),
@@ -20,6 +20,8 @@ READ = {
     "params:0 witness:compiled standard:ERC-20": SearchTerms(
         shape=Shape(None, 0, 0), witness=Witness.COMPILED, standard="ERC-20"
     ),
+    "usage:>1000 source:4byte": SearchTerms(usage=(1001, MANY), source="4byte"),
+    "usage:5..9 params:>2": SearchTerms(shape=Shape(None, 3), usage=(5, 9)),
     "since:1970-01-02 before:1970-01-03T00:00+00:00": SearchTerms(since=86_400 * 10**6, before=2 * 86_400 * 10**6),
 }
 
@@ -35,7 +37,7 @@ def test_a_search_is_understood(entered: str) -> None:
 
 REFUSED = {
     "(uint7)": 2, "(address,,bool)": 10, "(address, foo)": 11, "x (address": 3, "foo:bar": 1, "a* b": 4, "kind:x": 6,
-    "params:x": 8, "params:1..y": 8, "since:soon": 7, "(a)b)": 2, "x* )": 4, "type:*": 6, "(bool) (bool)": 9,
+    "params:x": 8, "params:1..y": 8, "usage:>": 7, "usage:1.5": 7, "usage:-1": 7, "since:soon": 7, "(a)b)": 2, "x* )": 4, "type:*": 6, "(bool) (bool)": 9,
     " ".join(["type:bool"] * 9): 86, "*" * 1001: 1001,
 }  # fmt: skip
 

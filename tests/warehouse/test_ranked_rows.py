@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.evidence import Witness
-from sigdir.warehouse.evidence.summaries import COUNTS, SightingCounts, Summaries
+from sigdir.warehouse.evidence.summaries import COUNTS, SightingCounts, Summaries, weights
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import Segment
@@ -48,9 +48,8 @@ def test_staged_rows() -> None:
 
 
 def with_counts(segment: Segment, *counts: SightingCounts) -> Segment:
-    summaries = Summaries(
-        np.array([tuple(one) for one in counts], COUNTS), np.empty(0, np.int64), pa.nulls(0, pa.string())
-    )
+    of_type = np.array([tuple(one) for one in counts], COUNTS)
+    summaries = Summaries(of_type, np.empty(0, np.int64), pa.nulls(0, pa.string()), weights(of_type))
     return replace(segment, summaries=summaries)
 
 

@@ -97,10 +97,10 @@ def ranked(fragment: str, parts: int = 1, start: int = 0, size: int = 20) -> tup
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 8])
 def test_the_best_matches_come_first(parts: int) -> None:
-    """Well-known texts, then the same name, then the same beginning, then the rest; then by length, then by age."""
+    """Well-known texts, then the same name, then the same beginning, then the rest; by evidence, then by age."""
     expected = [
-        "transfer(address,uint256)", "transferFrom(address,address,uint256)", "transfer()", "Transfer(uint256)",
-        "transferAll()", "aTransfer()", "retransfer(bool)",
+        "transfer(address,uint256)", "transferFrom(address,address,uint256)", "Transfer(uint256)", "transfer()",
+        "transferAll()", "retransfer(bool)", "aTransfer()",
     ]  # fmt: skip
     assert ranked("transfer", parts) == (7, expected)
     pages = [ranked("transfer", parts, start, 2)[1] for start in (0, 2, 4, 6, 8)]

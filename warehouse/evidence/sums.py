@@ -5,7 +5,8 @@ Theory. Distinct sources and contracts are counted by sorting numbers: a row and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.warehouse.evidence.declarations import DECLARING, commonest, differs
 from sigdir.warehouse.evidence.files import Counting, footer_of, id_ranges
-from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
-from sigdir.warehouse.log.manifest import Manifest
+from sigdir.warehouse.evidence.summaries import COUNTS, Summaries, weights
+from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.table.parquet import naming
 
 Array = npt.NDArray[Any]
 
 _SUMMED = ("id", "source", "import_id", "kind", "witness", "contracts", "verified", "contract_key", "declaration")
+_NAMED = ("id", "source", "import_id")
 
 _READ_ROWS = 1 << 17
 _SHIFT = 32
@@ -40,14 +42,31 @@ def summed(manifest: Manifest, collection: Collection, ids: Array) -> Summaries:
         if sightings["declaration"].null_count < sightings.num_rows:
             declared.append(sightings.select(DECLARING))
     if not declared:
-        return Summaries(sums.counts(), _NO_NUMBERS, pa.nulls(0, pa.string()))
+        counts = sums.counts()
+        return Summaries(counts, _NO_NUMBERS, pa.nulls(0, pa.string()), weights(counts))
     table = pa.concat_tables(declared)
     found, best = commonest(table)
     rows, mine = sums.rows_of(found)
-    return Summaries(sums.counts(), rows, table["declaration"].combine_chunks().take(numbers(best[mine])))
+    texts = table["declaration"].combine_chunks().take(numbers(best[mine]))
+    counts = sums.counts()
+    return Summaries(counts, rows, texts, weights(counts))
 
 
-def _sightings_of(manifest: Manifest, collection: Collection, ids: Array) -> Iterator[pa.Table]:
+def named_by(manifest: Manifest, collection: Collection, ids: Array, sources: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Which of these texts, whose ids rise, one of the sources names: a flag each; raises UnreadableWarehouse."""
+    files = tuple(file for file in manifest.files[collection] if _may_name(file, sources))
+    sightings = _sightings_of(replace(manifest, files={collection: files}), collection, ids, _NAMED)
+    found = [values(some["id"])[np.isin(values(some["source"]), sources)] for some in sightings]
+    return np.isin(ids, np.concatenate([_NO_NUMBERS, *found]))
+
+
+def _may_name(file: EvidenceFile, sources: Sequence[int]) -> bool:
+    return file.source_imports is None or any(source in sources for source, _ in file.source_imports)
+
+
+def _sightings_of(
+    manifest: Manifest, collection: Collection, ids: Array, columns: Sequence[str] = _SUMMED
+) -> Iterator[pa.Table]:
     """The sightings that count, of these texts and of others between them, in tables of about _READ_ROWS.
 
     Raises UnreadableWarehouse where a file is damaged or gone.
@@ -62,7 +81,7 @@ def _sightings_of(manifest: Manifest, collection: Collection, ids: Array) -> Ite
             footer = footer_of(file.path)
             with pq.ParquetFile(file.path, metadata=footer, page_checksum_verification=True) as parquet:
                 for groups in _row_groups(file.path, ids):
-                    table = parquet.read_row_groups(groups, columns=list(_SUMMED))
+                    table = parquet.read_row_groups(groups, columns=list(columns))
                     yield table if is_whole else _between(table, first, last, counting)
 
 

@@ -44,6 +44,16 @@ def uses_of(manifest: Manifest, hash: bytes) -> int:
     return found
 
 
+def hashes_used(manifest: Manifest, collection: Collection, least: int, most: int) -> Array:
+    """The hashes, rising, that all sources together have counted so often, at least once: uint8 of (rows, width)."""
+    columns = [open_columns(file) for file in manifest.mapped_of(USAGE)]
+    hashes = np.concatenate([np.empty(0, f"S{collection.hash_bytes}"), *(one[collection] for one in columns)])
+    distinct, places = np.unique(hashes, return_inverse=True)
+    uses = np.zeros(len(distinct), np.int64)
+    np.add.at(uses, places, np.concatenate([uses[:0], *(one[f"{collection} uses"] for one in columns)]))
+    return distinct[(least <= uses) & (uses <= most)].view(np.uint8).reshape(-1, collection.hash_bytes)
+
+
 def uses_of_hashes(manifest: Manifest, hashes: Array) -> npt.NDArray[np.int64]:
     """The same for hashes of one collection, uint8 of (rows, width)."""
     found = np.zeros(len(hashes), np.int64)

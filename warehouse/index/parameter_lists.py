@@ -1,8 +1,8 @@
 """Rows by their parameter list: a dictionary of the distinct lists, and for each the rows that have it.
 
 Theory. The 1.08 M real texts have 39,313 distinct lists. So a condition on parameters is asked of the lists, a byte at a
-time and whatever it is, and the rows of those that hold are copied. The dictionary of a file stands in the order of first
-rows; of a list's rows those with short texts stand first, then older ones, so a page needs the first of each list.
+time and whatever it is, and the rows of those that hold are marked. The dictionary of a file stands in the order of first
+rows.
 
 A condition is a sequence of items: a type, ``?`` for one parameter of any type, ``*`` for any number of them; and a range
 of the number of parameters, and types that stand anywhere, inside of tuples too. The matcher goes through a list item by
@@ -40,15 +40,11 @@ class ParameterLists:
     starts: Array  # int64, lists + 1
     rows: Array  # uint32
 
-    def with_shape(self, shape: Shape, most: int = MANY) -> tuple[int, Array]:
-        """How many rows have a list that fits, and these rows, of each list the first ``most``: int64, rising."""
-        fitting = np.flatnonzero(fits(self.text, self.offsets[:-1], self.offsets[1:], shape))
-        sizes = self.starts[fitting + 1] - self.starts[fitting]
-        taken = np.minimum(sizes, most)
-        found = np.empty(int(taken.sum()), np.int64)
-        _gather(self.rows, self.starts[fitting], taken, found)
-        found.sort()
-        return int(sizes.sum()), found
+    def with_shape(self, shape: Shape) -> Array:
+        """The rows that have a list that fits, rising: int64."""
+        held = np.zeros(len(self.rows), np.bool_)
+        _mark(self.rows, self.starts, fits(self.text, self.offsets[:-1], self.offsets[1:], shape), held)
+        return np.flatnonzero(held)
 
 
 def fits(text: Array, begins: Array, ends: Array, shape: Shape) -> Array:
@@ -164,12 +160,11 @@ def _has_types(text: Array, begin: int, end: int, types: Array, bounds: Array) -
 
 
 @kernel(nogil=True)
-def _gather(rows: Array, starts: Array, sizes: Array, found: Array) -> None:
-    at = 0
-    for n in range(len(starts)):
-        for k in range(starts[n], starts[n] + sizes[n]):
-            found[at] = rows[k]
-            at += 1
+def _mark(rows: Array, starts: Array, fitting: Array, held: Array) -> None:
+    for n in range(len(fitting)):
+        if fitting[n]:
+            for k in range(starts[n], starts[n + 1]):
+                held[rows[k]] = True
 
 
 # Building.
@@ -198,7 +193,7 @@ def build_lists(text: Array, offsets: Array, rows: int) -> ParameterLists:
     sizes = np.bincount(numbers, minlength=len(begins)) if rows else np.zeros(0, np.int64)
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     ordered = np.empty(rows, np.uint32)
-    _order(numbers, _by_length(offsets, rows), starts[:-1].copy(), ordered)
+    _order(numbers, starts[:-1].copy(), ordered)
     list_offsets = np.concatenate([[0], np.cumsum(ends - begins)]).astype(np.int64)
     lists = np.empty(max(1, int(list_offsets[-1])), np.uint8)
     _copy(text, begins, list_offsets, lists)
@@ -262,16 +257,9 @@ def _enter(hashes: Array, table: Array) -> None:
         table[place] = n + 1
 
 
-def _by_length(offsets: Array, rows: int) -> Array:
-    """The rows, those with short texts first, older ones before newer ones: uint32."""
-    lengths = np.minimum(np.diff(offsets[: rows + 1]), 0xFFFF).astype(np.uint16)
-    return np.argsort(lengths, kind="stable").astype(np.uint32)  # of 16 bits it is a radix sort
-
-
 @kernel(nogil=True)
-def _order(numbers: Array, rows: Array, ends: Array, ordered: Array) -> None:
-    for n in range(len(rows)):
-        row = rows[n]
+def _order(numbers: Array, ends: Array, ordered: Array) -> None:
+    for row in range(len(numbers)):
         ordered[ends[numbers[row]]] = row
         ends[numbers[row]] += 1
 

@@ -200,7 +200,7 @@ class Segment:
     def with_shape(self, shape: Shape, rows: Array | None = None) -> Array:
         """The rows, of ``rows`` or of all, whose parameters fit, rising."""
         if rows is None and self.lists is not None:
-            return self.lists.with_shape(shape)[1]
+            return self.lists.with_shape(shape)
         rows = np.arange(self.rows) if rows is None else rows
         kept: Array = rows[fits(self.text, *bounds_of(self.text, self.offsets, rows), shape)]
         return kept

@@ -29,9 +29,9 @@ from sigdir.warehouse.table.paths import Paths, index_name, summaries_name
 
 Array = npt.NDArray[Any]
 
-_COLUMNS = ("counts", "declared", "offsets")
+_COLUMNS = ("counts", "weights", "declared", "offsets")
 _FILES = (*(f"{name}.npy" for name in _COLUMNS), "declarations")
-_FORMAT = b"3"  # changes where the same sightings give other summaries
+_FORMAT = b"4"  # changes where the same sightings give other summaries
 _BLOCK_ROWS = 1 << 21
 """So many texts are summed at once: 60 bytes each."""
 
@@ -86,21 +86,23 @@ def _overlapping(file: DataFile, manifest: Manifest) -> list[EvidenceFile]:
 
 def _open(folder: Path, file: DataFile) -> Summaries:
     require_written(folder, _FILES)
-    counts, declared, offsets = (np.asarray(map_column(folder / f"{name}.npy")) for name in _COLUMNS)
-    if counts.dtype != COUNTS or counts.shape != (file.rows,):
+    counts, weights, declared, offsets = (np.asarray(map_column(folder / f"{name}.npy")) for name in _COLUMNS)
+    if counts.dtype != COUNTS or counts.shape != (file.rows,) or weights.shape != counts.shape:
         raise ValueError(f"{folder} does not fit its data file")
     data = pa.py_buffer(np.memmap(folder / _FILES[-1], np.uint8, "r"))
     texts = pa.LargeStringArray.from_buffers(len(declared), pa.py_buffer(offsets), data)
-    return Summaries(as_readonly(counts), as_readonly(declared), texts)
+    return Summaries(as_readonly(counts), as_readonly(declared), texts, as_readonly(weights))
 
 
 def _write(folder: Path, file: DataFile, ids: Array, manifest: Manifest) -> Iterable[str]:
     counts = new_column(folder, "counts", COUNTS, len(ids))
+    weights = new_column(folder, "weights", np.uint32, len(ids))
     declared, ends, size = [np.empty(0, np.int64)], [np.zeros(1, np.int64)], 0
     with (folder / _FILES[-1]).open("wb") as texts:
         for first in range(0, len(ids), _BLOCK_ROWS):
             block = summed(manifest, file.collection, ids[first : first + _BLOCK_ROWS])
             counts[first : first + _BLOCK_ROWS] = block.counts
+            weights[first : first + _BLOCK_ROWS] = block.weights
             if len(block.declared):
                 bounds, data = bytes_of(block.texts)
                 declared.append(block.declared + first)

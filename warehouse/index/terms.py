@@ -6,7 +6,7 @@ the others, and where only those are asked with all rows.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -16,27 +16,24 @@ from sigdir.signatures import standards
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.signatures.search_terms import SearchTerms, Shape
+from sigdir.signatures.search_terms import MANY, SearchTerms, Shape
+from sigdir.warehouse.evidence.sums import named_by
+from sigdir.warehouse.evidence.usage import hashes_used
+from sigdir.warehouse.index.hash_order import ROW_MASK
 from sigdir.warehouse.index.parameter_lists import bounds_of, fits
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.view import View
+from sigdir.warehouse.log.manifest import POST
 
 Array = npt.NDArray[Any]
 
 _FIRST, _LAST = -(2**62), 2**62
+_ANY_USAGE = SearchTerms().usage
 
 
-def rows_of_terms(view: View, collection: Collection, terms: SearchTerms, most: int) -> list[tuple[int, Array]]:
-    """How many rows of each segment have all terms, and these rows, rising.
-
-    Where only the parameters are asked, the rows are the ``most`` with the shortest texts of each list, and the well-known
-    ones.
-    """
-    if terms._replace(shape=Shape(), understood=()) == SearchTerms():
-        known = well_known(collection, terms.shape)
-        return [_with_shape(segment, terms.shape, known, most) for segment in view.segments[collection]]
-    found = [_rows(segment, collection, terms) for segment in view.segments[collection]]
-    return [(len(rows), rows) for rows in found]
+def rows_of_terms(view: View, collection: Collection, terms: SearchTerms) -> list[Array]:
+    """The rows of each segment that have all terms, rising; raises UnreadableWarehouse."""
+    return [_rows(view, segment, collection, terms) for segment in view.segments[collection]]
 
 
 def well_known(collection: Collection, shape: Shape) -> list[tuple[bytes, str]]:
@@ -55,26 +52,22 @@ def _standards(collection: Collection) -> tuple[list[tuple[bytes, str]], Array, 
     return entries, data, *bounds_of(data, as_readonly(offsets), np.arange(len(entries)))
 
 
-def _with_shape(segment: Segment, shape: Shape, known: list[tuple[bytes, str]], most: int) -> tuple[int, Array]:
-    if segment.lists is None:
-        rows = segment.with_shape(shape)
-        return len(rows), rows
-    count, rows = segment.lists.with_shape(shape, most)
-    return count, np.union1d(rows, np.concatenate([NO_ROWS, *(_of_text(segment, *one) for one in known)]))
-
-
 def _of_text(segment: Segment, digest: bytes, text: str) -> Array:
     rows = segment.with_hash(digest)
     return rows[[segment.text_at(row) == text for row in rows.tolist()]] if len(rows) else NO_ROWS
 
 
-def _rows(segment: Segment, collection: Collection, terms: SearchTerms) -> Array:
+def _rows(view: View, segment: Segment, collection: Collection, terms: SearchTerms) -> Array:
     if terms.kind and (terms.kind == Kind.EVENT) != (collection == EVENT_SIGNATURES):
         return NO_ROWS
-    rows = _of_standard(segment, collection, terms.standard) if terms.standard else None
+    found = []
+    if terms.standard:
+        found.append(_of_standard(segment, collection, terms.standard))
+    if terms.usage != _ANY_USAGE:
+        found.append(_used(view, segment, collection, *terms.usage))
     if terms.name:
-        named = segment.with_name(terms.name)
-        rows = named if rows is None else np.intersect1d(rows, named)
+        found.append(segment.with_name(terms.name))
+    rows = reduce(np.intersect1d, found) if found else None
     if terms.shape != Shape():
         rows = segment.with_shape(terms.shape, rows)
     first, last = segment.time_range(
@@ -84,7 +77,9 @@ def _rows(segment: Segment, collection: Collection, terms: SearchTerms) -> Array
         rows = np.arange(first, max(first, last))
     elif first > 0 or last < segment.rows:
         rows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
-    return rows[_is_said(segment, rows, terms)]
+    if terms.kind or terms.witness:
+        rows = rows[_is_said(segment, rows, terms)]
+    return rows[_is_named(view, segment, collection, rows, terms.source)] if terms.source else rows
 
 
 def _is_said(segment: Segment, rows: Array, terms: SearchTerms) -> Array:
@@ -98,6 +93,28 @@ def _is_said(segment: Segment, rows: Array, terms: SearchTerms) -> Array:
         is_error = kinds & (1 << Kind.ERROR) != 0
         held &= is_error if terms.kind == Kind.ERROR else ~is_error | (kinds & (1 << Kind.FUNCTION) != 0)
     return held
+
+
+def _used(view: View, segment: Segment, collection: Collection, least: int, most: int) -> Array:
+    """The rows whose hash is used so often. What nobody counted is used 0 times."""
+    if least == 0:
+        return np.setdiff1d(np.arange(segment.rows), _used(view, segment, collection, most + 1, MANY))
+    hashes = hashes_used(view.snapshot.evidence, collection, least, most)
+    prefixes = np.ascontiguousarray(hashes[:, :4]).view(">u4")[:, 0].astype(np.uint32)
+    order, first, last = segment.with_prefixes(prefixes)
+    number = np.repeat(np.arange(len(hashes)), last - first)
+    places = np.arange(len(number)) + (first - np.cumsum(last - first) + (last - first))[number]
+    rows = (order[places] & ROW_MASK).astype(np.int64)
+    return np.unique(rows[(segment.hash[rows] == hashes[number]).all(axis=1)])
+
+
+def _is_named(view: View, segment: Segment, collection: Collection, rows: Array, label: str) -> Array:
+    """Of which rows a source says so whose label has this piece, in any case. A staged row is a POST's."""
+    evidence = view.snapshot.evidence
+    sources = [number for number, source in evidence.sources.items() if label.lower() in source.label.lower()]
+    if segment.is_staged:
+        return np.full(len(rows), POST in sources)
+    return named_by(evidence, collection, segment.ids[rows], sources)
 
 
 def _of_standard(segment: Segment, collection: Collection, standard: str) -> Array:
