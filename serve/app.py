@@ -89,7 +89,7 @@ def routes(
     """Every route: its path, its resource, its methods."""
     counts = counts or Counts()
     paths = reader.paths
-    streams = StreamLimit(settings.threads)
+    streams = StreamLimit(settings.thread_shares.streams)
     versions = dumps.Versions(paths, reader)
     cache, origins = pages or page_cache(counts.count_cached), Origins(paths)
     # fmt: off

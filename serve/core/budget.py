@@ -66,14 +66,10 @@ def budget_of(size: int) -> Budget:
     return Budget(_SECONDS + _SECONDS_PER_MIB * size / MIB, _MEMORY + _MEMORY_PER_BYTE * size)
 
 
-def line_of(threads: int) -> int:
-    """How many requests of a worker may be in line. Each holds a thread, and others want some too."""
-    return max(1, threads - 2)
-
-
 def patient_process(settings: Settings) -> BudgetProcess:
-    """The process for what takes seconds: SQL and solving. A third of the threads may wait for it."""
-    return BudgetProcess(settings, _SQL_SECONDS, _SQL_MEMORY, gives_way=True, line=max(1, settings.threads // 3))
+    """The process for what takes seconds: SQL and solving."""
+    line = settings.thread_shares.patient
+    return BudgetProcess(settings, _SQL_SECONDS, _SQL_MEMORY, gives_way=True, line=line)
 
 
 class BudgetProcess:
@@ -83,14 +79,14 @@ class BudgetProcess:
         self, settings: Settings, seconds: float | None = None, memory: int | None = None, line: int | None = None,
         *, gives_way: bool = False,
     ) -> None:  # fmt: skip
-        """``seconds`` and ``memory`` take the place of what the size of a request allows, ``line`` of ``line_of``."""
+        """``seconds`` and ``memory`` take the place of what the size of a request allows. ``line`` requests may wait, each
+        with a thread; that of costly ones by default.
+        """
         self._environment = {**os.environ, **settings.environment(), **_ALLOCATOR}
         self._environment.pop(COUNTS_FOLDER, None)  # what it answers the worker counts
         self._seconds, self._memory = seconds, memory
         self._turn = threading.Lock()
-        self._line = threading.BoundedSemaphore(
-            line or line_of(settings.threads - settings.threads // 3 * settings.is_patient)
-        )
+        self._line = threading.BoundedSemaphore(line or settings.thread_shares.costly)
         self._task = ["gives-way"] if gives_way else []
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from sigdir.warehouse.table.files import is_read_only
 
@@ -22,6 +22,14 @@ HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?:
 
 _READERS: dict[Any, Callable[[str], Any]] = {bool: lambda value: bool(int(value)), Path | None: Path}
 """How the value of a variable is read, for types that do not read it themselves."""
+
+
+class ThreadShares(NamedTuple):
+    """Threads for answers that are streams, for costly requests, and for those that take seconds."""
+
+    streams: int
+    costly: int
+    patient: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,13 @@ class Settings:
     def is_patient(self) -> bool:
         """Whether some requests may take seconds, in a process of their own."""
         return self.sql or self.solve
+
+    @property
+    def thread_shares(self) -> ThreadShares:
+        """How many of a worker's threads may be held at once by what takes long; from five on, one is left for the others."""
+        patient = max(1, self.threads // 4) if self.is_patient else 0
+        costly = self.threads // 2 - patient - bool(self.rpc)
+        return ThreadShares(max(1, self.threads // 2 - 1), max(1, costly), patient)
 
     @property
     def on_read_only_media(self) -> bool:

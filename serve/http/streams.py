@@ -17,12 +17,11 @@ WHOLE_BYTES = 1 << 20
 class StreamLimit:
     """Permits for streaming answers: a client that reads slowly holds a thread of the worker.
 
-    One object serves all streaming routes. It has half of the threads, so slow clients leave the other half to short
-    requests.
+    One object serves all streaming routes.
     """
 
-    def __init__(self, threads: int) -> None:
-        self._permits = threading.BoundedSemaphore(max(1, threads // 2))
+    def __init__(self, most: int) -> None:
+        self._permits = threading.BoundedSemaphore(most)
 
     def stream(self, chunks: Iterator[bytes]) -> Stream:
         """The chunks as an answer that holds a permit until it ends or is closed; raises HttpError, 503."""

@@ -190,6 +190,17 @@ def test_waiting_requests_leave_threads_to_others(folder: Path, monkeypatch: pyt
             process.close()
 
 
+def test_what_takes_long_leaves_a_thread(folder: Path) -> None:
+    """Streams, costly requests, transactions of a node, SQL and solving together hold fewer than all threads."""
+    for threads in range(5, 33):
+        for settings in (
+            Settings(folder, threads=threads, sql=sql, rpc=rpc) for sql in (False, True) for rpc in ("", "http://node")
+        ):
+            assert sum(settings.thread_shares) + bool(settings.rpc) < threads
+            assert min(settings.thread_shares[:2]) >= 1
+            assert (settings.thread_shares.patient > 0) == settings.sql
+
+
 def test_the_process_opens_the_warehouse_before_a_request(folder: Path) -> None:
     """That takes a second with many rows, which the first client need not wait for."""
     process = BudgetProcess(Settings(folder))

@@ -356,7 +356,7 @@ def test_digests_missing_in_the_commits_are_computed_and_kept(tmp_path: Path) ->
 
 def test_only_so_many_stream_at_once() -> None:
     """Half of the threads; a stream returns its permit once, at its end or when it is closed."""
-    limit = StreamLimit(threads=4)
+    limit = StreamLimit(2)
     first, second = (limit.stream(iter([b"a", b"b"])) for _ in range(2))
     with pytest.raises(HttpError) as refused:
         limit.stream(iter([]))
