@@ -2,7 +2,7 @@
 
 Of each collection come first the texts of standards, then those that most contracts declare, then those that most sources
 name, then the oldest. What looks mined stays out, so does what is suppressed, and what no ABI can have
-because it is nested too deeply.
+because it is nested too deeply, and a long one whose parameters very many texts have, which no reader would take.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.operator_key import PrivateKey
 from sigdir.signatures.pack import Pack
 from sigdir.signatures.pack_file import TEXTS, BadPack, PackColumns, pack_bytes
-from sigdir.signatures.pack_texts import MAX_ROWS, PackRow, encoded, is_too_deep
+from sigdir.signatures.pack_texts import MAX_ROWS, PackRow, encoded, readable
 from sigdir.warehouse import Warehouse
 
 PACK = "pack"
@@ -71,4 +71,4 @@ def _rows(warehouse: Warehouse, collection: Collection, options: PackOptions) ->
     if options.texts is None and len(rows) > MAX_ROWS:
         raise BadTarget(PACK, f"takes at most {MAX_ROWS:,} texts of a collection; choose some by --texts")
     kept = [(text, position, said if options.declarations else "") for text, position, said in rows[:most]]
-    return [PackRow(text, position, said or "") for text, position, said in kept if not is_too_deep(text.encode())]
+    return readable([PackRow(text, position, said or "") for text, position, said in kept])

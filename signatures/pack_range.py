@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.pack_file import TEXTS, PackColumns, pack_bytes
-from sigdir.signatures.pack_texts import PackRow, encoded, is_too_deep
+from sigdir.signatures.pack_texts import PackRow, encoded, readable
 
 DIGITS = 3
 """At a million texts two digits are 70 kB a range, four are 17 texts, which hides little, and five are one."""
@@ -24,5 +24,5 @@ def is_prefix(text: str) -> bool:
 
 def range_bytes(collection: Collection, version: int, rows: Sequence[PackRow], *, padded: bool) -> bytes:
     """The pack of a range; ``padded`` to a size that many ranges share. The same rows give the same bytes."""
-    kept = [row for row in rows if not is_too_deep(row.text.encode())]
+    kept = readable(rows)
     return pack_bytes(TEXTS, version, [PackColumns(collection, len(kept), encoded(kept))], padded=padded)

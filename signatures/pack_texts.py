@@ -32,8 +32,9 @@ COLUMNS = 6
 MAX_ROWS = 1 << 24
 _MOST_PLACES = 256  # of a selector's texts; those behind are in any order
 _MAX_SHARED = 255
-_FREE_BYTES, _MOST_TIMES = 1 << 20, 64
+_FREE_BYTES, _MOST_TIMES = 1 << 18, 16
 _NUMBER_BYTES = 3
+_LEAST_OF_ROW = _NUMBER_BYTES + 2  # with its shared bytes and the line break of its rest
 KERNEL_ROWS = 50_000
 """From so many texts on kernels are used: numba and they take a second to load, plain Python takes 8 us a text."""
 
@@ -61,6 +62,23 @@ class Texts(NamedTuple):
 
 
 # Writing.
+
+
+def readable(rows: Sequence[PackRow]) -> list[PackRow]:
+    """The rows that a reader takes. Texts that no ABI can have are left out, and long ones that share a list with too many."""
+    kept = [row for row in rows if not is_too_deep(row.text.encode())]
+    made = [len(row.text) + 1 for row in kept]
+    if sum(made) <= most_bytes(_LEAST_OF_ROW * len(kept)):
+        return kept
+    total, columns, lists, fitting = 0, 0, set[str](), set[int]()
+    for at in sorted(range(len(kept)), key=made.__getitem__):
+        _, list = _split(kept[at].text)
+        more = _LEAST_OF_ROW + (len(list) + 1) * (list not in lists)
+        if total + made[at] <= most_bytes(columns + more):
+            total, columns = total + made[at], columns + more
+            lists.add(list)
+            fitting.add(at)
+    return [row for at, row in enumerate(kept) if at in fitting]
 
 
 def encoded(rows: Iterable[PackRow]) -> list[bytes]:
@@ -132,7 +150,9 @@ def decoded(collection: Collection, rows: int, columns: Sequence[bytes | memoryv
 
 
 def most_bytes(columns: int) -> int:
-    """How many bytes of texts so many bytes of columns may make: many rows may share a long list. Real ones make twice as many."""
+    """How many bytes of texts so many bytes of columns may make: many rows may share a long list. Real ones make at most
+    three times as many.
+    """
     return min(_FREE_BYTES + _MOST_TIMES * columns, MAX_BYTES)
 
 

@@ -202,14 +202,14 @@ function lineStarts(lines) {
 }
 
 /** Where each text begins, and where the last one ends: all is added up before one is made. Many rows may share
- * a long list, so what they make is bounded by the bytes of the columns; real ones make twice as many. */
+ * a long list, so what they make is bounded by the bytes of the columns; real ones make at most three times as many. */
 function textStarts(shared, restAt, listAt, listOf, columns) {
   const starts = new Uint32Array(shared.length + 1);
   for (let row = 0, name = 0; row < shared.length; row++) {
     check(shared[row] <= name && listOf[row] < listAt.length - 1, "a text begins or ends as none of the pack does");
     name = shared[row] + restAt[row + 1] - restAt[row] - 1;
     const size = name + listAt[listOf[row] + 1] - listAt[listOf[row]];
-    check(size <= MAX_TEXT_BYTES + 1 && starts[row] + size <= Math.min(2 ** 20 + 64 * columns, MAX_BYTES), "its texts are too long");
+    check(size <= MAX_TEXT_BYTES + 1 && starts[row] + size <= Math.min(2 ** 18 + 16 * columns, MAX_BYTES), "its texts are too long");
     starts[row + 1] = starts[row] + size;
   }
   return starts;

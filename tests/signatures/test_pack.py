@@ -20,7 +20,8 @@ from sigdir.signatures import pack_texts
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.operator_key import BadKey, PrivateKey
 from sigdir.signatures.pack_file import INDEXED, MAGIC, TEXTS, BadPack, PackColumns, pack_bytes
-from sigdir.signatures.pack_texts import PackRow, encoded
+from sigdir.signatures.pack_range import range_bytes
+from sigdir.signatures.pack_texts import PackRow, encoded, readable
 from tests.conftest import ROOT
 from tests.pipeline.support import keccak256
 from tests.signatures.strategies import valid
@@ -172,6 +173,16 @@ def test_texts_that_would_fill_the_memory_are_not_made() -> None:
         columns = [bytes(rows), b"f\n" * rows, bytes(3 * rows), long.encode(), b"", b""]
         with pytest.raises(BadPack, match="longer than a reader allows"):
             sigdir.Pack(remade(columns, rows))
+
+
+def test_a_pack_leaves_out_what_no_reader_takes() -> None:
+    """Of a hundred texts with one long list, some: anybody may store such texts. The others are all there."""
+    texts = [f"a{number}(uint256)" for number in range(50)]
+    long = [f"b{number}({','.join(['bool'] * 12_000)})" for number in range(100)]
+    rows = [PackRow(text) for text in (*long, *texts)]
+    pack = sigdir.Pack(range_bytes(SIGNATURES, 1, rows, padded=False))
+    assert set(texts) < set(pack.texts(SIGNATURES)) < {*texts, *long}
+    assert readable(rows[100:]) == rows[100:]
 
 
 NUMBER = bytes(3)
