@@ -26,6 +26,8 @@ _CALLED = ("to", "to_address", "address", "contract_address")
 _TOPIC_LIST = "topics"  # BigQuery has one list
 _JSON = ("values", "arguments", "nested")
 _NAMED = 16
+_MAX_COLUMNS = 1000
+"""Of a file. The engine plans a query of 20,000 for half a minute."""
 _DOCUMENT_BYTES = 64 << 20
 _NO_VALUE = "('', 'NULL', 'null', 'None', 'NaN', 'nan', 'NA', 'N/A')"
 _LINE_FORMS = {
@@ -47,6 +49,7 @@ def file_rows(engine: ScratchTables, source: str) -> FileRows:
     """The query of a file's rows by its name; raises BadInput, QueryError."""
     table = _table(engine, source)
     types = engine.columns(table)
+    _check_columns(source, len(types))
     found = {name.lower(): name for name in reversed(types)}
     if not {_INPUT, _DATA, _TOPICS[0], _TOPIC_LIST}.intersection(found):
         raise BadInput(source, "it has none of the columns input, data, topic0 and topics")
@@ -62,6 +65,12 @@ def file_rows(engine: ScratchTables, source: str) -> FileRows:
         *(f"{identifier(name)} AS k{number}" for number, name in enumerate(kept)),
     ]
     return FileRows(f"SELECT {', '.join(columns)} FROM {table}", kept)
+
+
+def _check_columns(source: str, count: int) -> None:
+    """Raises BadInput."""
+    if count > _MAX_COLUMNS:
+        raise BadInput(source, f"it has {count:,} columns; at most {_MAX_COLUMNS:,} are read")
 
 
 def _called(found: Mapping[str, str], types: Mapping[str, str]) -> str:
@@ -105,19 +114,20 @@ def _table(engine: ScratchTables, source: str) -> str:
         return f"read_csv({file}, all_varchar = true, header = true, {options})"
     if name.endswith((".jsonl", ".ndjson")):
         lines = f"read_json_objects({file}, format = 'newline_delimited', ignore_errors = true)"
-        return _objects(engine, f"(FROM {lines})")
+        return _objects(engine, source, f"(FROM {lines})")
     if name.endswith(".json"):  # a list of objects, an object, lines, or the answer of a node, whose result is a list
         document = f"read_json_objects({file}, maximum_object_size = {_DOCUMENT_BYTES})"
         rows = "CASE json_type(json, '$.result') WHEN 'ARRAY' THEN json -> '$.result[*]' ELSE [json] END"
-        return _objects(engine, f"(SELECT unnest({rows}) AS json FROM {document})")
+        return _objects(engine, source, f"(SELECT unnest({rows}) AS json FROM {document})")
     raise BadInput(source, "its name ends neither with .parquet nor .csv nor .jsonl")
 
 
-def _objects(engine: ScratchTables, objects: str) -> str:
-    """Objects of JSON as a table: a column of JSON for each key that any of them has, or for `input`."""
+def _objects(engine: ScratchTables, source: str, objects: str) -> str:
+    """Objects of JSON as a table: a column of JSON for each key that any of them has, or for `input`. Raises BadInput."""
     numbered = f"SELECT json_keys(json) AS keys, row_number() OVER () AS number FROM {objects}"
     lists = engine.rows(f"SELECT keys FROM ({numbered}) GROUP BY keys ORDER BY min(number)")
     keys = {key.lower(): key for key in reversed(list(chain.from_iterable(keys or () for (keys,) in lists)))}
+    _check_columns(source, len(keys))
     structure = json.dumps(dict.fromkeys(reversed([*keys.values()] or [_INPUT]), "JSON"))
     return f"(SELECT unnest(from_json(json, {quoted(structure)})) FROM {objects})"
 

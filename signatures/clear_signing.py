@@ -22,7 +22,7 @@ from sigdir.signatures.types import BadDeclaration, Type, parse_declaration
 _MAX_VALUES = 100
 """Of one field whose path leads to many."""
 _MAX_CHARACTERS = 2000
-"""Of one field."""
+"""Of one field, and of the values in a sentence."""
 _LAST_SECOND = 253_402_300_799  # 9999-12-31
 _CURRENCY_DECIMALS = 18
 _EXACT = Context(prec=200)
@@ -99,10 +99,11 @@ class Descriptor:
 
 
 def _sentence(template: str, fields: Iterable[ShownField]) -> str:
-    """A sentence with the texts of fields in it; "" where it names one that is not shown."""
+    """A sentence with the texts of fields in it; "" where it names one that is not shown, or has no room for them."""
     texts = {_plain(one.path): one.text for one in fields}
     marked = _ESCAPED.sub(lambda found: "\1" if found[0] == "{{" else "\2", template)
-    if any(_plain(path) not in texts for path in _INSERTED.findall(marked)):
+    inserted = [texts.get(_plain(path)) for path in _INSERTED.findall(marked)]
+    if None in inserted or sum(map(len, filter(None, inserted))) > _MAX_CHARACTERS:
         return ""
     return _INSERTED.sub(lambda found: texts[_plain(found[1])], marked).replace("\1", "{").replace("\2", "}")
 

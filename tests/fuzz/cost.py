@@ -1,7 +1,7 @@
 """The cost fuzzer: ``python -m tests.fuzz cost [SECONDS] [SEED]``. Looks for inputs whose cost is not in proportion.
 
 A target is a route with one of its fields in one of the forms of a body, a route with a raw body, a reader of files, an
-argument of a tool for agents, or a column of a pack.
+argument of a tool for agents, a column of a pack, a part of a descriptor, or an answer of a node.
 A shape is a prefix, a unit repeated, a second unit repeated as often, and a suffix. A shape is a finding if a target
 
 - takes at 64 kB more than ``GROWTH`` times the processor time that it takes at 8 kB, the best of five, and over
@@ -17,38 +17,25 @@ from __future__ import annotations
 import json
 import random
 import re
-import resource
-import shutil
 import signal
 import sys
-import tempfile
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote_from_bytes, urlencode
 
-import falcon.testing
-from mcp.server.mcpserver import MCPServer
-
-from sigdir.pipeline.directory import opened
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.unread import UnreadInputs
-from sigdir.serve.app import create_app
-from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.writer import Writer
-from sigdir.serve.mcp_server import mcp_server
-from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.table.paths import Paths
-from tests.conftest import ROOT, import_files
-from tests.fuzz.offline import TOOLS, answer_bytes, pack_targets
+from tests.fuzz.application import NODE_ANSWERS, current, discard, folder, node_results
+from tests.fuzz.offline import TOOLS, answer_bytes, descriptor_targets, file_targets, pack_targets
+from tests.fuzz.route_tables import BESIDE, BODIES, BULK, HASH, HEADERS, PATIENT, QUERIES, path_of
 from tests.fuzz.targets import read
 from tests.pipeline.test_formats import SAMPLES
 from tests.pipeline.test_samples import SAMPLES as DOCUMENTED
@@ -101,76 +88,8 @@ Run = Callable[[bytes], "tuple[int, int]"]
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"
 _AS_LIST = "list"
 _ENDINGS = ("", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".ts", ".vy", ".vyi", ".tsv")
-_HASHES = ("0xa9059cbb", "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef")
-
-BODIES: dict[str, Sequence[str]] = {
-    "/api/v1/signatures/": ["text_signature"],
-    "/api/v1/event-signatures/": ["text_signature"],
-    "/api/v1/import-abi/": ["contract_abi"],
-    "/api/v1/import-solidity/": ["source_code", "source_file"],
-    "/api/v1/decode/": ["data", "code", "topics", "as", "texts", "inputs", "abi", "selector", "to", "chain"],
-    "/api/v1/contract/": ["code"],
-    "/api/v1/resolve/": [],
-    "/signature-database/v1/import": ["function", "event", "error"],
-    "/api/v1/import": ["type", "data"],
-    "/submit/": ["text", "as", "kind", "file"],
-    "/submit/store/": ["texts"],
-    "/decode/": ["data", "call", "contract", "download"],
-}
-"""The fields of each route that takes a body."""
-
-_CALL = {"data": _HASHES[0] + "00" * 64}
-_RETURNED = {"data": "0x" + "00" * 32, "as": "return"}
-BESIDE: dict[tuple[str, str], dict[str, str]] = {
-    ("/api/v1/decode/", "code"): _CALL,
-    ("/api/v1/decode/", "abi"): _CALL,
-    ("/api/v1/decode/", "selector"): _RETURNED,
-    ("/api/v1/decode/", "text"): _RETURNED,
-    ("/decode/", "call"): {"data": _RETURNED["data"]},
-    ("/decode/", "selector"): {"data": _RETURNED["data"]},
-    ("/decode/", "contract"): _CALL,
-}
-"""What stands beside a field that says nothing alone."""
-
-_FILTERS = [
-    "text_signature", "hex_signature", "hex_signature__in", "ordering", "page", "page_size", "cursor", "format",
-    "created_at__gte", "created_at__lt",
-]  # fmt: skip
-QUERIES: dict[str, Sequence[str]] = {
-    "/api/v1/signatures/": _FILTERS,
-    "/api/v1/event-signatures/": _FILTERS,
-    "/api/v1/signatures/{id}/": ["format"],
-    "/api/v1/signatures/{id}/evidence/": ["page", "page_size", "format"],
-    "/api/v1/decode/": ["data", "as", "selector", "text"],
-    "/api/v1/resolve/": ["hash", "full", "format"],
-    "/api/v1/changes/": ["after", "limit", "collection", "evidence"],
-    "/signature-database/v1/lookup": ["function", "event", "filter"],
-    "/signature-database/v1/search": ["query", "filter"],
-    "/signature-database/v1/export": ["format"],
-    "/api/v1/signatures": ["function", "event", "all"],
-    "/signatures/{hash}": [],
-    "/topic0/{hash}": [],
-    "/": ["q", "query"],
-    "/signatures/": ["q", "query", "bytes4_signature"],
-    "/event-signatures/": ["q", "bytes_signature"],
-    "/llms.txt": [],
-    "/robots.txt": [],
-    "/range/{collection}/{prefix}": ["padded"],
-    "/range/{collection}/{prefix}/{edition}": ["padded"],
-    "/search/": ["q", "in", "page"],
-    "/search/results/": ["q", "in", "page"],
-    "/browse/{collection}/": ["before", "after"],
-    "/selector/{hash}/": ["id"],
-    "/topic/{hash}/": ["id"],
-    "/submit/": ["text", "as"],
-    "/submit/stored/": ["functions", "events", "others"],
-    "/decode/": ["data", "selector"],
-}
-"""The parameters of each route that takes a query or a hash. Parts of a path get the text too."""
-
-
-_BULK = ("/api/v1/changes/", "/api/v1/event-signatures/", "/api/v1/signatures/", "/signature-database/v1/export")
-"""Their answers are rows of the warehouse, as many as it has or as a page may have: 1,000."""
+BINARY = ("tree", "sqlite", "parquet")
+"""Formats that have fuzzers of their own."""
 
 
 def targets() -> dict[str, Run]:
@@ -178,42 +97,46 @@ def targets() -> dict[str, Run]:
     found: dict[str, Run] = {}
     for path, names in BODIES.items():
         for name in names:
-            found[f"POST {path} {name} json"] = partial(_post_field, path, name, JSON)
-            found[f"POST {path} {name} json list"] = partial(_post_field, path, name, _AS_LIST)
-            found[f"POST {path} {name} form"] = partial(_post_field, path, name, FORM)
-            found[f"POST {path} {name} multipart"] = partial(_post_field, path, name, MULTIPART)
+            for number, beside in enumerate(BESIDE.get((path, name), [{}])):
+                field = f"POST {path} {name}{f' beside {number}' if number else ''}"
+                found[f"{field} json"] = partial(_post_field, path, name, beside, JSON)
+                found[f"{field} json list"] = partial(_post_field, path, name, beside, _AS_LIST)
+                found[f"{field} form"] = partial(_post_field, path, name, beside, FORM)
+                found[f"{field} multipart"] = partial(_post_field, path, name, beside, MULTIPART)
         for kind in (JSON, FORM, MULTIPART, "text/plain", "application/x-ndjson"):
             found[f"POST {path} raw {kind.partition(';')[0]}"] = partial(_post, path, kind)
     found["POST /api/v1/signatures/ type"] = partial(_post_type, "/api/v1/signatures/")
     for path, names in QUERIES.items():
         for name in names:
-            found[f"GET {path} {name}"] = partial(_get, path, name)
-        found[f"GET {path} raw"] = partial(_get, path, "")
-        if "{" in path:
-            found[f"GET {path}"] = partial(_get_path, path)
+            for number, beside in enumerate(BESIDE.get((path, name), [{}])):
+                found[f"GET {path} {name}{f' beside {number}' if number else ''}"] = partial(_get, path, name, beside)
+        found[f"GET {path} raw"] = partial(_get, path, "", {})
+        for place in re.findall(r"{(\w+)}", path):
+            found[f"GET {path} in {place}"] = partial(_get_path, path, place)
     for format in FORMATS:
-        if format.name not in ("tree", "sqlite", "parquet"):  # binary: their own fuzzers
+        if format.name not in BINARY:
             found[f"read {format.name}"] = partial(_read, format.name, "")
     for name in TOOLS:
         found[f"mcp {name}"] = partial(_ask, name)
-    found |= pack_targets()
+    for name in NODE_ANSWERS:
+        found[f"node {name}"] = partial(_ask_node, name)
+    found |= pack_targets() | descriptor_targets() | file_targets()
     for ending in _ENDINGS:
         found[f"read by detection {ending}".rstrip()] = partial(_read, "", ending)
     return found
 
 
 def _post(path: str, content_type: str, body: bytes) -> tuple[int, int]:
-    answer = _client().simulate_post(path, body=body, headers={"Content-Type": content_type})
-    assert answer.status_code < 500, answer.status
-    return len(body), len(answer.content)
+    headers = {"Content-Type": content_type, **HEADERS.get(path, {})}
+    return _answered("POST", path, body=body, headers=headers)
 
 
 def _post_type(path: str, content_type: bytes) -> tuple[int, int]:
     return _post(path, "multipart/form-data; " + content_type.decode("latin-1"), b"x")
 
 
-def _post_field(path: str, name: str, form: str, value: bytes) -> tuple[int, int]:
-    text, beside = value.decode("utf-8", "replace"), BESIDE.get((path, name), {})
+def _post_field(path: str, name: str, beside: Mapping[str, Any], form: str, value: bytes) -> tuple[int, int]:
+    text = value.decode("utf-8", "replace")
     if form == JSON:
         return _post(path, JSON, json.dumps({**beside, name: text}).encode())
     if form == _AS_LIST:
@@ -221,7 +144,7 @@ def _post_field(path: str, name: str, form: str, value: bytes) -> tuple[int, int
     if form == FORM:
         return _post(path, FORM, f"{urlencode(beside)}&{name}={quote_from_bytes(value)}".encode())
     file = b'; filename="x"' if name in ("file", "source_file") else b""
-    parts = [_part(other, text.encode()) for other, text in beside.items()]
+    parts = [_part(other, str(text).encode()) for other, text in beside.items()]
     return _post(path, MULTIPART, b"".join([*parts, _part(name, value, file), b"--b--\r\n"]))
 
 
@@ -230,33 +153,38 @@ def _part(name: str, value: bytes, file: bytes = b"") -> bytes:
     return head + value + b"\r\n"
 
 
-def _get(path: str, name: str, value: bytes) -> tuple[int, int]:
-    beside = urlencode(BESIDE.get((path, name), {}))
-    collection = "signatures" if "range" in path else "functions"
-    path = path.format(id="1", hash=_HASHES["topic" in path], collection=collection, prefix="a90", edition="1")
-    query = f"{beside}&{name}={quote_from_bytes(value)}" if name else quote_from_bytes(value, safe="/=&%+;,")
+def _get(path: str, name: str, beside: Mapping[str, Any], value: bytes) -> tuple[int, int]:
+    query = f"{urlencode(beside)}&{name}={quote_from_bytes(value)}" if name else quote_from_bytes(value, safe="/=&%+;,")
     return _answered("GET", path, query)
 
 
-def _get_path(path: str, value: bytes) -> tuple[int, int]:
-    part = quote_from_bytes(value, safe="")
-    return _answered("GET", path.format(id=part, hash=part, collection=part, prefix=part, edition=part), "")
+def _get_path(route: str, place: str, value: bytes) -> tuple[int, int]:
+    return _answered("GET", route, path=path_of(route, **{place: quote_from_bytes(value, safe="")}))
 
 
-def _answered(method: str, path: str, query: str) -> tuple[int, int]:
-    answer = _client().simulate_request(method, path, query_string=query)
+def _answered(method: str, route: str, query: str = "", path: str = "", **given: Any) -> tuple[int, int]:
+    client = current().patient if route in PATIENT else current().client
+    path = path or path_of(route)
+    answer = client.simulate_request(method, path, query_string=query, **given)
     assert answer.status_code < 500, answer.status
-    return len(path) + len(query), 0 if path in _BULK else len(answer.content)
+    return len(path) + len(query) + len(given.get("body", b"")), 0 if route in BULK else len(answer.content)
+
+
+def _ask_node(name: str, data: bytes) -> tuple[int, int]:
+    """The page of a transaction of a node that answers with the text."""
+    node = current().node
+    node.results, node.raw = node_results(name, data), (200, data) if name == "raw" else None
+    answer = current().client.simulate_get("/decode/", query_string=f"tx={HASH}")
+    assert answer.status_code in (200, 404, 502), answer.status
+    return 2 * len(data), len(answer.content)
 
 
 def _ask(name: str, value: bytes) -> tuple[int, int]:
-    _client()
-    assert _App.tools is not None
-    return len(value), answer_bytes(_App.tools, name, value.decode("utf-8", "replace"))
+    return len(value), answer_bytes(current().tools, name, value.decode("utf-8", "replace"))
 
 
 def _read(format: str, ending: str, data: bytes) -> tuple[int, int]:
-    path = _folder() / f"input{ending}"
+    path = folder() / f"input{ending}"
     path.write_bytes(data)
     try:
         read(path, format or None)
@@ -273,64 +201,6 @@ def _unread() -> UnreadInputs:
     return UnreadInputs(ImportReport(), strict=True)
 
 
-DEEP = "deep(" + "(" * 31 + "uint256" + ")" * 31 + ")"
-LONG = "long(" + ",".join(["uint256"] * 1_200) + ")"
-
-
-@cache
-def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="sigdir-cost-"))
-
-
-@cache
-def _warehouse() -> Path:
-    """A warehouse of the samples, some thousand texts, one long and one deep."""
-    texts = _folder() / "texts.txt"
-    names = [f"name{number}(uint256,address)" for number in range(3_000)]
-    texts.write_text("\n".join([*names, *(f"event Event{name[4:]}" for name in names), DEEP, LONG, f"event {LONG}"]))
-    import_files([*sorted((ROOT / "samples").glob("*.txt")), texts], _folder() / "warehouse")
-    return _folder() / "warehouse"
-
-
-_TRIES_A_COPY = 500
-"""After so many tries POSTed rows are thrown away, which would make every later view dearer."""
-
-
-class _App:
-    """The application and the tools for agents over a copy of the warehouse; in every second one lookups are ranked."""
-
-    copies = 0
-    client: falcon.testing.TestClient | None = None
-    tools: MCPServer[Any] | None = None
-    opened = ExitStack()
-
-    @classmethod
-    def renew(cls) -> None:
-        cls.copies += 1
-        paths = Paths(_folder() / f"copy-{cls.copies}")
-        shutil.rmtree(_folder() / f"copy-{cls.copies - 1}", ignore_errors=True)
-        shutil.copytree(_warehouse(), paths.root)
-        cls.opened.close()
-        keep = cls.opened.enter_context
-        reader = keep(closing(Reader(paths)))
-        writer = keep(closing(Writer(paths, reader)))
-        settings = Settings(paths.root, rank_lists=cls.copies % 2 == 1)
-        cls.client = falcon.testing.TestClient(create_app(settings, reader, writer))
-        cls.tools = mcp_server(keep(opened(paths)))
-
-
-def _client() -> falcon.testing.TestClient:
-    if _App.client is None:
-        _App.renew()
-    assert _App.client is not None
-    return _App.client
-
-
-def discard() -> None:
-    """Remove the folder of warehouses and inputs."""
-    shutil.rmtree(_folder(), ignore_errors=True)
-
-
 # Cost.
 
 
@@ -342,9 +212,9 @@ class Cost(NamedTuple):
 
 def cost(run: Run, data: bytes) -> Cost:
     """What one run takes."""
-    start = _processor_seconds()
+    start = time.process_time()
     request, answer = run(data)
-    return Cost(_processor_seconds() - start, request, answer)
+    return Cost(time.process_time() - start, request, answer)
 
 
 @contextmanager
@@ -361,12 +231,6 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
-
-
-def _processor_seconds() -> float:
-    """Of this process and its children that have ended."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
 def peak_bytes(run: Run, data: bytes) -> int:
@@ -492,7 +356,7 @@ def fuzz(seconds: float, seed: int, only: str = "") -> int:
         one = shape(draw)
         tried[name] += 1
         if tried.total() % _TRIES_A_COPY == 0:
-            _App.renew()
+            current().renew()
         try:
             wrong = problem(runs[name], one)
         except Exception as error:  # noqa: BLE001 - every error of a route or reader is a finding
@@ -504,6 +368,7 @@ def fuzz(seconds: float, seed: int, only: str = "") -> int:
     return found.total()
 
 
+_TRIES_A_COPY = 500
 _FINDINGS_A_TARGET = 3
 """Then it is left alone: its other findings are mostly the same."""
 

@@ -1,29 +1,48 @@
-"""Targets of the cost fuzzer that no route reaches: the arguments of the tools for agents, and the columns of packs."""
+"""Targets of the cost fuzzer that no route reaches: arguments of the tools for agents, columns of packs, descriptors, files."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from copy import deepcopy
+from functools import partial, reduce
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 
+from sigdir.pipeline.decode_file import decode_file
+from sigdir.pipeline.errors import BadInput, PipelineError
+from sigdir.pipeline.fetch import FetchError
+from sigdir.pipeline.formats.clear_signing.descriptor import BadDescriptor, entries_of
+from sigdir.pipeline.formats.clear_signing.schema import problem_of
+from sigdir.pipeline.mirror_answers import parse_changes, parse_page
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.source import Source
+from sigdir.pipeline.usage_counts import usage_of
+from sigdir.signatures.clear_signing import Called, Descriptor
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.evidence import Contract
 from sigdir.signatures.pack import Pack
 from sigdir.signatures.pack_file import INDEXED, TEXTS, BadPack, PackColumns, pack_bytes
+from sigdir.signatures.types import parameter_types
+from tests.fuzz.application import folder, warehouse
+from tests.pipeline.test_clear_signing import ROUTER, ROUTER_FILE, SWAP
 
 _CALL = {"data": "0xa9059cbb" + "0" * 128}
 TOOLS: dict[str, dict[str, Any]] = {
     "resolve hashes": {},
     "search fragment": {},
+    "search kind": {"fragment": "transfer"},
     "decode data": {},
     "decode returned_by": {"data": "0x" + "0" * 64},
     "decode code": _CALL,
     "decode abi": _CALL,
     "contract code": {},
+    "solve hash": {"seconds": 0.1},
+    "solve code": {"hash": "0xa9059cbb", "seconds": 0.1},
 }
 """Each tool's argument, and what stands beside it."""
 
@@ -79,3 +98,107 @@ def _transported(rows: int) -> list[bytes]:
 
 def _indexed(rows: int) -> list[bytes]:
     return [bytes(4 * rows), bytes(4 * rows), b"f()\n" * rows, bytes(4 * rows), b"function f()\n" * rows]
+
+
+# Descriptors.
+
+_FORMAT = ("display", "formats", next(iter(ROUTER_FILE["display"]["formats"])))
+_DESCRIBED: dict[str, tuple[Any, ...]] = {
+    "intent": (*_FORMAT, "intent"), "sentence": (*_FORMAT, "interpolatedIntent"), "label": (*_FORMAT, "fields", 1, "label"),
+    "path": (*_FORMAT, "fields", 1, "path"), "owner": ("metadata", "owner"), "value": ("metadata", "constants", "fee"),
+    "enum": ("metadata", "enums", "mode", "1"),
+}  # fmt: skip
+_LISTED = {
+    "fields": (*_FORMAT, "fields"),
+    "formats": ("display", "formats"),
+    "contracts": ("context", "contract", "deployments"),
+}
+_VALUES = ([(b"\1" * 20, 5)] * 50, 1, 1 << 40, b"\7" * 60)
+
+
+_TOGETHER = ("formats contracts", "fields enum")
+
+
+def descriptor_targets() -> dict[str, Callable[[bytes], tuple[int, int]]]:
+    """Each text of a descriptor, each of its lists with one more member for each line of the text, and two parts together."""
+    return {f"descriptor {name}": partial(_describe, name) for name in (*_DESCRIBED, *_LISTED, *_TOGETHER)}
+
+
+def _describe(name: str, data: bytes) -> tuple[int, int]:
+    """Read a descriptor with the text in it, and show a call by it."""
+    document, text = deepcopy(ROUTER_FILE), data.decode("utf-8", "replace")
+    for part in name.split():
+        *path, last = _DESCRIBED.get(part) or _LISTED[part]
+        at = reduce(lambda value, step: value[step], path, document)
+        at[last] = text if part in _DESCRIBED else _longer(part, at[last], text.split("\n"))
+    size = len(json.dumps(document))
+    if problem_of(document):
+        return size, 0
+    with suppress(BadDescriptor):
+        entries = list(entries_of(document, Contract.at("", "router")))
+        shown = _shown(entries[0].text.decode(), entries[0].sighting.display)
+        return size, sum(len(one.sighting.display) for one in entries) + len(json.dumps(shown))
+    return size, 0
+
+
+def _longer(name: str, value: Any, lines: list[str]) -> Any:
+    """A list of a descriptor with a member for each line."""
+    if name == "formats":
+        return value | {f"f{number}(uint256 a)": {"intent": line, "fields": []} for number, line in enumerate(lines)}
+    if name == "fields":
+        return [*value, *({"path": line, "label": line, **value[1]} for line in lines)]
+    return [*value, *({"chainId": number, "address": ROUTER} for number in range(1, len(lines)))]
+
+
+def _shown(text: str, display: str) -> Any:
+    called = Called(1, (bytes.fromhex(ROUTER[2:]),))
+    return Descriptor.of(text, display, "x").shown(parameter_types(SWAP), _VALUES, called)
+
+
+# Files.
+
+
+def file_targets() -> dict[str, Callable[[bytes], tuple[int, int]]]:
+    """Files of counts, files that are decoded, answers of a directory that is mirrored."""
+    found: dict[str, Callable[[bytes], tuple[int, int]]] = {}
+    for ending, begin in (
+        (".csv", b"selector,count\n"),
+        (".csv", b""),
+        (".jsonl", b'{"selector":"0xa9059cbb","count":7}\n'),
+    ):
+        found[f"usage {ending} {begin[:1].decode()}".rstrip()] = partial(_count, ending, begin)
+    for ending, begin in (
+        (".csv", b"input\n"),
+        (".csv", b"topic0,data\n"),
+        (".jsonl", b'{"input":"0xa9059cbb"}\n'),
+        (".json", b""),
+    ):
+        found[f"decode file {ending} {begin[:1].decode()}".rstrip()] = partial(_decode, ending, begin)
+    return found | {"mirrored page": _mirror_page, "mirrored changes": _mirror_changes}
+
+
+def _count(ending: str, begin: bytes, data: bytes) -> tuple[int, int]:
+    (path := folder() / f"usage{ending}").write_bytes(begin + data)
+    source = Source(str(path), explicit=True)
+    with suppress(BadInput), source.open(lambda _: None):
+        usage_of(source)
+    return 0, 0
+
+
+def _decode(ending: str, begin: bytes, data: bytes) -> tuple[int, int]:
+    (path := folder() / f"decoded{ending}").write_bytes(begin + data)
+    with suppress(PipelineError):
+        decode_file(str(path), str(folder() / "decoded.ndjson"), warehouse(), Reporter(), 1)
+    return 0, 0
+
+
+def _mirror_page(data: bytes) -> tuple[int, int]:
+    with suppress(FetchError):
+        parse_page("http://a/", data)
+    return 0, 0
+
+
+def _mirror_changes(data: bytes) -> tuple[int, int]:
+    with suppress(FetchError):
+        parse_changes("http://a/", data, 1000)
+    return 0, 0

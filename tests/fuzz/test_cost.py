@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sigdir.pipeline.formats.registry import FORMATS
 from sigdir.serve.app import routes
 from sigdir.serve.core.openapi import document
 from sigdir.serve.core.settings import Settings
@@ -17,7 +19,10 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
 from tests.fuzz import cost
-from tests.fuzz.cost import BODIES, QUERIES, Shape, problem, shape, targets
+from tests.fuzz.application import current, discard
+from tests.fuzz.cost import BINARY, Shape, problem, shape, targets
+from tests.fuzz.offline import TOOLS
+from tests.fuzz.route_tables import BODIES, QUERIES, WITHOUT
 
 FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("POST /submit/ text form", (b"", b"contract ")),
@@ -43,6 +48,10 @@ FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("POST /api/v1/import-solidity/ source_code json", (b"'constant uint256[]", b"73", b"", b"import 'a';/*")),
     ("pack event-signatures indexed 2", (b"${", b'}}boundary="', b"\0", b"\r\n--b\r\n--b")),
     ("pack signatures texts 3", (b"[0]\r[[", b"external  ", b"", b"| a | b |\n" * 30)),
+    ("descriptor formats contracts", (b"", b"\n")),
+    ("descriptor sentence", (b"", b"{legs.[].token}")),
+    ("decode file .csv t", (b"a", b"0x,")),
+    ("decode file .json", (b"[{", b'"a@N":1,', b'"b":1}]')),
     ("read solc-hashes", (b"Function signatures:\n======= ", b":", b"x")),
 ]  # fmt: skip
 """Targets and shapes whose cost was out of proportion once."""
@@ -51,7 +60,7 @@ FOUND: list[tuple[str, tuple[bytes, ...]]] = [
 @pytest.fixture(scope="module")
 def runs() -> Iterator[dict[str, cost.Run]]:
     yield targets()
-    cost.discard()
+    discard()
 
 
 @pytest.mark.parametrize(("name", "found"), FOUND, ids=lambda value: value if isinstance(value, str) else None)
@@ -76,16 +85,28 @@ def test_what_is_out_of_proportion_is_found() -> None:
     assert problem(lambda data: (len(data), len(data.replace(b"a", b"b"))), Shape(b"", b"a")) == ""
 
 
-def test_the_tables_name_what_routes_take(tmp_path: Path) -> None:
-    """Each route with a POST, and each field of a body that the OpenAPI document describes."""
+def test_every_route_has_a_target_or_a_reason(tmp_path: Path) -> None:
+    """Each route of a server that has them all, each field of a body and each parameter that the OpenAPI document describes."""
     paths = Paths(empty_warehouse(tmp_path / "warehouse"))
     reader = Reader(paths)
-    table = routes(Settings(paths.root), reader, Writer(paths, reader))
+    settings = Settings(paths.root, mcp=True, sql=True, solve=True, rpc="http://127.0.0.1:1")
+    table = routes(settings, reader, Writer(paths, reader))
     assert {route.path for route in table if "POST" in route.methods} == BODIES.keys()
-    assert QUERIES.keys() <= {route.path for route in table}
-    schemas = document()["components"]["schemas"]
-    for path, names in BODIES.items():
-        content = document()["paths"].get(path, {}).get("post", {}).get("requestBody", {}).get("content", {})
-        for media in content.values():
-            schema = schemas.get(media["schema"].get("$ref", "").rpartition("/")[2], media["schema"])
-            assert set(schema.get("properties", [])) - {"anonymous"} <= set(names), path
+    assert {route.path for route in table if "GET" in route.methods} == QUERIES.keys() | WITHOUT.keys()
+    schemas, parameters = document()["components"]["schemas"], document()["components"]["parameters"]
+    for path, operations in document()["paths"].items():
+        for content in operations.get("post", {}).get("requestBody", {}).get("content", {}).values():
+            schema = schemas.get(content["schema"].get("$ref", "").rpartition("/")[2], content["schema"])
+            assert set(schema.get("properties", [])) - {"anonymous"} <= set(BODIES[path]), path
+        for one in operations.get("get", {}).get("parameters", ()):
+            known = parameters[one["$ref"].rpartition("/")[2]] if "$ref" in one else one
+            assert known["in"] != "query" or path in WITHOUT or known["name"] in QUERIES[path], (path, known["name"])
+
+
+def test_every_reader_and_tool_has_a_target(runs: dict[str, cost.Run]) -> None:
+    """The formats of imports but those that are binary, and each argument that is a text of each tool for agents."""
+    assert {f"read {format.name}" for format in FORMATS if format.name not in BINARY} <= runs.keys()
+    tools = asyncio.run(current().tools.list_tools())
+    arguments = {(tool.name, name): kind for tool in tools for name, kind in tool.input_schema["properties"].items()}
+    numbers = {key for key, kind in arguments.items() if kind.get("type") in ("number", "integer", "boolean")}
+    assert {f"{tool} {name}" for tool, name in arguments.keys() - numbers} == TOOLS.keys()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,27 @@ def test_a_bad_descriptor_is_refused_with_the_path(folder: Path, path: list[Any]
     alone = invoke(folder / "warehouse", "import", folder / "registry/acme/calldata-router.json")
     assert alone.status == 2
     assert "not a descriptor of ERC-7730: $." in alone.stderr
+
+
+def test_what_a_descriptor_makes_is_bounded(folder: Path) -> None:
+    """Fields that all refer to one long enum, formats that all have many contracts, a sentence with one value again and again."""
+    mode = {"path": "a", "label": "A", "format": "enum", "params": {"$ref": "$.metadata.enums.mode"}}
+    long: dict[str, Any] = {"metadata": {"enums": {"mode": {"1": "x" * 60_000}}}}
+    write(folder / "registry/enum.json", descriptor({"f(uint256 a)": {"fields": [mode] * 2}}, **long))
+    many = descriptor({f"f{number}(uint256 a)": {"fields": []} for number in range(100)})
+    many["context"]["contract"]["deployments"] = [{"chainId": number, "address": ROUTER} for number in range(1, 1_000)]
+    write(folder / "registry/many.json", many)
+    faults = {Path(one["path"]).name: one["reason"] for one in json.loads(imported(folder, "--json").stdout)["faults"]}
+    assert "a format of over 65,536 characters" in faults["enum.json"]
+    assert "$.display.formats: formats of over 4,194,304 characters" in faults["many.json"]
+    for times, sentence in ((400, "fast" * 400), (600, "")):
+        again = deepcopy(ROUTER_FILE)
+        set_format(again, [*FORMAT, "interpolatedIntent"], "{mode}" * times)
+        write(folder / "registry/acme/calldata-router.json", again)
+        imported(folder)
+        call = swapped(folder)
+        assert call is not None
+        assert call.sentence == sentence
 
 
 def test_a_chain_of_includes_and_deep_groups_end(folder: Path) -> None:

@@ -340,6 +340,8 @@ def test_the_command_writes_ndjson_and_a_summary(warehouse: Path, tmp_path: Path
         ("a.json", b'[{"input": "0x"},\n{"input": 1x}]', "o.ndjson", "at byte 12 in record"),
         ("a.txt", b"", "o.parquet", "neither with .parquet nor .csv nor .jsonl"),
         ("a.csv", b"x,y\n1,2\n", "o.parquet", "none of the columns"),
+        ("a.csv", b"input\n" + b"0x," * 20_000, "o.ndjson", "it has 20,001 columns; at most 1,000 are read"),
+        ("a.jsonl", b"{%s}\n" % b",".join(b'"k%d":1' % n for n in range(5_000)), "o.ndjson", "it has 5,000 columns"),
         ("a.parquet", b"PAR1 no", "o.parquet", "a.parquet"),
         ("a.jsonl", b"{}\n", "o.doc", "neither with .parquet nor .ndjson"),
     ],

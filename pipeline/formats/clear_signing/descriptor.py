@@ -20,6 +20,8 @@ from sigdir.signatures.evidence import Contract, Sighting, Witness
 
 MAX_DISPLAY = 64 << 10
 """Characters of what is kept of a format."""
+MAX_DISPLAYS = 4 << 20
+"""Of all formats of a descriptor: each of them has all its contracts."""
 _MAX_FIELDS = 256
 _KEPT = ("encoding", "base", "decimals", "prefix", "threshold", "message")
 """The parameters that a value is shown by without the chain's state."""
@@ -59,12 +61,18 @@ def entries_of(document: Mapping[str, Any], contract: Contract) -> Iterator[Entr
         return
     formats = document.get("display", {}).get("formats", {})
     deployments = context.get("contract", {}).get("deployments", ())
+    left = MAX_DISPLAYS
     for number, (text, format) in enumerate(formats.items(), 1):
         path = member("$.display.formats", text)
         shown = _display(document, deployments, format, path) if deployments else None
-        display = json.dumps(shown, ensure_ascii=False, separators=(",", ":")) if shown else ""
+        display = _written(shown) if shown else ""
+        left -= len(display)
         if len(display) > MAX_DISPLAY:
-            raise BadDescriptor(path, f"a format of over {MAX_DISPLAY:,} characters")
+            raise _too_long(path)
+        if left < 0:
+            raise BadDescriptor(
+                "$.display.formats", f"formats of over {MAX_DISPLAYS:,} characters with their contracts"
+            )
         sighting = Sighting(witness=Witness.DESCRIBED, contract=contract, display=display)
         yield Entry(encoded(f"function {text.strip()}"), number, sighting=sighting)
 
@@ -75,11 +83,29 @@ def _display(document: Mapping[str, Any], deployments: Any, format: Mapping[str,
         "chains": sorted({(one["chainId"], one["address"].lower()) for one in deployments}),
         "owner": metadata.get("owner"), "contract": metadata.get("contractName"), "token": metadata.get("token"),
         "intent": format.get("intent"), "sentence": format.get("interpolatedIntent"),
-        "fields": list(_fields(document, format.get("fields", ()), "", path)),
+        "fields": list(_bounded(_fields(document, format.get("fields", ()), "", path), path)),
     }  # fmt: skip
-    if len(found["fields"]) > _MAX_FIELDS:
-        raise BadDescriptor(f"{path}.fields", f"over {_MAX_FIELDS} fields")
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _too_long(path: str) -> BadDescriptor:
+    return BadDescriptor(path, f"a format of over {MAX_DISPLAY:,} characters")
+
+
+def _bounded(fields: Iterator[dict[str, Any]], path: str) -> Iterator[dict[str, Any]]:
+    """The fields, as many as a format may have. They are counted one by one, because all may refer to one long enum."""
+    left = MAX_DISPLAY
+    for number, field in enumerate(fields):
+        left -= len(_written(field))
+        if number == _MAX_FIELDS:
+            raise BadDescriptor(f"{path}.fields", f"over {_MAX_FIELDS} fields")
+        if left < 0:
+            raise _too_long(path)
+        yield field
 
 
 def _fields(document: Mapping[str, Any], fields: Any, prefix: str, path: str) -> Iterator[dict[str, Any]]:

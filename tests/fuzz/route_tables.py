@@ -1,0 +1,146 @@
+"""What the cost fuzzer sends to each route: the fields of bodies, the parameters of addresses, and what stands beside them.
+
+``test_cost.py`` says that every route and every parameter of the OpenAPI document stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.pipeline.test_clear_signing import ROUTER
+
+HASHES = ("0xa9059cbb", "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef")
+HASH = "0x" + "5c" * 32
+"""Of a transaction."""
+
+BODIES: Mapping[str, Sequence[str]] = {
+    "/api/v1/signatures/": ["text_signature"],
+    "/api/v1/event-signatures/": ["text_signature"],
+    "/api/v1/import-abi/": ["contract_abi"],
+    "/api/v1/import-solidity/": ["source_code", "source_file"],
+    "/api/v1/decode/": ["data", "code", "topics", "as", "texts", "inputs", "abi", "selector", "to", "chain"],
+    "/api/v1/contract/": ["code"],
+    "/api/v1/resolve/": [],
+    "/api/v1/sql/": ["sql", "query", "params", "as_of", "seconds", "format"],
+    "/signature-database/v1/import": ["function", "event", "error"],
+    "/api/v1/import": ["type", "data"],
+    "/submit/": ["text", "as", "kind", "file"],
+    "/submit/store/": ["texts"],
+    "/decode/": ["data", "call", "contract", "download"],
+    "/solve/": ["hash", "code"],
+    "/mcp": ["method", "params", "id"],
+}
+"""The fields of each route that takes a body."""
+
+_CALL = {"data": HASHES[0] + "00" * 64}
+_RETURNED = {"data": "0x" + "00" * 32, "as": "return"}
+_TO = {"chain": "1", "to": ROUTER}
+_SELECT = {"sql": "SELECT $a AS a"}
+BESIDE: Mapping[tuple[str, str], Sequence[dict[str, Any]]] = {
+    ("/api/v1/decode/", "data"): [{}, _TO, {"as": "return", "selector": HASHES[0]}, {"as": "return", "texts": "f() returns (uint8[],(string,bytes)[])"}],
+    ("/api/v1/decode/", "code"): [_CALL],
+    ("/api/v1/decode/", "abi"): [_CALL, _RETURNED],
+    ("/api/v1/decode/", "selector"): [_RETURNED],
+    ("/api/v1/decode/", "text"): [_RETURNED],
+    ("/api/v1/decode/", "texts"): [_CALL, _RETURNED],
+    ("/api/v1/decode/", "to"): [_CALL | {"chain": "1"}],
+    ("/api/v1/decode/", "chain"): [_CALL | {"to": ROUTER}],
+    ("/decode/", "data"): [{}, _TO],
+    ("/decode/", "call"): [{"data": _RETURNED["data"]}],
+    ("/decode/", "text"): [{"data": _RETURNED["data"]}],
+    ("/decode/", "selector"): [{"data": _RETURNED["data"]}],
+    ("/decode/", "to"): [_CALL | {"chain": "1"}],
+    ("/decode/", "chain"): [_CALL | {"to": ROUTER}],
+    ("/decode/", "contract"): [_CALL, {"data": _RETURNED["data"], "call": HASHES[0]}],
+    ("/api/v1/sql/", "params"): [_SELECT],
+    ("/api/v1/sql/", "a"): [_SELECT],
+    ("/api/v1/sql/", "as_of"): [{"sql": "SELECT 1"}],
+    ("/api/v1/sql/", "seconds"): [{"sql": "SELECT 1"}],
+    ("/api/v1/sql/", "format"): [{"sql": "SELECT 1"}],
+    ("/sql/", "a"): [_SELECT],
+    ("/sql/", "as_of"): [{"sql": "SELECT 1"}],
+    ("/mcp", "method"): [{"jsonrpc": "2.0", "id": 1, "params": {}}],
+    ("/mcp", "params"): [{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}],
+    ("/mcp", "id"): [{"jsonrpc": "2.0", "method": "tools/list"}],
+}  # fmt: skip
+"""What stands beside a field that says nothing alone, each of them a target."""
+
+_FILTERS = [
+    "text_signature", "hex_signature", "hex_signature__in", "ordering", "page", "page_size", "cursor", "filter", "format",
+    "created_at__gte", "created_at__gt", "created_at__lte", "created_at__lt",
+]  # fmt: skip
+QUERIES: Mapping[str, Sequence[str]] = {
+    "/api/v1/signatures/": _FILTERS,
+    "/api/v1/event-signatures/": _FILTERS,
+    "/api/v1/signatures/{id}/": ["format"],
+    "/api/v1/event-signatures/{id}/": ["format"],
+    "/api/v1/signatures/{id}/evidence/": ["page", "page_size", "format"],
+    "/api/v1/event-signatures/{id}/evidence/": ["page", "page_size", "format"],
+    "/api/v1/decode/": ["data", "as", "selector", "text", "to", "chain"],
+    "/api/v1/contracts/{chain}/{address}/": ["format"],
+    "/api/v1/search/": ["q", "in", "page", "page_size"],
+    "/api/v1/sql/": ["sql", "query", "as_of", "seconds", "format", "a"],
+    "/api/v1/resolve/": ["hash", "full", "format"],
+    "/api/v1/changes/": ["after", "limit", "collection", "evidence"],
+    "/dumps/": ["format"],
+    "/dumps/{version}/": ["format"],
+    "/dumps/{version}/{name}": [],
+    "/dumps/{version}/{name}/{file}": [],
+    "/signature-database/v1/lookup": ["function", "event", "filter"],
+    "/signature-database/v1/search": ["query", "filter"],
+    "/signature-database/v1/export": ["format"],
+    "/api/v1/signatures": ["function", "event", "all"],
+    "/signatures/{hash}": [],
+    "/topic0/{hash}": [],
+    "/assets/{name}": [],
+    "/": ["q", "query"],
+    "/signatures/": ["q", "query", "bytes4_signature"],
+    "/event-signatures/": ["q", "bytes_signature"],
+    "/llms.txt": [],
+    "/robots.txt": [],
+    "/range/{collection}/{prefix}": ["padded"],
+    "/range/{collection}/{prefix}/{edition}": ["padded"],
+    "/search/": ["q", "in", "page"],
+    "/search/results/": ["q", "in", "page"],
+    "/browse/{collection}/": ["before", "after"],
+    "/selector/{hash}/": ["id"],
+    "/topic/{hash}/": ["id"],
+    "/submit/": ["text", "as"],
+    "/submit/stored/": ["functions", "events", "others"],
+    "/decode/": ["data", "selector", "text", "to", "chain", "tx", "with"],
+    "/contracts/{chain}/{contract}/": [],
+    "/sql/": ["sql", "query", "as_of", "a"],
+    "/solve/": ["hash"],
+}
+"""The parameters of each route that takes a query or a hash. Parts of a path get the text too."""
+
+WITHOUT: Mapping[str, str] = {
+    **dict.fromkeys(["/healthz", "/readyz", "/metrics", "/signature-database/v1/stats"], "figures of the server itself"),
+    **dict.fromkeys(["/favicon.ico", "/api/v1/openapi.json", "/docs/"], "the same bytes for everybody"),
+    **dict.fromkeys(["/browse/", "/statistics/", "/status/"], "figures and first rows of the warehouse"),
+}  # fmt: skip
+"""Routes that read nothing of a request but its headers, and what they answer."""
+
+BULK = frozenset([
+    "/api/v1/changes/", "/api/v1/event-signatures/", "/api/v1/signatures/", "/signature-database/v1/export",
+    "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}", "/assets/{name}", "/api/v1/sql/", "/sql/",
+])  # fmt: skip
+"""Their answers are files, or rows of the warehouse, as many as it has or as a page may have: 1,000."""
+
+PATIENT = frozenset(["/api/v1/sql/", "/sql/", "/solve/"])
+"""They are answered as by a server: the clock bounds them, in a process of their own, which is ended if it does not hear."""
+
+HEADERS: Mapping[str, dict[str, str]] = {"/mcp": {"Accept": "application/json, text/event-stream"}}
+
+PLACES = {
+    "id": "1", "prefix": "a90", "edition": "1", "chain": "1", "address": ROUTER,
+    "contract": ROUTER, "version": "1", "name": "signatures", "file": "x",
+}  # fmt: skip
+"""What stands in a path where the text does not."""
+
+
+def path_of(route: str, **given: str) -> str:
+    """A route's path with something in each of its places."""
+    usual = {"hash": HASHES["topic" in route], "collection": "signatures" if "range" in route else "functions"}
+    return route.format(**PLACES | usual | given)
