@@ -47,7 +47,7 @@ def _beside_files(rows: int, rounds: int) -> Figure:
     """The same rows; both engines have the same memory and threads."""
     warehouse = sigdir.open(warehouse_of(rows))
     engine = connect("1GB", 2)
-    query = _LISTS_OF_FILES.format(files=read_parquet(warehouse.snapshot.parquet_files(SIGNATURES)))
+    query = _LISTS_OF_FILES.format(files=read_parquet(file.path for file in warehouse.snapshot.files[SIGNATURES]))
     answer = warehouse.sql(_LISTS).arrow()
     assert answer.equals(engine.sql(query).to_arrow_table().cast(answer.schema))
     assert answer.num_rows

@@ -89,7 +89,7 @@ def _fold(warehouse: Path, first: Path, posted: Path) -> None:
 
 def _rows(warehouse: Path) -> pa.Table:
     """The columns that do not depend on how the rows were added: id, text, hash."""
-    files = read_snapshot(Paths(warehouse)).parquet_files(SIGNATURES)
+    files = [str(file.path) for file in read_snapshot(Paths(warehouse)).files[SIGNATURES]]
     columns = ["id", "text_signature", "hash"]
     return pa.concat_tables(pq.ParquetFile(file).read(columns=columns) for file in files).combine_chunks()
 

@@ -10,7 +10,7 @@ from typing import Any
 from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.sections import Sections
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence.renewal import NOTHING_WITHDRAWN, Withdrawn
+from sigdir.warehouse.publish.renewal import Withdrawn
 
 COUNTS = ("read", "imported", "duplicate", "rejected")
 
@@ -137,7 +137,7 @@ class ImportReport:
     deployments: int = 0
     interfaces: int = 0
     """How many addresses of contracts, and how many interfaces, the import names; new or not."""
-    withdrawn: Withdrawn = NOTHING_WITHDRAWN
+    withdrawn: Withdrawn = field(default_factory=Withdrawn)
     """What the sources said before and do not say any more, where the import replaces them."""
     rejects_in: int | None = None
     """The import whose rejects file has the rejects; None if nothing was rejected or published."""

@@ -712,7 +712,8 @@ def test_duckdb_reads_the_files_by_name(paths: Paths) -> None:
     for collection in COLLECTIONS:
         with duckdb.connect() as engine:
             relation = engine.sql(
-                "SELECT * FROM read_parquet($files) ORDER BY id", params={"files": snapshot.parquet_files(collection)}
+                "SELECT * FROM read_parquet($files) ORDER BY id",
+                params={"files": [str(file.path) for file in snapshot.files[collection]]},
             )
             assert relation is not None
             found = relation.to_arrow_table()

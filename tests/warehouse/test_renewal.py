@@ -19,8 +19,8 @@ import pytest
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.warehouse.evidence.files import sightings_table, sorted_by_id, values_batch, write_sightings
-from sigdir.warehouse.evidence.renewal import Renewal, Withdrawn
 from sigdir.warehouse.log.manifest import EvidenceFile, EvidenceSource, Manifest
+from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
 from sigdir.warehouse.table.paths import Paths
 
 CONTRACTS = {"A": Contract.at("a.sol", "A"), "B": Contract.at("b.sol", "B")}

@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.warehouse.log.manifest import MappedFile
-from sigdir.warehouse.table.errors import UnreadableWarehouse
-from sigdir.warehouse.table.parquet import naming, sha256_of
+from sigdir.warehouse.table.parquet import require_whole
 
 Array = npt.NDArray[Any]
 Columns = Mapping[str, Array]
@@ -52,10 +51,8 @@ def open_columns(file: MappedFile) -> Columns:
 
 @lru_cache(maxsize=256)
 def _opened(path: Path, sha256: str) -> Columns:
-    with naming(path):
-        if sha256_of(path) != sha256:
-            raise UnreadableWarehouse(f"{path}: damaged: these are not the bytes that were written")
-        return mapped_columns(path)
+    require_whole(path, sha256)
+    return mapped_columns(path)
 
 
 def mapped_columns(path: Path) -> Columns:

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence.compact import Merges, merge, with_replaced_sightings
+from sigdir.warehouse.jobs.merge_evidence import Merges, merge, with_replaced_sightings
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.manifest import (

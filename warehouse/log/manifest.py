@@ -136,9 +136,6 @@ class Manifest:
         """The mapped files of CONTRACTS or of USAGE, the newest first."""
         return tuple(file for file in reversed(self.mapped) if file.kind == kind)
 
-    def parquet_files(self, collection: Collection) -> list[str]:
-        return [str(file.path) for file in self.files[collection]]
-
     def of_label(self, label: str) -> EvidenceSource | None:
         """The source that an import calls by this label; None if there is none yet."""
         found = (source for source in self.sources.values() if source.label == label and source.number != POST)

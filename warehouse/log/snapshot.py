@@ -59,9 +59,6 @@ class Snapshot:
         gone = set(replaced)
         return [file for file in self.all_files() if file not in gone]
 
-    def parquet_files(self, collection: Collection) -> list[str]:
-        return [str(file.path) for file in self.files[collection]]
-
 
 def read_snapshot(paths: Paths, version: int | datetime | None = None) -> Snapshot:
     """Read the newest version, the given one, or the one of a time; raises UnreadableWarehouse."""

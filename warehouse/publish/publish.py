@@ -18,11 +18,9 @@ from collections.abc import Collection as AnyOf
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence.renewal import NOTHING_WITHDRAWN, Withdrawn
 from sigdir.warehouse.log.actions import WRITER_VERSION
 from sigdir.warehouse.log.entry import sha256_of_entry
 from sigdir.warehouse.log.evidence import ManifestFile
@@ -31,6 +29,7 @@ from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot, require_newes
 from sigdir.warehouse.publish.batch import Batch, BatchFiles, Progress, Staged
 from sigdir.warehouse.publish.commit import Commit, VersionContent
 from sigdir.warehouse.publish.mapped import MappedDraft
+from sigdir.warehouse.publish.renewal import Withdrawn
 from sigdir.warehouse.publish.sightings import EvidenceFiles
 from sigdir.warehouse.staging.rows import NotedEntry, PostedSighting, Range, StagedRow
 from sigdir.warehouse.staging.transaction import Transaction
@@ -53,7 +52,7 @@ class Published:
     snapshot: Snapshot
     import_id: int
     sightings: int = 0
-    withdrawn: Withdrawn = NOTHING_WITHDRAWN
+    withdrawn: Withdrawn = field(default_factory=Withdrawn)
 
 
 class Publisher:
@@ -89,9 +88,7 @@ class Publisher:
             undo.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.staging.close()
         self._lock.release()
 

@@ -38,7 +38,6 @@ from sigdir.warehouse.evidence.files import (
     values_batch,
     write_sightings,
 )
-from sigdir.warehouse.evidence.renewal import Renewal, Withdrawn
 from sigdir.warehouse.evidence.spill import BatchSightings, Ids, SightingCount, summed
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.manifest import (
@@ -53,6 +52,7 @@ from sigdir.warehouse.log.manifest import (
 )
 from sigdir.warehouse.publish.batch import Batch, Staged
 from sigdir.warehouse.publish.mapped import MappedDraft, place_mapped
+from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
 from sigdir.warehouse.table.parallel import result_of
 from sigdir.warehouse.table.paths import Paths
@@ -205,8 +205,8 @@ class EvidenceFiles:
         """What the import's sources said before; those that are unchanged say nothing."""
         known = {label for label in self._numbers if label not in self._unchanged and self._base.of_label(label)}
         replaced = {label for label in known if self._replaces(label)}
-        numbers = [{self._numbers[label] for label in labels} for labels in (known - replaced, replaced)]
-        return Renewal(self._base, collection, *numbers)
+        added, gone = ({self._numbers[label] for label in labels} for labels in (known - replaced, replaced))
+        return Renewal(self._base, collection, added, gone, self._threads)
 
     def _number_sources(self) -> None:
         """Give each source that says something its number: its own, or the next one for a new source."""

@@ -12,7 +12,6 @@ import os
 import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,8 @@ from sigdir.warehouse.sql.search import create_search
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, identifier, quoted
 from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
 from sigdir.warehouse.table.files import RunFolder, own_temporary_folder
-from sigdir.warehouse.table.parquet import sha256_of
+from sigdir.warehouse.table.parallel import for_each
+from sigdir.warehouse.table.parquet import require_whole
 from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _temporary_folder(connection: duckdb.DuckDBPyConnection) -> Path:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         raise QueryError(f"{place}no folder to spill into: {error.strerror or error}; TMPDIR can name one") from error
-    weakref.finalize(connection, run.__exit__, None, None, None)
+    weakref.finalize(connection, run.__exit__)
     return run.path
 
 
@@ -77,10 +77,7 @@ def _require_intact(snapshot: Snapshot) -> None:
     """
     recorded = {file.path: file.sha256 for file in snapshot.all_files()}
     recorded |= {file.path: file.sha256 for file in snapshot.evidence.all_files()}
-    with ThreadPoolExecutor() as pool:
-        for path, digest in zip(recorded, pool.map(sha256_of, recorded), strict=True):
-            if recorded[path] not in (None, digest):
-                raise UnreadableWarehouse(f"{path}: damaged: these are not the bytes that were written")
+    for_each(lambda item: require_whole(*item), recorded.items(), os.cpu_count() or 1)
 
 
 class Result:

@@ -27,6 +27,7 @@ from sigdir.warehouse.evidence.usage import uses_of_hashes
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.ranking import RIVAL, Ranking
+from sigdir.warehouse.sql.sightings import live_sightings
 from sigdir.warehouse.sql.summaries import SummaryReader
 from sigdir.warehouse.sql.views import read_parquet
 from sigdir.warehouse.table.fields import sql_of
@@ -225,13 +226,10 @@ def _live(collection: Collection) -> str:
 
 
 def _live_sightings(manifest: Manifest, collection: Collection) -> str:
-    files = manifest.parquet_files(collection)
-    if not files:
-        return f"FROM {_NO_SIGHTINGS}"
-    sightings = f"SELECT s.* FROM {read_parquet(files)} AS s"
-    if all(map(manifest.all_count, manifest.files[collection])):
-        return sightings
-    return f"{sightings} SEMI JOIN parts.sources AS o ON o.source = s.source AND s.import_id >= o.import_id"
+    files = manifest.files[collection]
+    if files and all(map(manifest.all_count, files)):
+        return f"FROM {read_parquet(file.path for file in files)}"
+    return live_sightings(files, "parts.sources") if files else f"FROM {_NO_SIGHTINGS}"
 
 
 # Numbers as in signatures/evidence.py and signatures/rank.py, and their names.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Self
 
 import duckdb
 import pyarrow as pa
@@ -15,15 +14,16 @@ from sigdir.signatures.interruption import waiting
 from sigdir.warehouse.table.errors import QueryError
 
 
-class ScratchTables(AbstractContextManager["ScratchTables"]):
-    """Raises QueryError where the engine fails, as with a full disk."""
+class ScratchTables:
+    """As a context it ends with the block. Raises QueryError where the engine fails, as with a full disk."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def execute(self, statement: str) -> None:

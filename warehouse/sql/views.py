@@ -7,7 +7,8 @@ versions takes 60 ms, and few queries need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -145,16 +146,16 @@ def create_derived_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _create_rows_view(connection: duckdb.DuckDBPyConnection, collection: Collection, snapshot: Snapshot) -> None:
-    files = snapshot.parquet_files(collection)
+    files = [file.path for file in snapshot.files[collection]]
     connection.execute(
         f"CREATE VIEW {collection.view_name} AS SELECT {_ROW} FROM {read_parquet(files) if files else _NO_ROWS}"
     )
 
 
-def read_parquet(files: Sequence[str]) -> str:
+def read_parquet(files: Iterable[Path]) -> str:
     """Parquet files in a FROM clause. A view takes no bound parameters, so the names are quoted."""
     # Without this a parent folder called `id=7` would become a column.
-    return f"read_parquet([{', '.join(map(quoted, files))}], hive_partitioning = false)"
+    return f"read_parquet([{', '.join(quoted(str(file)) for file in files)}], hive_partitioning = false)"
 
 
 def quoted(text: str) -> str:

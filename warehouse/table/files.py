@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from sigdir.signatures.interruption import check, waiting
@@ -255,9 +254,7 @@ class RunFolder:
             except (Busy, FileNotFoundError):  # another process took it for dead before it was locked
                 continue
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()
 

@@ -157,6 +157,13 @@ def naming(path: Path) -> Iterator[None]:
         raise UnreadableWarehouse(f"{path}: {reason}") from error
 
 
+def require_whole(path: Path, sha256: str | None) -> None:
+    """Raise UnreadableWarehouse where a file is missing, or not as it was written; None where that is not recorded."""
+    with naming(path):
+        if sha256 not in (None, sha256_of(path)):
+            raise UnreadableWarehouse(f"{path}: damaged: these are not the bytes that were written")
+
+
 def row_groups(tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
     """Cut a stream of tables into row groups of one size, the last one up to half as large again."""
     held: list[pa.Table] = []

@@ -1,0 +1,142 @@
+"""What the sources of an import said before of the texts that they name now.
+
+A sighting is renewed by a later one of the same source, text and contract; sightings without a contract are alike in that.
+A new one that says nothing beyond the earlier ones is not written: a list that is imported again costs nothing at rest.
+An earlier one goes where a new one has another declaration, or another display, in its place. It stays where it says more: a kind, a
+declaration, a better witness or more contracts. Kinds do not exclude each other.
+
+An import that replaces its sources writes all that they say. There the earlier sightings are only counted.
+
+Theory. Who says a kind and a declaration says no less than who leaves one of them out. So the sightings in a place make up
+to four claims each, and one says nothing new where the others' claim of its kind and declaration is as good. The engine
+joins them, a part of the import at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sigdir.signatures.arrow import numbers, values
+from sigdir.signatures.collections import Collection
+from sigdir.warehouse.evidence.files import write_sightings
+from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
+from sigdir.warehouse.sql.sightings import SightingTables
+from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS
+from sigdir.warehouse.table.paths import Paths
+
+_COMPARED = """
+    id, source, contract_key, kind, witness, contracts, verified,
+    declaration || chr(31) || coalesce(display, '') AS declared, nullif(declaration IS NOT NULL, false) AS is_declared
+"""
+_SAME_PLACE = "t.id = o.id AND t.source = o.source AND t.contract_key IS NOT DISTINCT FROM o.contract_key"
+
+
+def _reached(these: str, others: str, declared: str) -> str:
+    """The rows of a table that say nothing beyond another's; ``declared`` is the column that compares declarations."""
+    return f"""
+    SELECT t.* FROM {these} AS t JOIN (
+        SELECT id, source, contract_key, if(with_kind, kind, 0) AS kind, if(with_declared, {declared}, NULL) AS declared,
+            max(witness) AS witness, max(contracts) AS contracts, max(verified) AS verified
+        FROM {others}, (VALUES (true, true), (true, false), (false, true), (false, false)) AS claim(with_kind, with_declared)
+        WHERE with_kind <= (kind <> 0) AND with_declared <= ({declared} IS NOT NULL) GROUP BY ALL
+    ) AS o ON {_SAME_PLACE} AND t.kind = o.kind AND t.{declared} IS NOT DISTINCT FROM o.declared
+    WHERE o.witness >= t.witness AND o.contracts >= t.contracts AND o.verified >= t.verified"""
+
+
+_TABLES = """
+    CREATE TABLE named (id BIGINT, source INTEGER, contract_key BIGINT);
+    CREATE TABLE again (file_index UBIGINT, file_row_number BIGINT);
+    CREATE TABLE instead (file_index UBIGINT, file_row_number BIGINT);
+"""
+_NEW = f"""
+    CREATE OR REPLACE TABLE new AS SELECT n, {_COMPARED} FROM rows SEMI JOIN sources USING (source);
+    INSERT INTO named SELECT id, source, contract_key FROM new SEMI JOIN replaced USING (source);
+    DELETE FROM new WHERE source IN (FROM replaced);
+"""
+_COMPARE = f"""
+    CREATE OR REPLACE TABLE earlier AS SELECT file_index, file_row_number, {_COMPARED} FROM live
+        WHERE source IN (SELECT source FROM new) AND id IN (SELECT id FROM new);
+    CREATE OR REPLACE TABLE told AS {_reached("new", "earlier", "declared")};
+    CREATE OR REPLACE TABLE news AS FROM new ANTI JOIN told USING (n);
+    INSERT INTO again SELECT file_index, file_row_number FROM earlier AS t SEMI JOIN told AS o
+        ON {_SAME_PLACE} AND t.kind = o.kind AND t.declared IS NOT DISTINCT FROM o.declared;
+    INSERT INTO instead SELECT file_index, file_row_number FROM ({_reached("earlier", "news", "is_declared")});
+"""
+_SUPERSEDED = "(FROM instead EXCEPT FROM again)"
+_WITHDRAWN = f"""
+    SELECT (SELECT count(*) FROM live AS t SEMI JOIN replaced USING (source) ANTI JOIN named AS o ON {_SAME_PLACE}),
+        (SELECT count(DISTINCT (id, source)) FROM live SEMI JOIN replaced USING (source) ANTI JOIN named USING (id, source))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """What replaced sources no longer say: ``sightings``, and ``texts`` that a source no longer names."""
+
+    sightings: int = 0
+    texts: int = 0
+
+
+class Renewal:
+    """The earlier sightings of an import's sources in one collection. Safe for threads.
+
+    ``added`` are the numbers of the sources whose earlier sightings stay, ``replaced`` those of the others. ``news`` is
+    called for all sightings of the import, then the other methods. Raises UnreadableWarehouse, QueryError.
+    """
+
+    def __init__(
+        self, manifest: Manifest, collection: Collection, added: AbstractSet[int],
+        replaced: AbstractSet[int] = frozenset(), threads: int = 1,
+    ) -> None:  # fmt: skip
+        known = added | replaced
+        self._manifest, self._collection, self._replaced = manifest, collection, replaced
+        self._threads, self._lock = threads, threading.Lock()
+        self._files = [
+            file for file in manifest.files[collection]
+            if file.source_imports is None or not known.isdisjoint(source for source, _ in file.source_imports)
+        ]  # fmt: skip
+
+    @cached_property
+    def _tables(self) -> SightingTables:
+        tables = SightingTables(self._manifest, self._files, self._threads)
+        tables.append(pa.table({"source": pa.array(self._replaced, pa.int32())}), "CREATE TABLE replaced AS FROM rows")
+        tables.execute(_TABLES)
+        return tables
+
+    def news(self, sightings: pa.Table) -> pa.Table:
+        """Those of an import's sightings that are written."""
+        if not self._files:
+            return sightings
+        is_news = np.ones(sightings.num_rows, np.bool_)
+        with self._lock:
+            self._tables.append(sightings.append_column("n", numbers(np.arange(sightings.num_rows))), _NEW)
+            self._tables.execute(_COMPARE)
+            for batch in self._tables.batches("SELECT n FROM told", ROW_GROUP_ROWS):
+                is_news[values(batch["n"])] = False
+        return sightings if is_news.all() else sightings.filter(numbers(is_news))
+
+    def without_superseded(
+        self, paths: Paths, run: str, number: int
+    ) -> Iterator[tuple[EvidenceFile, EvidenceFile | None, Counter[int]]]:
+        """Write each file that has superseded sightings again without them; the first new one has this number.
+
+        Gives the old file, the new one (None if nothing is left), and how many sightings of each source are gone.
+        """
+        found = self._tables.rows(f"SELECT DISTINCT file_index FROM {_SUPERSEDED} ORDER BY ALL") if self._files else ()
+        for place, (index,) in enumerate(found):
+            gone = f"(FROM live SEMI JOIN {_SUPERSEDED} USING (file_index, file_row_number) WHERE file_index = {index})"
+            path = paths.evidence_file(self._collection, run, number + place)
+            left = self._tables.without(f"{gone} AS gone", "file_row_number", f"file_index = {index}")
+            yield self._files[index], write_sightings(path, self._collection, left), Counter(self._tables.counts(gone))
+
+    def withdrawn(self) -> Withdrawn:
+        """What the replaced sources said before and do not say now."""
+        return Withdrawn(*self._tables.rows(_WITHDRAWN)[0]) if self._files else Withdrawn()

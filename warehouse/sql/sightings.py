@@ -1,0 +1,54 @@
+"""The sightings of evidence files in the engine: which count, and files written again without some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
+from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.sql.scratch import ScratchTables
+from sigdir.warehouse.sql.views import read_parquet
+from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, require_whole
+from sigdir.warehouse.table.schema import SIGHTING_SCHEMA
+
+MEMORY = "512MB"
+"""For the tables of a job that writes evidence; above it, they are spilled."""
+
+_COLUMNS = ", ".join(SIGHTING_SCHEMA.names)
+
+
+def live_sightings(files: Sequence[EvidenceFile], sources: str, columns: str = "") -> str:
+    """The query of the sightings that count, by a table of sources with the imports from which on theirs do."""
+    return f"""
+    SELECT s.*{columns} FROM {read_parquet(file.path for file in files)} AS s
+    JOIN {sources} AS o ON o.source = s.source AND s.import_id >= o.import_id"""
+
+
+class SightingTables(ScratchTables):
+    """A view ``live`` of the sightings of some files that count, and a table ``sources``.
+
+    A sighting is named by ``file_index`` and ``file_row_number``. Raises UnreadableWarehouse, QueryError.
+    """
+
+    def __init__(self, manifest: Manifest, files: Sequence[EvidenceFile], threads: int) -> None:
+        for file in files:
+            require_whole(file.path, file.sha256)
+        super().__init__(connect(MEMORY, threads))
+        sources = manifest.sources.values()
+        columns = {"source": [one.number for one in sources], "import_id": [one.import_id for one in sources]}
+        self.append(pa.table(columns), "CREATE TABLE sources AS FROM rows")
+        self.execute(f"CREATE VIEW live AS {live_sightings(files, 'sources', ', file_index, file_row_number')}")
+
+    def without(self, gone: str, order: str, where: str = "true") -> Iterator[pa.Table]:
+        """The sightings of ``live`` that are not in a table and fulfil a condition, in an order."""
+        query = f"""SELECT {_COLUMNS} FROM live ANTI JOIN {gone} USING (file_index, file_row_number)
+            WHERE {where} ORDER BY {order}"""
+        for batch in self.batches(query, ROW_GROUP_ROWS):
+            yield pa.Table.from_batches([batch]).cast(SIGHTING_SCHEMA)
+
+    def counts(self, rows: str) -> dict[Any, int]:
+        """How many sightings of each source what stands behind FROM has."""
+        return dict(self.rows(f"SELECT source, count(*) FROM {rows} GROUP BY source"))
