@@ -77,7 +77,7 @@ class Versions:
 
     def document(self, snapshot: Snapshot) -> dict[str, Any]:
         """A version with all its files, as JSON values."""
-        sha256 = digests_of(self.paths, snapshot)
+        sha256 = digests_of(snapshot)
         return {
             "version": snapshot.version,
             "rows": {collection: snapshot.count(collection) for collection in COLLECTIONS},

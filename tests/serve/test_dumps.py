@@ -25,7 +25,6 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.index.view import tidy
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
@@ -329,12 +328,11 @@ def test_digests_are_those_of_the_commits(server: Server) -> None:
     document = {"collection=" + one["url"].removeprefix("/dumps/2/"): one["sha256"] for one in listed(server)["files"]}
     added = [action["add"] for version in (1, 2) for action in log_actions(paths, version) if "add" in action]
     assert document == {add["path"]: add["tags"]["sha256"] for add in added}
-    assert list(paths.cache.glob("*.sha256")) == []
 
 
 @pytest.mark.long
-def test_digests_missing_in_the_commits_are_computed_and_kept(tmp_path: Path) -> None:
-    """Commits of other programs have no digests; a computed one is kept while its file is used."""
+def test_digests_missing_in_the_commits_are_computed(tmp_path: Path) -> None:
+    """Commits of other programs have no digests."""
     lines = tmp_path / "lines.txt"
     lines.write_text("f(uint256)\nevent E(uint256)\n")
     paths = Paths(tmp_path / "warehouse")
@@ -347,10 +345,6 @@ def test_digests_missing_in_the_commits_are_computed_and_kept(tmp_path: Path) ->
         for _ in range(2):
             for one in listed(server)["files"]:
                 assert one["sha256"] == hashlib.sha256(get(server.port, one["url"]).body).hexdigest()
-        kept = {path.name: path.read_text() for path in paths.cache.glob("*.sha256")}
-        assert len(kept) == 2
-        tidy(paths)
-        assert {path.name: path.read_text() for path in paths.cache.glob("*.sha256")} == kept
         assert server.errors() == []
 
 

@@ -44,22 +44,6 @@ def sort_hashes(hash: Array, order: Array) -> None:
     order.sort()
 
 
-def is_sorted_by_hash(order: Array, hash: Array) -> bool:
-    """Whether ``order`` is what ``sorted_hashes(hash)`` gives, checked a piece at a time.
-
-    Entries that rise and each have their row's own prefix are all different rows, so they are all rows.
-    """
-    prefix = hash[:, :4]
-    for at in range(0, len(order), _PIECE_ROWS):
-        entries = order[max(at - 1, 0) : at + _PIECE_ROWS]
-        rows = (entries & ROW_MASK).astype(np.int64)
-        if (entries[1:] <= entries[:-1]).any() or (rows >= len(hash)).any():
-            return False
-        if (np.ascontiguousarray(prefix[rows]).view(">u4").reshape(-1) != entries >> PREFIX_SHIFT).any():
-            return False
-    return len(order) == len(hash)
-
-
 # Holds the GIL: the search takes a microsecond, and to release the GIL and reacquire it on a busy server, once a
 # file, would be half of a lookup's time. numpy's searchsorted releases it.
 @kernel()

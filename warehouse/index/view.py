@@ -53,7 +53,7 @@ from sigdir.warehouse.table.files import (
 )
 from sigdir.warehouse.table.identity import read_identity
 from sigdir.warehouse.table.parallel import ordered_map
-from sigdir.warehouse.table.paths import Paths, digest_name, index_name, index_of_entry
+from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.table.suppressed import NONE, Suppressed, SuppressList
 
 Array = npt.NDArray[Any]
@@ -371,6 +371,6 @@ def tidy(paths: Paths) -> None:
 def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
     """The indexes of files that are not in ``snapshot``, which is the newest, and unused visible files."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
-    used |= {digest_name(name) for name in used} | {paths.statistics.name, index_of_entry(paths.compile_lock)}
+    used |= {paths.statistics.name, index_of_entry(paths.compile_lock)}
     indexes = [entry for entry in unused(paths.cache, used) if not may_be_replacing(entry)]
     return [*indexes, *unused_visible(paths)]

@@ -18,7 +18,6 @@
     last-fold                       empty; its modification time is when `sigdir fold --every` last succeeded
     cache/<data file>/              its columns and hash order, mapped by servers; can be deleted at any time
     cache/<data file>.<evidence>.summaries/  what this evidence says of its texts; can be deleted at any time
-    cache/<data file>.sha256        its digest, where no commit has recorded it
     cache/statistics.json           the figures of the server's statistics page; can be deleted at any time
     suppressed.txt                  the texts that servers hide, as the operator keeps them
     visible/<list>/                 data files without the rows that this list hides, and their indexes; can be deleted
@@ -168,10 +167,6 @@ class Paths:
         """The folder of a data file's index."""
         return self.cache / index_name(collection, file)
 
-    def digest(self, collection: Collection, file: Path) -> Path:
-        """The file that keeps a data file's sha256 where no commit has recorded it."""
-        return self.cache / digest_name(index_name(collection, file))
-
     @property
     def suppressed(self) -> Path:
         return self.root / "suppressed.txt"
@@ -260,11 +255,6 @@ class Paths:
 def index_name(collection: Collection, file: Path) -> str:
     """The name of a data file's index in the cache: files of one run have the same name in both collections."""
     return f"{collection}-{file.stem}"
-
-
-def digest_name(index: str) -> str:
-    """The name of a data file's digest in the cache, by the name of its index."""
-    return f"{index}.sha256"
 
 
 def summaries_name(index: str, evidence: str) -> str:

@@ -22,7 +22,6 @@ from sigdir.warehouse.verify.evidence import check_evidence
 from sigdir.warehouse.verify.files import Verification
 from sigdir.warehouse.verify.history import check_log, check_rejects
 from sigdir.warehouse.verify.leftovers import note_leftovers
-from sigdir.warehouse.verify.mapped import check_mapped
 from sigdir.warehouse.verify.relations import check_relations
 from sigdir.warehouse.verify.report import Finding, VerifyReport
 from sigdir.warehouse.verify.staged import check_staged
@@ -43,8 +42,7 @@ CHECKS = (
     Check("the log's entries", "log, import, watermark", check_log),
     Check("data files and their indexes", "file, sha256, order, text, hash, log, index", check_data_files),
     Check("rejects files", "rejects", check_rejects),
-    Check("the manifest and the files of sightings", "evidence", check_evidence),
-    Check("the files of contracts and usage", "evidence", check_mapped),
+    Check("the manifest and the files of the evidence", "evidence", check_evidence),
     Check("all rows together", "twice, fold, import, evidence, sighting", check_relations),
     Check("all folders", "notes of what no version names", note_leftovers),
 )

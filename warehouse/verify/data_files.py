@@ -5,17 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.signatures.columns import bytes_of
 from sigdir.warehouse.index.build import open_index
-from sigdir.warehouse.index.hash_order import is_sorted_by_hash
-from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.staging.rows import HighWaterMark
 from sigdir.warehouse.table.errors import UnreadableWarehouse
@@ -49,7 +44,8 @@ def _check_file(work: Verification, file: DataFile) -> Ends | None:
     metadata = work.metadata_of(stored)
     if metadata is None:
         return None
-    index, stale, ends, at, is_readable = _index_of(work, file), set[str](), list[HighWaterMark](), 0, True
+    _check_index(work, file)
+    ends, at, is_readable = list[HighWaterMark](), 0, True
     for number in range(metadata.num_row_groups):
         try:
             rows = CheckedRows(
@@ -62,18 +58,11 @@ def _check_file(work: Verification, file: DataFile) -> Ends | None:
         else:
             work.report.extend(rows.findings())
             ends += [HighWaterMark(int(rows.ids[n]), int(rows.created_at[n])) for n in (0, -1)]
-            if index is not None:
-                stale |= _stale_columns(index, at, rows)
         at += metadata.row_group(number).num_rows
         work.progress(metadata.row_group(number).num_rows)
     if is_readable:
         work.readable.add(file.path)
         _compare_with_log(work, file, ends)
-    if index is not None and not _is_ordered(index):
-        stale.add("hashes")
-    if stale:
-        folder = work.paths.index(file.collection, file.path)
-        _add_index(work, folder, f"{', '.join(sorted(stale))} not as in its data file")
     return (ends[0], ends[-1]) if ends else None
 
 
@@ -101,43 +90,14 @@ def _compare_with_log(work: Verification, file: DataFile, ends: list[HighWaterMa
         work.report.add("log", file.path, why)
 
 
-# Indexes.
-
-
-def _index_of(work: Verification, file: DataFile) -> Segment | None:
-    """The index of a data file, where there is one that can be compared."""
+def _check_index(work: Verification, file: DataFile) -> None:
+    """Check that the index of a data file, where there is one, is as it was written: servers answer from it."""
     folder = work.paths.index(file.collection, file.path)
     try:
         index = open_index(folder, file.rows)
-        if index.hash.shape[1:] == (file.collection.hash_bytes,):
-            return index
+        fits = index.hash.shape[1:] == (file.collection.hash_bytes,)
     except (OSError, ValueError):
-        if not folder.exists():  # a server builds it when it needs it
-            return None
-    if work.is_current(file.path):
-        _add_index(work, folder, "does not fit its data file, or is not as it was written")
-    return None
-
-
-def _stale_columns(index: Segment, first_row: int, rows: CheckedRows) -> set[str]:
-    """The columns of an index that are not as the rows of a row group."""
-    last_row = first_row + len(rows.ids)
-    offsets = index.offsets[first_row : last_row + 1]
-    bounds, text = bytes_of(rows.rows["text_signature"])
-    hash_bounds, hash = bytes_of(rows.rows["hash"])
-    columns = {
-        "ids": (index.ids[first_row:last_row], rows.ids),
-        "created_at": (index.created_at[first_row:last_row], rows.created_at),
-        "offsets": (np.diff(offsets), np.diff(bounds)),
-        "text": (index.text[offsets[0] : offsets[-1]], text[bounds[0] : bounds[-1]]),
-        "hash": (index.hash[first_row:last_row].ravel(), hash[hash_bounds[0] : hash_bounds[-1]]),
-    }
-    return {name for name, (found, expected) in columns.items() if not np.array_equal(found, expected)}
-
-
-def _is_ordered(index: Segment) -> bool:
-    return isinstance(index.hashes, np.ndarray) and is_sorted_by_hash(index.hashes, index.hash)
-
-
-def _add_index(work: Verification, folder: Path, why: str) -> None:
-    work.report.add("index", folder, f"{why}: `rm -r {folder}` and restart the server, which builds it again")
+        fits = not folder.exists()  # a server builds it when it needs it
+    if not fits and work.is_current(file.path):
+        why = f"does not fit its data file, or is not as it was written: `rm -r {folder}` and restart the server"
+        work.report.add("index", folder, f"{why}, which builds it again")

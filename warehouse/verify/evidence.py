@@ -1,7 +1,11 @@
-"""The manifest of the evidence, and its files as they are by themselves."""
+"""The manifest of the evidence, and its files as they are by themselves.
+
+Readers trust the bytes of a mapped file that are those that were written, so nothing more is looked at.
+"""
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.interruption import each
@@ -26,6 +30,10 @@ def check_evidence(work: Verification) -> None:
         work.report.add("evidence", path, reason_of(error, path))
     for file in work.manifest.sighting_files():
         _check_file(work, file)
+    for mapped in work.manifest.mapped:
+        work.has_bytes(StoredFile("evidence", mapped.path, pa.schema([]), mapped.rows, mapped.size, mapped.sha256))
+        if any(said is not None and said[0] not in work.manifest.sources for said in mapped.statements):
+            work.report.add("evidence", mapped.path, "a statement of a source that is not in the manifest")
 
 
 def _check_file(work: Verification, file: EvidenceFile) -> None:

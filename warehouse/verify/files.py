@@ -30,7 +30,7 @@ ROWS, EVIDENCE, STAGING, LOG = "rows", "evidence", "staging", "log"
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A Parquet file that a version names, what its findings are called, and what was recorded when it was written."""
+    """A file that a version names, what its findings are called, and what was recorded when it was written."""
 
     what: str
     path: Path
@@ -67,23 +67,33 @@ class Verification:
     readable: set[Path] = field(default_factory=set)
     complete: set[str] = field(default_factory=set)
 
-    def metadata_of(self, file: StoredFile) -> pq.FileMetaData | None:
-        """A file's footer, once the file is compared with what was recorded; None if it cannot be read as ours."""
+    def has_bytes(self, file: StoredFile) -> bool:
+        """Compare a file with what was recorded of its bytes; returns whether they can be read."""
         try:
             with naming(file.path):
-                size, metadata = file.path.stat().st_size, pq.read_metadata(file.path)
-                schema = pq.read_schema(file.path)
-                sha256 = file.sha256 and sha256_of(file.path)
+                size, sha256 = file.path.stat().st_size, file.sha256 and sha256_of(file.path)
         except UnreadableWarehouse as error:
             self.add_unreadable(file, error)
-            return None
-        rows = sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+            return False
         if file.size not in (None, size):
             self.report.add(file.what, file.path, f"{size} bytes, and {file.record} says {file.size}")
         if sha256 != file.sha256:
             self.report.add(
                 "sha256" if file.what == "file" else file.what, file.path, "not the bytes that were written"
             )
+        return True
+
+    def metadata_of(self, file: StoredFile) -> pq.FileMetaData | None:
+        """A file's footer, once the file is compared with what was recorded; None if it cannot be read as ours."""
+        if not self.has_bytes(file):
+            return None
+        try:
+            with naming(file.path):
+                metadata, schema = pq.read_metadata(file.path), pq.read_schema(file.path)
+        except UnreadableWarehouse as error:
+            self.add_unreadable(file, error)
+            return None
+        rows = sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
         if not metadata.num_rows == rows == file.rows:
             self.report.add(file.what, file.path, f"{metadata.num_rows} rows, and {file.record} says {file.rows}")
         if not schema.equals(file.schema):
