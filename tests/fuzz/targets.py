@@ -39,8 +39,7 @@ from sigdir.signatures.grammar_rows import normalise_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.log.snapshot import read_snapshot
-from sigdir.warehouse.log.state import TableState, advance, read_state
+from sigdir.warehouse.log.snapshot import Snapshot, advance, read_snapshot, read_state
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
 from tests.pipeline.support import COMPRESSORS
@@ -202,14 +201,12 @@ def bodies(data: bytes) -> None:
 
 
 @cache
-def _old_log() -> tuple[Paths, TableState, tuple[bytes, ...]]:
+def _old_log() -> tuple[Paths, Snapshot, tuple[bytes, ...]]:
     """A warehouse whose entries are another program's, which no digest guards, its state, and its entries' bytes."""
     paths = Paths(_folder() / "log")
     publish(paths, ["f()", "g(uint256)"], ["E()"])
     remove_digests(paths)
-    state = read_state(paths)
-    assert state is not None
-    return paths, state, tuple(entry.read_bytes() for entry in paths.log_entries())
+    return paths, read_state(paths), tuple(entry.read_bytes() for entry in paths.log_entries())
 
 
 def log(data: bytes) -> None:

@@ -17,8 +17,7 @@ import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.log.entry import existing_version
-from sigdir.warehouse.log.snapshot import LogTailer, read_snapshot
-from sigdir.warehouse.log.state import read_state
+from sigdir.warehouse.log.snapshot import LogTailer, read_snapshot, read_state
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import fold, log_actions, publish, stage
@@ -46,9 +45,7 @@ def names_of(files: Iterable[str | Path]) -> set[str]:
 
 
 def our_files(paths: Paths, version: int | None = None) -> set[str]:
-    state = read_state(paths, version)
-    assert state is not None
-    return names_of(state.files)
+    return names_of(file.path for file in read_state(paths, version).all_files())
 
 
 def foreign_entry(paths: Paths, *actions: dict[str, Any]) -> None:

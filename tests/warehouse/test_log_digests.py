@@ -8,6 +8,7 @@ import re
 import shutil
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,8 +20,7 @@ from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.log.digest import FIELD
 from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.log.snapshot import read_snapshot
-from sigdir.warehouse.log.state import advance, read_state
+from sigdir.warehouse.log.snapshot import advance, read_snapshot, read_state
 from sigdir.warehouse.staging.rows import NotedEntry
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
@@ -125,13 +125,12 @@ def test_an_entry_of_ours_without_digests_is_damaged(paths: Paths, version: int)
 def test_an_entry_without_digests_whose_statistics_are_null_is_damaged(paths: Paths, field: str) -> None:
     with_versions(paths, 2)
     state = read_state(paths, 1)
-    assert state is not None
     remove_digests(paths)
     [entry] = paths.log_entries()[2:]
     text = re.sub(rf'(\\"{field}\\": )[^,}}]+', r"\1null", entry.read_text())
     assert "null" in text
     entry.write_text(text)
-    for read in (lambda: read_snapshot(paths), lambda: advance(paths, state)):
+    for read in (partial(read_snapshot, paths), partial(advance, paths, state)):
         with pytest.raises(UnreadableWarehouse, match=re.escape(str(paths.root))):
             read()
 

@@ -28,8 +28,7 @@ from sigdir.warehouse.log.entry import existing_version, read_entry
 from sigdir.warehouse.log.evidence import ManifestFile, manifest_of_entry
 from sigdir.warehouse.log.history import version_at
 from sigdir.warehouse.log.manifest import sources_of
-from sigdir.warehouse.log.snapshot import read_snapshot
-from sigdir.warehouse.log.state import BEFORE_ENTRY_0, TableState, advance, read_state
+from sigdir.warehouse.log.snapshot import Snapshot, advance, read_snapshot, read_state
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import Busy, NoWarehouse, UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock, RunFolder, dead_runs, make_folder, remove, write_file
@@ -207,13 +206,13 @@ class _Pull:
             have += 1
         return have
 
-    def state_of_copy(self, have: int) -> TableState:
+    def state_of_copy(self, have: int) -> Snapshot:
         """The newest version of the copy, none where its log is damaged: all entries are fetched again then."""
         before = None
         with suppress(UnreadableWarehouse):
             before = None if self.copy.is_unfinished else read_state(self.paths)
         self.copy.replaces_entries = before is None and have >= 0
-        return before or BEFORE_ENTRY_0
+        return before or Snapshot()
 
     def fetch_entries(self, versions: Iterable[int]) -> None:
         """Fetch entries into the scratch folder."""
@@ -235,7 +234,7 @@ class _Pull:
         if self.copy.replaces_entries:
             _remove_checkpoints(self.paths)
         self.fetch_documents(newest.manifest)
-        needed = [*data_of(paths, newest.files.values()), *evidence_of(paths, newest.manifest)]
+        needed = [*data_of(paths, newest.all_files()), *evidence_of(paths, newest.manifest)]
         self.require_room(sum(file.size or 0 for file in needed))
         # A reader of this copy may see the versions in between for a moment.
         new = [] if self.copy.is_unfinished else [entry for entry in entries if entry.version > have]
@@ -279,7 +278,7 @@ class _Pull:
             )
 
     @contextmanager
-    def publishing(self, before: TableState, newest: TableState) -> Iterator[None]:
+    def publishing(self, before: Snapshot, newest: Snapshot) -> Iterator[None]:
         """Build what servers map of new files, where a server has used the copy, and notify its workers of new entries.
 
         All of them see the entries at once, because a client may read one page from each.
@@ -290,7 +289,7 @@ class _Pull:
         if self.paths.cache.is_dir():
             from sigdir.warehouse.index.prebuild import prebuild  # numba, which only servers need
 
-            prebuild(self.paths, newest.files.values(), newest.manifest, self.threads)
+            prebuild(self.paths, newest.all_files(), newest.manifest, self.threads)
         if not self.paths.staging.exists():
             yield
             return
@@ -309,10 +308,10 @@ class _Pull:
     def fetch_version(self, as_of: int | datetime) -> None:
         """Fetch the files of an older version, those that are not vacuumed."""
         version = version_at(self.paths, as_of) if isinstance(as_of, datetime) else as_of
-        state = read_state(self.paths, version) if version is not None else None
-        if state is None:
+        if version is None:
             return
-        files = list(data_of(self.paths, state.files.values(), is_needed=False))
+        state = read_state(self.paths, version)
+        files = list(data_of(self.paths, state.all_files(), is_needed=False))
         with suppress(MissingObject):
             self.fetch_documents(state.manifest)
             files += evidence_of(self.paths, state.manifest, is_needed=False)
