@@ -26,7 +26,7 @@ from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish import publish
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import Busy
-from sigdir.warehouse.table.fold_mark import mark_fold
+from sigdir.warehouse.table.files import mark
 from sigdir.warehouse.table.paths import Paths, existing
 
 # Vacuum reads the log of its whole window: 0.6 s after a week of folds.
@@ -89,7 +89,7 @@ class Upkeep:
         """One round. It ends early if another process publishes; the next round continues."""
         with suppress(Busy):  # an import that is publishing folds the staged rows too
             publish.fold(self._paths, wait=False)
-            mark_fold(self._paths)
+            mark(self._paths.last_fold)
             compact(self._paths, due, threads=1, wait=False)
             self._tidy()
             if time.monotonic() >= self._next_vacuum:

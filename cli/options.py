@@ -13,9 +13,9 @@ import click
 
 from sigdir.cli.store import StoreUrl
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.log.as_of import number_or_time
 from sigdir.warehouse.table.errors import QueryError
 from sigdir.warehouse.table.stores import is_url
+from sigdir.warehouse.table.times import number_or_time
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -23,12 +23,11 @@ from sigdir.signatures.arrow import numbers, strings, text
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
-from sigdir.warehouse.evidence.spill import ImportSightings, SightedInput, TextIds
 from sigdir.warehouse.evidence.usage import write_usage
 from sigdir.warehouse.log.manifest import CONTRACTS, USAGE
 from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.mapped import MappedDraft
-from sigdir.warehouse.publish.spill import Spill
+from sigdir.warehouse.publish.spill import ImportSightings, SightedInput, Spill, TextIds
 from sigdir.warehouse.table.rejects import RejectsWriter
 from sigdir.warehouse.table.schema import REJECT_SCHEMA
 

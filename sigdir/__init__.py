@@ -68,10 +68,10 @@ def open(
         sigdir.open("data", create=True).add(["function set(uint256 value)"], source="mine").totals()
     """
     from sigdir.pipeline.opened import OpenWarehouse  # pyarrow takes 0.2 s to load
-    from sigdir.warehouse.log.as_of import number_or_time
     from sigdir.warehouse.table.errors import WarehouseError
     from sigdir.warehouse.table.paths import Paths
     from sigdir.warehouse.table.stores import is_url
+    from sigdir.warehouse.table.times import number_or_time
 
     as_of = number_or_time(as_of)
     if create and as_of is not None:

@@ -11,8 +11,7 @@ import falcon
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.table.files import is_disk_full
-from sigdir.warehouse.table.fold_mark import last_fold, last_pull
+from sigdir.warehouse.table.files import is_disk_full, marked_at
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.times import iso
 
@@ -75,14 +74,14 @@ class ReadyResource:
         """
         if self._fold_every <= 0:
             return None
-        since = max(last_fold(self._paths) or 0.0, self._started)
+        since = max(marked_at(self._paths.last_fold) or 0.0, self._started)
         return since if time.time() - since > _MISSED_PERIODS * self._fold_every else None
 
     def _store_away_since(self) -> float | None:
         """The time at which a replica last found its copy up to date, if that is over ten seconds ago; else None."""
         if not self._is_replica:
             return None
-        since = last_pull(self._paths) or self._started
+        since = marked_at(self._paths.last_pull) or self._started
         return since if time.time() - since > _AWAY_SECONDS else None
 
 

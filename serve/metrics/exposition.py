@@ -20,7 +20,7 @@ from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.history import newest_import
 from sigdir.warehouse.table.errors import UnreadableWarehouse
-from sigdir.warehouse.table.fold_mark import last_fold, last_pull
+from sigdir.warehouse.table.files import marked_at
 from sigdir.warehouse.table.paths import Paths
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -70,7 +70,7 @@ class _Gauges(Collector):
         with suppress(FileNotFoundError):  # the folder was moved away: /readyz says so
             free = shutil.disk_usage(self._paths.root).free
             yield _gauge("sigdir_disk_free_bytes", "Free bytes of the warehouse's file system.", free)
-        folded, pulled = last_fold(self._paths), last_pull(self._paths)
+        folded, pulled = marked_at(self._paths.last_fold), marked_at(self._paths.last_pull)
         if folded is not None:
             yield _gauge("sigdir_last_fold_timestamp_seconds", "When folding last succeeded, since 1970.", folded)
         if pulled is not None:

@@ -12,7 +12,7 @@ import time
 
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.errors import SigdirError
-from sigdir.warehouse.table.fold_mark import mark_pull
+from sigdir.warehouse.table.files import mark
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.transfer.working_copy import pull
 
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
         except (SigdirError, OSError) as error:
             _write(f"Error: {error}")
             return 2
-        mark_pull(paths)
+        mark(paths.last_pull)
         return 0
     follow(paths)
     return 0
@@ -42,7 +42,7 @@ def follow(paths: Paths) -> None:
             is_due = time.monotonic() >= next_check
             pull(paths, threads=1, check="bytes" if is_due else "nothing")
             next_check = time.monotonic() + _CHECK_SECONDS if is_due else next_check
-            mark_pull(paths)
+            mark(paths.last_pull)
             if problem:
                 _write("follow: the store answers again")
             problem = ""

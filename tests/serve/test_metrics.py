@@ -24,7 +24,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.metrics.counts import OTHER
 from sigdir.serve.servers.start import is_served
 from sigdir.warehouse.publish.publish import fold
-from sigdir.warehouse.table.fold_mark import mark_fold
+from sigdir.warehouse.table.files import mark
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files
 from tests.serve.support import (
@@ -237,6 +237,6 @@ def test_the_state_of_the_warehouse_is_shown(warehouse: Path) -> None:
         assert [value(folded, "rows", collection=collection) for collection in LISTS] == [1, 1]
         assert value(folded, "warehouse_version") == get(server.port, "/readyz").json()["version"] >= 0
         assert value(folded, "fold_lag_seconds") == 0
-        mark_fold(Paths(warehouse))  # as a server does that folds by itself
+        mark(Paths(warehouse).last_fold)  # as a server does that folds by itself
         assert value(scraped(server.port), "last_fold_timestamp_seconds") >= int(posted)
         assert server.errors() == []

@@ -36,15 +36,14 @@ from sigdir.signatures.collections import (
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.keccak_rows import keccak256_column
-from sigdir.warehouse.evidence.spill import ImportSightings, SightedInput, TextIds
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.log.digest import FIELD
+from sigdir.warehouse.log.damage import FIELD
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.batch import Batch, Progress
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.publish import Published, Publisher
-from sigdir.warehouse.publish.spill import Spill
+from sigdir.warehouse.publish.spill import ImportSightings, SightedInput, Spill, TextIds
 from sigdir.warehouse.staging.rows import HighWaterMark, NewText, StagedRow
 from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging

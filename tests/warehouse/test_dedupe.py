@@ -22,12 +22,11 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak_rows import keccak256_column
-from sigdir.warehouse.evidence.spill import TextIds
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish import dedupe, key_table
 from sigdir.warehouse.publish.dedupe import new_rows
-from sigdir.warehouse.publish.spill import Spill
+from sigdir.warehouse.publish.spill import Spill, TextIds
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.table import parquet
 from sigdir.warehouse.table.parquet import NewRows, rows_table, write_data_file

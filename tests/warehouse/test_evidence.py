@@ -23,7 +23,6 @@ from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Sightin
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import text_evidence
-from sigdir.warehouse.evidence.spill import ImportSightings, SightedInput, TextIds
 from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.jobs.vacuum import vacuum
 from sigdir.warehouse.log.manifest import POST
@@ -33,7 +32,7 @@ from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.publish.renewal import Withdrawn
-from sigdir.warehouse.publish.spill import Spill
+from sigdir.warehouse.publish.spill import ImportSightings, SightedInput, Spill, TextIds
 from sigdir.warehouse.staging.rows import NewText, PostedSighting
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints

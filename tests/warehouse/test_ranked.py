@@ -26,7 +26,7 @@ from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.sql.evidence import reasons_of
-from sigdir.warehouse.sql.summaries import SummaryReader
+from sigdir.warehouse.sql.ranking import SummaryReader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS
 from tests.warehouse.ranking import Known, make_known

@@ -77,7 +77,7 @@ def build_index(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> Se
 def open_index(folder: Path, rows: int) -> Segment:
     """Map the folder of a data file with this many rows; raises OSError, ValueError or EOFError.
 
-    Every byte is read and compared with its checksum: see ``checksums.py`` for what that costs.
+    Every byte is read and compared with its checksum: see ``derived.py`` for what that costs.
     """
     require_written(folder, _FILES)
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.

@@ -1,4 +1,4 @@
-"""What servers show of a version: the same version without the rows of the suppress list.
+"""What servers show of a version, the same without the rows of the suppress list, and what is built for it in advance.
 
 Invariants
     Everything that answers a request reads a snapshot that ``Visible.snapshot`` has given, so no route can show a
@@ -13,6 +13,7 @@ these files before a server needs them; a server that finds one missing writes i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,15 +22,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.index.build import build_index, segment_of
 from sigdir.warehouse.index.scan import batches
+from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.log.manifest import ManifestFile, manifest_of
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.table.files import FileLock, make_folder, sync
 from sigdir.warehouse.table.parquet import naming, write_data_file
-from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.paths import Paths, index_name
 from sigdir.warehouse.table.schema import FILE_SCHEMA
-from sigdir.warehouse.table.suppressed import Suppressed, read
+from sigdir.warehouse.table.suppressed import NONE, Suppressed, read
 
 _KEPT = 4096
 """Data files whose visible file is remembered."""
@@ -134,3 +138,39 @@ def unused_visible(paths: Paths) -> list[Path]:
         else:
             found += [entry for entry in folder.glob("*/*") if not any(stem in entry.name for stem in data_files)]
     return found
+
+
+def prebuild(
+    paths: Paths, files: Iterable[DataFile], manifest: ManifestFile | None, threads: int, hidden: Suppressed | None = None
+) -> None:  # fmt: skip
+    """Build what a version's files lack before it is visible, as servers show them, so that no request waits for it.
+
+    ``hidden`` is left out, by default the suppress list. Nothing is done unless a server has made the cache folder. What
+    fails here is built by the servers: a version is complete without it.
+    """
+    if not paths.cache.is_dir():
+        return
+    visible = Visible(paths, _suppressed(paths) if hidden is None else hidden)
+
+    def build_missing(file: DataFile) -> None:
+        shown = visible.file(file)
+        if shown is None:
+            return
+        cache = paths.index_cache(shown.path)
+        if not (cache / index_name(shown.collection, shown.path)).exists():
+            build_index(paths, shown)
+        evidence = manifest_of(manifest)
+        if manifest is not None and not (cache / folder_name(shown, evidence)).exists():
+            summaries_of(paths, shown, segment_of(paths, shown).ids, evidence)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for file in files:
+            pool.submit(build_missing, file)
+
+
+def _suppressed(paths: Paths) -> Suppressed:
+    """The suppress list; empty if it cannot be read, because then servers use the one that they have read last."""
+    try:
+        return read(paths)
+    except WarehouseError:
+        return NONE

@@ -30,13 +30,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.jobs.merge_evidence import Merges, merge, with_replaced_sightings
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.manifest import (
     CONTRACTS,
     EvidenceFile,
     Manifest,
+    ManifestFile,
     MappedFile,
     sync_folders,
     write_manifest,
@@ -48,6 +47,7 @@ from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.sql.contract_tables import ContractTables, add_files
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
+from sigdir.warehouse.sql.sightings import Merges, merge, with_replaced_sightings
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import make_folder, run_name, sync
 from sigdir.warehouse.table.parallel import result_of

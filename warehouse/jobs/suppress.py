@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from sigdir.warehouse.index.prebuild import prebuild
-from sigdir.warehouse.index.visible import Visible
+from sigdir.warehouse.index.visible import Visible, prebuild
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths

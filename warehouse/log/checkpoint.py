@@ -21,8 +21,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from sigdir.warehouse.log.damage import DAMAGED, damaged_checkpoint
-from sigdir.warehouse.log.digest import FIELD, is_whole, new_mark, with_digest
+from sigdir.warehouse.log.damage import DAMAGED, FIELD, damaged_checkpoint, is_whole, new_mark, with_digest
 from sigdir.warehouse.log.entry import read_actions
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import write_file

@@ -19,7 +19,7 @@ from sigdir.warehouse.log.actions import (
     DataFile,
     transaction_name,
 )
-from sigdir.warehouse.log.digest import FIELD, new_mark, with_digest
+from sigdir.warehouse.log.damage import FIELD, new_mark, with_digest
 from sigdir.warehouse.log.entry import ENGINE, SUMMARY
 from sigdir.warehouse.table.parquet import WrittenFile
 from sigdir.warehouse.table.paths import Paths

@@ -15,8 +15,7 @@ from typing import Any
 
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.log.actions import EPOCH, DataFile, changes_of
-from sigdir.warehouse.log.damage import RESTORE, damaged_entry, naming_damaged
-from sigdir.warehouse.log.digest import FIELD, is_whole
+from sigdir.warehouse.log.damage import FIELD, RESTORE, damaged_entry, is_whole, naming_damaged
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.identity import usable_identity
 from sigdir.warehouse.table.paths import Paths

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from sigdir.signatures.arrow import numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence.spill import ImportSightings
-from sigdir.warehouse.publish.spill import Spill
+from sigdir.warehouse.publish.spill import ImportSightings, Spill
 from sigdir.warehouse.staging.rows import Range, StagedRow
 from sigdir.warehouse.table.files import sync
 from sigdir.warehouse.table.parallel import result_of

@@ -40,11 +40,11 @@ from contextlib import suppress
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.prebuild import prebuild
+from sigdir.warehouse.index.visible import prebuild
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.checkpoint import write_checkpoint
 from sigdir.warehouse.log.commit import data_file, first_entry, version_entry
-from sigdir.warehouse.log.evidence import ManifestFile, evidence_entry
+from sigdir.warehouse.log.manifest import ManifestFile, evidence_entry
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.batch import Staged
 from sigdir.warehouse.staging.rows import NotedEntry

@@ -24,10 +24,9 @@ from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Keys, keys_of
 from sigdir.signatures.keccak_rows import keccak256_column
-from sigdir.warehouse.evidence.spill import Ids, TextIds
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.key_table import Found, KeyTable, parts_of
-from sigdir.warehouse.publish.spill import Spill
+from sigdir.warehouse.publish.spill import Ids, Spill, TextIds
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.parquet import naming

@@ -23,8 +23,8 @@ from typing import Any, Self
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.actions import WRITER_VERSION
 from sigdir.warehouse.log.entry import sha256_of_entry
-from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.history import history, last_import
+from sigdir.warehouse.log.manifest import ManifestFile
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.publish.batch import Batch, BatchFiles, Progress, Staged
 from sigdir.warehouse.publish.commit import Commit, VersionContent

@@ -38,14 +38,13 @@ from sigdir.warehouse.evidence.files import (
     values_batch,
     write_sightings,
 )
-from sigdir.warehouse.evidence.spill import BatchSightings, Ids, SightingCount, summed
-from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.manifest import (
     POST,
     POST_SOURCE,
     EvidenceFile,
     EvidenceSource,
     Manifest,
+    ManifestFile,
     sync_folders,
     without_replaced,
     write_manifest,
@@ -53,6 +52,7 @@ from sigdir.warehouse.log.manifest import (
 from sigdir.warehouse.publish.batch import Batch, Staged
 from sigdir.warehouse.publish.mapped import MappedDraft, place_mapped
 from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
+from sigdir.warehouse.publish.spill import BatchSightings, Ids, SightingCount, summed
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
 from sigdir.warehouse.table.parallel import result_of
 from sigdir.warehouse.table.paths import Paths

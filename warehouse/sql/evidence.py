@@ -26,9 +26,8 @@ from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
 from sigdir.warehouse.evidence.usage import uses_of_hashes
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.sql.ranking import RIVAL, Ranking
+from sigdir.warehouse.sql.ranking import RIVAL, Ranking, SummaryReader
 from sigdir.warehouse.sql.sightings import live_sightings
-from sigdir.warehouse.sql.summaries import SummaryReader
 from sigdir.warehouse.sql.views import read_parquet
 from sigdir.warehouse.table.fields import sql_of
 from sigdir.warehouse.table.paths import Paths

@@ -1,29 +1,109 @@
-"""The order of texts for SQL: ``sigdir.signatures.rank`` decides it, by the summaries of the texts.
+"""The summaries of texts for SQL, and their order: ``sigdir.signatures.rank`` decides it.
 
-Few selectors have several texts. The engine finds these, a million rows in 0.1 s.
+Summaries are those of the servers, mapped, where these have built them. SQL builds and writes nothing: other texts are
+summed when a query asks for them, 131,072 ids at a time. Few selectors have several texts. The engine finds these, a million
+rows in 0.1 s.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.arrow import blobs, numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked, Summary, made_up_part, ranked
-from sigdir.warehouse.evidence.summaries import KINDS, SightingCounts
+from sigdir.warehouse.evidence.summaries import COUNTS, KINDS, SightingCounts, Summaries
+from sigdir.warehouse.evidence.sums import summed
+from sigdir.warehouse.index.derived import map_column, opened, require_written
+from sigdir.warehouse.index.summaries import summaries_at_rest
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.sql.summaries import SummaryReader
-from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.paths import Paths, index_name
+
+Array = npt.NDArray[Any]
+
+_NO_IDS = np.empty(0, np.int64)
+_BLOCK_BITS = 17
+_IN_BLOCK = (1 << _BLOCK_BITS) - 1
+_FEW = 128
+"""So many texts of a block are summed without the block."""
+_KEPT_BLOCKS = 32
+"""Of 2 MB and their declarations. The engine asks for 2,048 texts at a time, and to sum a block takes 30 ms."""
+
+
+class SummaryReader:
+    """The summaries of one collection's texts in one version. Safe for threads."""
+
+    def __init__(self, paths: Paths, snapshot: Snapshot, collection: Collection) -> None:
+        self._paths, self._evidence, self._collection = paths, snapshot.evidence, collection
+        self._files = snapshot.files[collection]
+        self._at_rest = lru_cache(maxsize=None)(self._opened)
+        self._block = lru_cache(maxsize=_KEPT_BLOCKS)(self._summed)
+        self._lock = threading.Lock()  # two threads would sum the same block
+
+    def of(self, ids: Array) -> tuple[Array, pa.Array]:
+        """Counts of type COUNTS and declarations, null for none, of each of these texts; raises UnreadableWarehouse."""
+        counts, places, declarations = np.empty(len(ids), COUNTS), [_NO_IDS], [pa.nulls(0, pa.large_string())]
+        for here, summaries, rows in self._parts(ids) if len(ids) else ():
+            counts[here] = summaries.counts[rows]
+            places.append(here)
+            declarations.append(summaries.declarations(rows).cast(pa.large_string()))
+        return counts, pa.concat_arrays(declarations).take(numbers(np.argsort(np.concatenate(places))))
+
+    def _parts(self, ids: Array) -> Iterator[tuple[Array, Summaries, Array]]:
+        """Places among the ids, and the summaries and their rows that these texts have."""
+        left, first, last = np.arange(len(ids)), int(ids.min()), int(ids.max())
+        for file in self._files:
+            found = self._at_rest(file) if file.first_id <= last and first <= file.last_id else None
+            if found is not None:
+                file_ids, summaries = found
+                rows = np.minimum(file_ids.searchsorted(ids[left]), file.rows - 1)
+                mine = file_ids[rows] == ids[left]
+                yield left[mine], summaries, rows[mine]
+                left = left[~mine]
+        blocks = ids[left] >> _BLOCK_BITS
+        numbered = np.unique(blocks).tolist()
+        if len(numbered) * _FEW > len(left):  # scattered texts, of which nobody asks for the neighbours
+            wanted, rows = np.unique(ids[left], return_inverse=True)
+            yield left, summed(self._evidence, self._collection, wanted), rows
+            return
+        for number in numbered:
+            here = left[blocks == number]
+            yield here, self._block_of(number), ids[here] & _IN_BLOCK
+
+    def _block_of(self, number: int) -> Summaries:
+        with self._lock:
+            return self._block(number)
+
+    def _opened(self, file: DataFile) -> tuple[Array, Summaries] | None:
+        """The ids and the summaries of a data file as servers map them; None where they are missing or damaged."""
+        summaries = summaries_at_rest(self._paths, file, self._evidence)
+        name = index_name(file.collection, file.path)
+        ids = opened([cache / name for cache in self._paths.index_caches(file.path)], _ids)
+        return None if summaries is None or ids is None else (ids, summaries)
+
+    def _summed(self, number: int) -> Summaries:
+        """The summaries of a block, a row for each id."""
+        return summed(self._evidence, self._collection, np.arange(number << _BLOCK_BITS, (number + 1) << _BLOCK_BITS))
+
+
+def _ids(index: Path) -> Array:
+    require_written(index, ["ids.npy"])
+    return map_column(index / "ids.npy")
+
 
 RIVAL = "STRUCT(id BIGINT, text_signature VARCHAR, hash BLOB, position BIGINT, mined VARCHAR)"
 """The type of ``Ranking.rivals``."""

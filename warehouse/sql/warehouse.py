@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.log.as_of import number_or_time
 from sigdir.warehouse.table.errors import QueryError
 from sigdir.warehouse.table.paths import Paths, existing
+from sigdir.warehouse.table.times import number_or_time
 
 if TYPE_CHECKING:
     from sigdir.warehouse.log.snapshot import Snapshot

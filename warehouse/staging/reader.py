@@ -11,9 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sigdir.warehouse.staging.rows import Loss
-from sigdir.warehouse.staging.schema import create
 from sigdir.warehouse.staging.stamp import given_out, readable_stamp
-from sigdir.warehouse.staging.transaction import ACCEPT, RESTORE, Transaction
+from sigdir.warehouse.staging.transaction import ACCEPT, RESTORE, Transaction, create
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import has_locks, is_disk_full
 from sigdir.warehouse.table.identity import usable_identity

@@ -11,9 +11,8 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from sigdir.warehouse.staging.reader import WAIT_SECONDS, StagingReader, cannot_open
-from sigdir.warehouse.staging.schema import create
 from sigdir.warehouse.staging.stamp import given_out, open_stamp, writable_stamp
-from sigdir.warehouse.staging.transaction import Transaction
+from sigdir.warehouse.staging.transaction import Transaction, create
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import file_identity, lock, make_folder, unlock
 from sigdir.warehouse.table.identity import FORMAT, Identity, require_format, usable_identity, write_identity

@@ -298,6 +298,19 @@ def own_temporary_folder(name: str) -> Path:
     return shared
 
 
+def mark(path: Path) -> None:
+    """Note that something succeeded now, for any process to read. Nothing is synced: a lost mark is made again later."""
+    with suppress(FileNotFoundError):  # there is no warehouse yet
+        path.touch()
+
+
+def marked_at(path: Path) -> float | None:
+    """Seconds since 1970 of the last mark; None if there was none."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_mtime
+    return None
+
+
 def is_disk_full(folder: Path) -> bool:
     """Whether the disk of a folder has less than 1 MiB free."""
     with suppress(OSError):

@@ -1,10 +1,28 @@
-"""Times as text: ISO 8601 in UTC, with a Z, as --as-of and the HTTP answers have them."""
+"""Times as text: ISO 8601 in UTC, with a Z, as the HTTP answers have them; and what --as-of takes, a version or a time."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+from sigdir.warehouse.table.errors import QueryError
 
 
 def iso(time: datetime, timespec: str = "milliseconds") -> str:
     """A time that knows its zone; ``timespec`` is that of ``datetime.isoformat``."""
     return time.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def number_or_time(given: object) -> int | datetime | None:
+    """A version's number or a time, also of its text: ``3``, ``2026-11-21T08:00Z``; None stays. Raises QueryError.
+
+    A time is UTC where it has no zone.
+    """
+    if given is None or isinstance(given, datetime) or (isinstance(given, int) and not isinstance(given, bool)):
+        return given
+    if isinstance(given, str):
+        try:
+            return int(given) if re.fullmatch(r"\d{1,18}", given) else datetime.fromisoformat(given)
+        except ValueError:
+            pass
+    raise QueryError(f"{given!r} is neither a version nor a time such as 2026-11-21T08:00Z")

@@ -20,9 +20,8 @@ from typing import Literal
 
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.log.entry import read_entry
-from sigdir.warehouse.log.evidence import ManifestFile, manifest_at
 from sigdir.warehouse.log.history import history
-from sigdir.warehouse.log.manifest import manifest_of, sources_paths
+from sigdir.warehouse.log.manifest import ManifestFile, manifest_at, manifest_of, sources_paths
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock, dead_runs

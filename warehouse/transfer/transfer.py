@@ -21,8 +21,7 @@ from typing import Any
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.entry import LogEntry
-from sigdir.warehouse.log.evidence import ManifestFile
-from sigdir.warehouse.log.manifest import manifest_of
+from sigdir.warehouse.log.manifest import ManifestFile, manifest_of
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.parallel import ordered_map

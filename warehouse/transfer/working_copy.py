@@ -25,9 +25,8 @@ from typing import Literal
 
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.log.entry import existing_version, read_entry
-from sigdir.warehouse.log.evidence import ManifestFile, manifest_of_entry
 from sigdir.warehouse.log.history import version_at
-from sigdir.warehouse.log.manifest import sources_of
+from sigdir.warehouse.log.manifest import ManifestFile, manifest_of_entry, sources_of
 from sigdir.warehouse.log.snapshot import Snapshot, advance, read_snapshot, read_state
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import Busy, NoWarehouse, UnreadableWarehouse
@@ -287,7 +286,7 @@ class _Pull:
             yield
             return
         if self.paths.cache.is_dir():
-            from sigdir.warehouse.index.prebuild import prebuild  # numba, which only servers need
+            from sigdir.warehouse.index.visible import prebuild  # numba, which only servers need
 
             prebuild(self.paths, newest.all_files(), newest.manifest, self.threads)
         if not self.paths.staging.exists():

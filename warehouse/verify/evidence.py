@@ -13,8 +13,7 @@ from sigdir.warehouse.log.manifest import EvidenceFile
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.parquet import naming
 from sigdir.warehouse.table.schema import SIGHTING_SCHEMA
-from sigdir.warehouse.verify.files import StoredFile, Verification
-from sigdir.warehouse.verify.report import reason_of
+from sigdir.warehouse.verify.files import StoredFile, Verification, reason_of
 
 _READ = ["id", "source", "import_id"]
 """The columns that are compared with anything."""

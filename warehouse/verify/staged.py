@@ -13,9 +13,8 @@ from sigdir.warehouse.staging.stamp import given_out
 from sigdir.warehouse.staging.transaction import ACCEPT, Transaction
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.identity import FORMAT, usable_identity
-from sigdir.warehouse.verify.files import STAGING, Verification
-from sigdir.warehouse.verify.report import reason_of
-from sigdir.warehouse.verify.rows import CheckedRows
+from sigdir.warehouse.verify.data_files import CheckedRows
+from sigdir.warehouse.verify.files import STAGING, Verification, reason_of
 
 _LOST = "lost or replaced; rows that were POSTed and not folded may be gone with it"
 
