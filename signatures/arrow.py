@@ -9,6 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+Array = npt.NDArray[Any]
+"""An array whose kind its user says."""
+
 
 def numbers(values: npt.NDArray[Any], is_valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     """Integers or flags; integers are not copied. Without ``is_valid`` none is null."""

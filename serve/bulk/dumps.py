@@ -32,10 +32,10 @@ from sigdir.warehouse.index.scan import batches, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import Template
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parquet import file_bytes, sha256_of
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.schema import FILE_SCHEMA

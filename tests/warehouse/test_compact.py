@@ -43,7 +43,6 @@ from sigdir.warehouse.jobs.compact import (
     small,
 )
 from sigdir.warehouse.log import checkpoint
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.entry import read_actions
 from sigdir.warehouse.log.snapshot import (
     LogTailer,
@@ -55,6 +54,7 @@ from sigdir.warehouse.publish.commit import append
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import CommitConflict, UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import make_folder
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import Folder
@@ -153,7 +153,7 @@ def files_with(rows: Sequence[int]) -> list[DataFile]:
     """Files with these numbers of rows, one after another."""
     edges = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)]).tolist()
     return [
-        DataFile(Path(f"{number}.parquet"), SIGNATURES, last - first, 10, first + 1, last, last)
+        DataFile(Path(f"{number}.parquet"), SIGNATURES, last - first, 10, first + 1, last, first + 1, last)
         for number, (first, last) in enumerate(pairwise(edges))
     ]
 
@@ -165,7 +165,7 @@ def merged(files: Files, pieces: Sequence[Files]) -> list[DataFile]:
         at = left.index(piece[0])
         assert left[at : at + len(piece)] == list(piece)
         left[at : at + len(piece)] = files_with([sum(file.rows for file in piece)])
-        left[at] = DataFile(Path("merged"), SIGNATURES, left[at].rows, 10, piece[0].first_id, piece[-1].last_id, 0)
+        left[at] = DataFile(Path("merged"), SIGNATURES, left[at].rows, 10, piece[0].first_id, piece[-1].last_id, 0, 0)
     return left
 
 

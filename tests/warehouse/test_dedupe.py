@@ -22,13 +22,13 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak_rows import keccak256_column
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish import dedupe, key_table
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.spill import Spill, TextIds
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.table import parquet
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parquet import NewRows, rows_table, write_data_file
 from sigdir.warehouse.table.paths import Paths
 from tests.examples import examples
@@ -63,10 +63,7 @@ def data_file(
     hashes = digest(text)[:, : collection.hash_bytes]
     ids = np.arange(first_id, first_id + len(wanted), dtype=np.int64)
     rows = NewRows(text, pa.array([value.tobytes() for value in hashes], pa.binary()))
-    written = write_data_file(path, collection, [rows_table(rows, ids, ids, 1)])
-    return DataFile(
-        path, collection, written.rows, written.size, written.first_id, written.last_id, written.last_created_at
-    )
+    return write_data_file(path, collection, [rows_table(rows, ids, ids, 1)])
 
 
 def snapshot_of(
@@ -247,8 +244,7 @@ def large_snapshot(large_folder: Path, digests: npt.NDArray[np.uint8]) -> Snapsh
     for part in np.split(np.arange(KNOWN), 3):
         rows = NewRows(numbered(part), pa.array([value.tobytes() for value in digests[part, :4]], pa.binary()))
         path = large_folder / f"{part[0]}.parquet"
-        written = write_data_file(path, SIGNATURES, [rows_table(rows, part + 1, part + 1, 1)])
-        files.append(DataFile(path, SIGNATURES, written.rows, written.size, written.first_id, written.last_id, 0))
+        files.append(write_data_file(path, SIGNATURES, [rows_table(rows, part + 1, part + 1, 1)]))
     return Snapshot(1, {SIGNATURES: tuple(files), EVENT_SIGNATURES: ()})
 
 

@@ -28,11 +28,11 @@ from sigdir.signatures.collections import (
     Collection,
 )
 from sigdir.warehouse.index.build import build_index, open_index, segment_of
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import run_name
 from sigdir.warehouse.table.parquet import write_data_file
 from sigdir.warehouse.table.paths import Paths, index_name

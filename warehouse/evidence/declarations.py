@@ -8,16 +8,13 @@ the names that are shown. Then the oldest source's comes first, and of one sourc
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.signatures.arrow import numbers, values
+from sigdir.signatures.arrow import Array, numbers, values
 from sigdir.warehouse.log.manifest import POST
-
-Array = npt.NDArray[Any]
 
 DECLARING = ("id", "source", "import_id", "contract_key", "declaration")
 """The columns of sightings that are needed here, and those that say whether a sighting counts."""

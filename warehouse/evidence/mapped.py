@@ -16,15 +16,14 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sigdir.signatures.arrow import Array
 from sigdir.warehouse.log.manifest import MappedFile
 from sigdir.warehouse.table.parquet import require_whole
 
-Array = npt.NDArray[Any]
 Columns = Mapping[str, Array]
 
 Shapes = Mapping[str, tuple[str, int, int | None]]

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.evidence.declarations import differs
@@ -27,13 +26,11 @@ from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.parameter_lists import ParameterLists, build_lists
 from sigdir.warehouse.index.scan import SEGMENT_COLUMNS, hashes_of
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parquet import naming
 from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.table.schema import FILE_SCHEMA
-
-Array = npt.NDArray[Any]
 
 _BATCH_ROWS = 1 << 17
 _COLUMNS = (

@@ -26,11 +26,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.python_parser import PARSER_LOCK
 from sigdir.warehouse.table.files import FileLock, make_folder, sync
 from sigdir.warehouse.table.paths import index_lock, index_part
-
-Array = npt.NDArray[Any]
 
 _LANES = 1 << 15
 _FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)

@@ -23,15 +23,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.kernels import kernel
-
-Array = npt.NDArray[Any]
 
 _SYMBOLS = 40
 _SIZE = 4

@@ -9,14 +9,10 @@ Theory. Binary search finds the first entry of a prefix; its entries are read fr
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.kernels import kernel
-
-Array = npt.NDArray[Any]
 
 PREFIX_SHIFT = np.uint64(32)
 ROW_MASK = np.uint64(0xFFFF_FFFF)

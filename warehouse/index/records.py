@@ -6,16 +6,14 @@ A page of 100 records takes 12 us by the template, 100 us with dicts and orjson.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from sigdir.signatures.arrow import Array
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import Template
 from sigdir.warehouse.table.fields import RECORD_FIELDS, fields
-
-Array = npt.NDArray[Any]
 
 RECORD: Final = "{{" + ",".join(f'"{field.name}":{field.json}' for field in RECORD_FIELDS) + "}}"
 """The template of a record."""

@@ -13,12 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.kernels import kernel
 from sigdir.warehouse.index.segment import Segment
-
-Array = npt.NDArray[Any]
 
 _SHORTEST, _LONGEST = 4, 64
 _TWO_ERRORS = 6  # letters of a name from which on two errors are allowed

@@ -23,8 +23,8 @@ from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
 from sigdir.warehouse.evidence.sums import summed
 from sigdir.warehouse.index.derived import build, map_column, new_column, opened, require_written
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.paths import Paths, index_name, summaries_name
 
 Array = npt.NDArray[Any]

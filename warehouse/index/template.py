@@ -10,12 +10,10 @@ from string import Formatter
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.kernels import kernel
 from sigdir.warehouse.index.segment import Segment
-
-Array = npt.NDArray[Any]
 
 
 def fixed(text: str) -> Array:

@@ -25,22 +25,22 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.summaries import Summaries
 from sigdir.warehouse.index.build import segment_of, unused
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.index.visible import Visible, unused_visible
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging.reader import StagingReader
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.stamp import OPEN
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import (
     FileLock,
     file_state,
@@ -55,8 +55,6 @@ from sigdir.warehouse.table.identity import read_identity
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.table.suppressed import NONE, Suppressed, SuppressList
-
-Array = npt.NDArray[Any]
 
 # Every commit of ours moves the stamp. A change by other means may stay unseen for this long.
 _LOOK_SECONDS = 0.25

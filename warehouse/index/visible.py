@@ -25,10 +25,10 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.build import build_index, segment_of
 from sigdir.warehouse.index.scan import batches
 from sigdir.warehouse.index.summaries import folder_name, summaries_of
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.manifest import ManifestFile, manifest_of
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import FileLock, make_folder, sync
 from sigdir.warehouse.table.parquet import naming, write_data_file
 from sigdir.warehouse.table.paths import Paths, index_name
@@ -117,10 +117,11 @@ def _described(path: Path, collection: Collection) -> DataFile:
         about = pq.read_metadata(path)
         first, last = about.row_group(0), about.row_group(about.num_row_groups - 1)
         ids, times = FILE_SCHEMA.get_field_index("id"), FILE_SCHEMA.get_field_index("created_at")
-        newest = pa.scalar(last.column(times).statistics.max).cast(pa.timestamp("us", tz="UTC")).value
+        moments = (first.column(times).statistics.min, last.column(times).statistics.max)
+        oldest, newest = (pa.scalar(moment).cast(pa.timestamp("us", tz="UTC")).value for moment in moments)
         return DataFile(
             path, collection, about.num_rows, path.stat().st_size, first.column(ids).statistics.min,
-            last.column(ids).statistics.max, newest,
+            last.column(ids).statistics.max, oldest, newest,
         )  # fmt: skip
 
 

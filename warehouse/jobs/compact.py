@@ -30,7 +30,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.manifest import (
     CONTRACTS,
     EvidenceFile,
@@ -49,9 +48,10 @@ from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.sql.sightings import Merges, merge, with_replaced_sightings
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import make_folder, run_name, sync
 from sigdir.warehouse.table.parallel import result_of
-from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, WrittenFile, naming, sha256_of, write_data_file
+from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, naming, sha256_of, write_data_file
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.schema import FILE_SCHEMA
 
@@ -182,7 +182,7 @@ class _MergedFiles(VersionContent):
     chosen: dict[Collection, list[Files]]
     chosen_evidence: Merges
     chosen_contracts: Sequence[Sequence[MappedFile]]
-    _files: list[WrittenFile] = field(default_factory=list)
+    _files: list[DataFile] = field(default_factory=list)
 
     def write_data(self) -> None:
         """The new files, numbered from 1."""
@@ -223,7 +223,7 @@ class _MergedFiles(VersionContent):
             found = [file for file in found if file not in files]
         return tuple(found)
 
-    def added(self) -> list[WrittenFile]:
+    def added(self) -> list[DataFile]:
         return self._files
 
     def replaced(self) -> list[DataFile]:

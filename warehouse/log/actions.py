@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.table.errors import UnreadableWarehouse
-from sigdir.warehouse.table.fields import PARTITION, STORED
+from sigdir.warehouse.table.fields import PARTITION, STORED, DataFile
 from sigdir.warehouse.table.paths import Paths
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,28 +29,6 @@ SHA256 = "sha256"
 
 COLUMN_TYPES: Final = {field.name: field.type.delta for field in (PARTITION, *STORED)}
 """The table's columns and their types as Delta names them."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A Parquet file of the table. Ids are inclusive; they rise inside it but may have gaps.
-
-    ``size`` is in bytes, ``last_created_at`` in microseconds since 1970, UTC. ``sha256`` is in hex, None for a file of
-    another program. Raises TypeError if a number is none, as in a damaged entry.
-    """
-
-    path: Path
-    collection: Collection
-    rows: int
-    size: int
-    first_id: int
-    last_id: int
-    last_created_at: int
-    sha256: str | None = None
-
-    def __post_init__(self) -> None:
-        for number in (self.rows, self.size, self.first_id, self.last_id):
-            index(number)
 
 
 @dataclass(slots=True)
@@ -102,6 +80,7 @@ def _added_file(paths: Paths, add: Mapping[str, Any]) -> DataFile:
         size=add["size"],
         first_id=stats["minValues"]["id"],
         last_id=stats["maxValues"]["id"],
+        first_created_at=_microseconds(datetime.fromisoformat(stats["minValues"]["created_at"])),
         last_created_at=_microseconds(datetime.fromisoformat(stats["maxValues"]["created_at"])),
         sha256=(add.get("tags") or {}).get(SHA256),
     )

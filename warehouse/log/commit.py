@@ -16,22 +16,14 @@ from sigdir.warehouse.log.actions import (
     READER_VERSION,
     SHA256,
     WRITER_VERSION,
-    DataFile,
     transaction_name,
 )
 from sigdir.warehouse.log.damage import FIELD, new_mark, with_digest
 from sigdir.warehouse.log.entry import ENGINE, SUMMARY
-from sigdir.warehouse.table.parquet import WrittenFile
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.paths import Paths
 
 _PARTITION = ["collection"]
-
-
-def data_file(file: WrittenFile) -> DataFile:
-    """The file as the log describes it after the commit."""
-    return DataFile(
-        file.path, file.collection, file.rows, file.size, file.first_id, file.last_id, file.last_created_at, file.sha256
-    )
 
 
 def first_entry() -> bytes:
@@ -41,7 +33,7 @@ def first_entry() -> bytes:
 
 def version_entry(
     paths: Paths,
-    files: Iterable[WrittenFile],
+    files: Iterable[DataFile],
     watermarks: Mapping[Collection, int],
     summary: Mapping[str, Any],
     replaced: Iterable[DataFile] = (),
@@ -90,7 +82,7 @@ def _new_table() -> list[dict[str, Any]]:
     return [{"protocol": protocol}, {"metaData": table}]
 
 
-def _add(paths: Paths, file: WrittenFile, now: int, data_change: bool) -> dict[str, Any]:
+def _add(paths: Paths, file: DataFile, now: int, data_change: bool) -> dict[str, Any]:
     stats = {
         "numRecords": file.rows,
         "minValues": {"id": file.first_id, "created_at": _iso(file.first_created_at)},

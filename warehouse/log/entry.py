@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.log.actions import EPOCH, DataFile, changes_of
+from sigdir.warehouse.log.actions import EPOCH, changes_of
 from sigdir.warehouse.log.damage import FIELD, RESTORE, damaged_entry, is_whole, naming_damaged
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.identity import usable_identity
 from sigdir.warehouse.table.paths import Paths
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.log.actions import WRITER_VERSION, DataFile, changes_of
+from sigdir.warehouse.log.actions import WRITER_VERSION, changes_of
 from sigdir.warehouse.log.checkpoint import Checkpoint, newest_complete, read_checkpoint
 from sigdir.warehouse.log.damage import DAMAGED, damaged_checkpoint, damaged_entry
 from sigdir.warehouse.log.entry import existing_version, read_entry, sha256_of_entry
@@ -21,6 +21,7 @@ from sigdir.warehouse.log.manifest import Manifest, ManifestFile, manifest_at, m
 from sigdir.warehouse.staging.reader import StagingReader, open_read_only
 from sigdir.warehouse.staging.rows import NO_HIGH_WATER, HighWaterMark, NotedEntry
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.identity import Identity, usable_identity
 from sigdir.warehouse.table.paths import Paths
 

@@ -16,9 +16,10 @@ from sigdir.signatures.arrow import numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.publish.spill import ImportSightings, Spill
 from sigdir.warehouse.staging.rows import Range, StagedRow
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import sync
 from sigdir.warehouse.table.parallel import result_of
-from sigdir.warehouse.table.parquet import NewRows, WrittenFile, rows_table, write_data_file
+from sigdir.warehouse.table.parquet import NewRows, rows_table, write_data_file
 from sigdir.warehouse.table.paths import Paths
 
 FILE_ROWS = 20_000_000
@@ -76,11 +77,11 @@ class BatchFiles:
         self._paths, self._run, self._batches = paths, run, batches
         self._threads, self._progress = threads, progress
         self._parts: dict[Collection, list[_BatchPart]] = {}
-        self._files: dict[tuple[Collection, int], WrittenFile] = {}
+        self._files: dict[tuple[Collection, int], DataFile] = {}
         self._removed: dict[Collection, set[int]] = {collection: set() for collection in batches}
         self._import_id = 0
 
-    def written(self) -> list[WrittenFile]:
+    def written(self) -> list[DataFile]:
         return list(self._files.values())
 
     def imported_rows(self) -> dict[Collection, int]:

@@ -41,9 +41,8 @@ from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.visible import prebuild
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.checkpoint import write_checkpoint
-from sigdir.warehouse.log.commit import data_file, first_entry, version_entry
+from sigdir.warehouse.log.commit import first_entry, version_entry
 from sigdir.warehouse.log.manifest import ManifestFile, evidence_entry
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.batch import Staged
@@ -52,8 +51,8 @@ from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import make_folder, sync, uninterrupted
-from sigdir.warehouse.table.parquet import WrittenFile
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import Folder
 from sigdir.warehouse.table.stores import StoreError
@@ -89,7 +88,7 @@ class VersionContent(ABC):
         """Write and sync the evidence; returns the file that describes the version's, None for none."""
 
     @abstractmethod
-    def added(self) -> list[WrittenFile]:
+    def added(self) -> list[DataFile]:
         """The data files that were written."""
 
     def replaced(self) -> list[DataFile]:
@@ -153,9 +152,8 @@ class Commit:
 
     def _index(self) -> None:
         content, paths = self._content, self._place.paths
-        added = [data_file(file) for file in content.added()]
         kept = content.base.files_without(content.replaced())
-        prebuild(paths, [*kept, *added], self._manifest, content.threads)
+        prebuild(paths, [*kept, *content.added()], self._manifest, content.threads)
 
     def _commit(self) -> NotedEntry:
         rounds = 0
@@ -211,7 +209,7 @@ class Commit:
 def append(
     place: Folder,
     base: int,
-    files: Iterable[WrittenFile],
+    files: Iterable[DataFile],
     watermarks: Mapping[Collection, int],
     summary: Mapping[str, Any],
     replaced: Sequence[DataFile] = (),

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.columns import Keys, as_readonly
 from sigdir.signatures.kernels import kernel, pointer
 
-Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
 
 PART_ROWS = 1 << 26

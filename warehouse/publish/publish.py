@@ -35,8 +35,8 @@ from sigdir.warehouse.staging.rows import NotedEntry, PostedSighting, Range, Sta
 from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import FileLock, make_folder, remove_dead_runs, run_name, sync
-from sigdir.warehouse.table.parquet import WrittenFile
 from sigdir.warehouse.table.paths import Paths, existing
 from sigdir.warehouse.table.places import place_of, store_of
 from sigdir.warehouse.transfer.working_copy import pull
@@ -246,7 +246,7 @@ class _NewRows(VersionContent):
         self.evidence.write(self._ranges, self._folded, self._sighted, self.import_id)
         return self.evidence.write_manifest() or self.base.manifest
 
-    def added(self) -> list[WrittenFile]:
+    def added(self) -> list[DataFile]:
         return self.files.written()
 
     def sightings(self) -> int:

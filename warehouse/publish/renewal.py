@@ -107,7 +107,8 @@ class Renewal:
     @cached_property
     def _tables(self) -> SightingTables:
         tables = SightingTables(self._manifest, self._files, self._threads)
-        tables.append(pa.table({"source": pa.array(self._replaced, pa.int32())}), "CREATE TABLE replaced AS FROM rows")
+        replaced = numbers(np.array(sorted(self._replaced), np.int64))
+        tables.append(pa.table({"source": replaced}), "CREATE TABLE replaced AS FROM rows")
         tables.execute(_TABLES)
         return tables
 

@@ -14,12 +14,11 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures import standards
-from sigdir.signatures.arrow import numbers, string_lists, values
+from sigdir.signatures.arrow import Array, numbers, string_lists, values
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
@@ -31,8 +30,6 @@ from sigdir.warehouse.sql.sightings import live_sightings
 from sigdir.warehouse.sql.views import read_parquet
 from sigdir.warehouse.table.fields import sql_of
 from sigdir.warehouse.table.paths import Paths
-
-Array = npt.NDArray[Any]
 
 _KIND_MASKS = {
     mask: [kind.name.lower() for kind in Kind if kind and mask >> kind & 1]

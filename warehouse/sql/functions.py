@@ -11,7 +11,7 @@ other people's lists, and one bad line should not end the query.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -19,13 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from sigdir.signatures.arrow import validity
+from sigdir.signatures.arrow import Array, validity
 from sigdir.signatures.columns import bytes_of
 
 if TYPE_CHECKING:
     from sigdir.signatures.grammar_rows import Normalised
 
-Array = npt.NDArray[Any]
 
 _HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 

@@ -18,10 +18,9 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.signatures.arrow import blobs, numbers, strings
+from sigdir.signatures.arrow import Array, blobs, numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked, Summary, made_up_part, ranked
@@ -29,11 +28,9 @@ from sigdir.warehouse.evidence.summaries import COUNTS, KINDS, SightingCounts, S
 from sigdir.warehouse.evidence.sums import summed
 from sigdir.warehouse.index.derived import map_column, opened, require_written
 from sigdir.warehouse.index.summaries import summaries_at_rest
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.paths import Paths, index_name
-
-Array = npt.NDArray[Any]
 
 _NO_IDS = np.empty(0, np.int64)
 _BLOCK_BITS = 17

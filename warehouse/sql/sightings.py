@@ -13,8 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.files import write_sightings
 from sigdir.warehouse.log.manifest import POST, EvidenceFile, Manifest, sync_folders
@@ -48,9 +50,9 @@ class SightingTables(ScratchTables):
         for file in files:
             require_whole(file.path, file.sha256)
         super().__init__(connect(MEMORY, threads))
-        sources = manifest.sources.values()
-        columns = {"source": [one.number for one in sources], "import_id": [one.import_id for one in sources]}
-        self.append(pa.table(columns), "CREATE TABLE sources AS FROM rows")
+        pairs = np.array([(one.number, one.import_id) for one in manifest.sources.values()], np.int64).reshape(-1, 2)
+        sources = pa.table({"source": numbers(pairs[:, 0]), "import_id": numbers(pairs[:, 1])})
+        self.append(sources, "CREATE TABLE sources AS FROM rows")
         self.execute(f"CREATE VIEW live AS {live_sightings(files, 'sources', ', file_index, file_row_number')}")
 
     def without(self, gone: str, order: str, where: str = "true") -> Iterator[pa.Table]:

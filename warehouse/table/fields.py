@@ -1,4 +1,4 @@
-"""What a row consists of: one entry a field.
+"""What a row consists of, one entry a field, and how a file of rows is described.
 
 The schema of data files, the log's column types, the staging file's tables, the views of SQL, records, CSV, the
 OpenAPI document and answers to OPTIONS are made from it. `CONTRIBUTING.md` shows how to add a field.
@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import index
+from pathlib import Path
 from typing import Any, Final
+
+from sigdir.signatures.collections import Collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,29 @@ class RowField:
     """The expression of a derived field, which only views and records have; empty for a column of data files."""
     is_staged: bool = False
     """Whether the staging file has it too. It has the hash as a whole digest, and a POSTed row has no import."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file of the table. Ids and times are inclusive; they rise inside it but may have gaps.
+
+    ``size`` is in bytes, times are in microseconds since 1970, UTC. ``sha256`` is in hex, None for a file of
+    another program. Raises TypeError if a number is none, as in a damaged entry.
+    """
+
+    path: Path
+    collection: Collection
+    rows: int
+    size: int
+    first_id: int
+    last_id: int
+    first_created_at: int
+    last_created_at: int
+    sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        for number in (self.rows, self.size, self.first_id, self.last_id):
+            index(number)
 
 
 # One character a byte with the byte's code, as the wire format writes a hash.

@@ -17,6 +17,7 @@ from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.interruption import check
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import sync
 from sigdir.warehouse.table.schema import FILE_SCHEMA
 
@@ -51,21 +52,6 @@ class NewRows:
     hash: pa.BinaryArray
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A synced data file that no commit names yet; ids and times inclusive, the digest in hex."""
-
-    path: Path
-    collection: Collection
-    rows: int
-    size: int
-    first_id: int
-    last_id: int
-    first_created_at: int
-    last_created_at: int
-    sha256: str
-
-
 def rows_table(rows: NewRows, ids: np.ndarray[Any, Any], created_at: np.ndarray[Any, Any], import_id: int) -> pa.Table:
     """Assemble the columns of a data file; ``ids`` and ``created_at`` are int64."""
     columns = {
@@ -78,8 +64,8 @@ def rows_table(rows: NewRows, ids: np.ndarray[Any, Any], created_at: np.ndarray[
     return pa.table(columns, schema=FILE_SCHEMA)
 
 
-def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Table]) -> WrittenFile:
-    """Write and sync one data file from tables whose ids rise. At least one row must come."""
+def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Table]) -> DataFile:
+    """Write and sync one data file, which no commit names yet, from tables whose ids rise. At least one row must come."""
     import pyarrow.parquet as pq  # 11 ms with its file systems, which reading the log and SQL do without
 
     rows = 0
@@ -93,9 +79,7 @@ def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Tabl
             writer.write_table(group, row_group_size=group.num_rows)
     sync(path)
     size = path.stat().st_size
-    return WrittenFile(
-        path, collection, rows, size, first_id, last_id, first_created_at, last_created_at, sha256_of(path)
-    )
+    return DataFile(path, collection, rows, size, first_id, last_id, first_created_at, last_created_at, sha256_of(path))
 
 
 def file_bytes(collection: Collection, tables: Iterable[pa.Table]) -> Iterator[bytes]:

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.entry import LogEntry
 from sigdir.warehouse.log.manifest import ManifestFile, manifest_of
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import REQUESTS, DamagedFile, Folder, NamedFile

@@ -9,26 +9,23 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.canonicalise import check_canonical
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.build import open_index
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.staging.rows import HighWaterMark
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.parquet import naming
 from sigdir.warehouse.table.schema import FILE_SCHEMA
 from sigdir.warehouse.verify.files import Finding, StoredFile, Verification, shortened
-
-Array = npt.NDArray[Any]
 
 NOTHING = HighWaterMark()
 """In front of the first row of a file."""

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.interruption import waiting
-from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.entry import LogEntry
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.views import quoted
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parquet import naming, sha256_of
 from sigdir.warehouse.table.paths import Paths
 
