@@ -20,13 +20,14 @@ from typing import Any
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.canonicalise import Spelled, spelled
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
-from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
+from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, BAD_NAME, MAX_TEXT_BYTES, OK
 from sigdir.signatures.types import KINDS, MUTABILITIES, NAME_PATTERN, is_parameter_name, one_type
 
 _WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
 
 _COLLECTIONS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
+_LISTED = {word: Sighting(kind) for word, kind in KINDS.items()}
 _NAME = re.compile(NAME_PATTERN)
 
 
@@ -42,10 +43,16 @@ def has_no_selector(kind: Any) -> bool:
 
 
 def abi_entry(item: Any, number: int, declared: bytes = b"", contract: Contract | None = None) -> Entry:
-    """One ABI entry as a candidate. Events carry ``indexed`` and ``anonymous`` into the text.
+    """One ABI entry as a candidate with its declaration. ``contract`` is the one whose ABI it is, where that is known."""
+    entry = listed_entry(item, number, declared)
+    if entry.reject_reason != OK:
+        return entry
+    found = declaration_of(item)
+    return entry._replace(sighting=Sighting(found.kind, Witness.DECLARED, found.declaration, contract))
 
-    ``contract`` is the one whose ABI it is, where that is known.
-    """
+
+def listed_entry(item: Any, number: int, declared: bytes = b"") -> Entry:
+    """The text of one ABI entry, and its kind. Events carry ``indexed`` and ``anonymous`` into the text."""
     if not isinstance(item, dict):
         return rejected_entry(item, number)
     name, kind = item.get("name"), item.get("type")
@@ -60,9 +67,7 @@ def abi_entry(item: Any, number: int, declared: bytes = b"", contract: Contract 
         text += " anonymous"
     if not _NAME.fullmatch(name):
         return Entry(encoded(text), number, collection, declared, BAD_NAME)
-    found = declaration_of(item)
-    sighting = Sighting(found.kind, Witness.DECLARED, found.declaration, contract)
-    return Entry(encoded(text), number, collection, declared, OK, sighting)
+    return Entry(encoded(text), number, collection, declared, OK, _LISTED.get(kind, LISTED))
 
 
 def declaration_of(item: dict[str, Any]) -> Spelled:

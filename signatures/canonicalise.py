@@ -116,10 +116,7 @@ def _stated_kinds(candidates: Candidates) -> Array:
     stated = candidates.sightings
     if stated is None:
         return np.zeros(len(candidates), np.uint8)
-    if isinstance(stated.values, SightingColumns):
-        kinds = np.array([base.kind for base in stated.values.bases], np.uint8)[stated.values.base_of]
-    else:
-        kinds = np.array([value.kind for value in stated.values], np.uint8)
+    kinds = np.array([value.kind for value in stated.values], np.uint8)
     of_rows: Array = kinds[stated.of_row]
     return of_rows
 

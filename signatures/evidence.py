@@ -152,20 +152,6 @@ class Sightings:
         """The same one of each row."""
         return cls((value,), np.zeros(rows, np.int32))
 
-    @classmethod
-    def joined(cls, order: npt.NDArray[Any], parts: Sequence[tuple[Sightings | None, int]]) -> Sightings:
-        """The sightings of several batches as one. ``parts`` has those of each batch and its rows, ``order`` the new
-        order of all rows.
-        """
-        values, of_row = [SightingColumns.of((LISTED,))], []
-        before = 1
-        for sightings, rows in parts:
-            of_row.append(np.zeros(rows, np.int32) if sightings is None else sightings.of_row + before)
-            if sightings is not None:
-                values.append(SightingColumns.of(sightings.values))
-                before += len(sightings.values)
-        return cls(SightingColumns.joined(values), np.concatenate(of_row)[order].astype(np.int32))
-
     def filter(self, keep: npt.NDArray[Any]) -> Sightings:
         """Those of the rows whose flag is set, with the values that they have."""
         used, of_row = np.unique(self.of_row[keep], return_inverse=True)

@@ -155,7 +155,7 @@ FORMATS = (
     ),
     Format(
         "panoramix", "JSON lines with a selector and an ABI entry", "`selector` and `abi`, one entry",
-        "the entry's `type`; a function if it has none", panoramix.looks_like, panoramix.read, is_by_line=_always,
+        "the entry's `type`; a function if it has none", panoramix.looks_like, _packed(panoramix.entries), is_by_line=_always,
     ),
     Format(
         "rows", "rows with a signature, as JSON lines, lists or 4byte.directory's API pages", "see below",

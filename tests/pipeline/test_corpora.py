@@ -97,7 +97,7 @@ def panoramix_entries(every: int, most: int) -> list[Entry]:
     """At most ``most`` candidates of the dump, read from one line in ``every``."""
     with lzma.open(corpus("abi_dump.jsonl.xz")) as dump:
         lines: Iterator[tuple[int, bytes]] = islice(enumerate(dump, 1), 0, None, every)
-        return list(islice(panoramix.entries(lines), most))
+        return list(islice(panoramix.entries_of(lines), most))
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ import io
 import json
 import random
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -19,19 +19,18 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats import csv, panoramix
+from sigdir.pipeline.formats import csv
 from sigdir.pipeline.formats.parquet_pages import largest_page
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import BLOCK_BYTES
-from sigdir.signatures.candidates import Candidates, Entry, ReadTask
+from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import canonicalise
-from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES, UNKNOWN
-from sigdir.signatures.evidence import LISTED
+from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES
 from sigdir.signatures.grammar import REASONS
 from tests.conftest import import_files
 from tests.examples import examples
@@ -1548,168 +1547,6 @@ def test_own_data_files_are_read(tmp_path: Path, warehouse: Path) -> None:
     )
     assert read_path(functions, by=2) == Reading("parquet", TEXT_READING.functions)
     assert read_path(events) == Reading("parquet", [], TEXT_READING.events)
-
-
-# Panoramix, column by column.
-
-
-def read_lines(path: Path) -> list[Entry]:
-    """The entries that the reader yields for a dump, in order."""
-    [source] = find([str(path)])
-    with source.open(lambda _: None):
-        return [entry for task in panoramix.read(source) for batch in batches_of(task) for entry in unpacked(batch)]
-
-
-def unpacked(batch: Candidates) -> Iterator[Entry]:
-    data = batch.data.tobytes()
-    for at in range(len(batch)):
-        width = int(batch.declared_hash_bytes[at]) if batch.declared_hash_bytes is not None else 0
-        yield Entry(
-            data[batch.starts[at] : batch.ends[at]],
-            int(batch.lines[at]),
-            int(batch.declared_kinds[at]) if batch.declared_kinds is not None else UNKNOWN,
-            batch.declared_hashes[at, :width].tobytes() if batch.declared_hashes is not None else b"",
-            int(batch.reject_reasons[at]) if batch.reject_reasons is not None else 0,
-            batch.sightings.values[batch.sightings.of_row[at]] if batch.sightings is not None else LISTED,
-        )
-
-
-def row_by_row(data: bytes) -> list[Entry]:
-    return list(panoramix.entries(enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1)))
-
-
-def mostly(usual: Any, *odd: Any) -> st.SearchStrategy[Any]:
-    """One of the usual values, or in 1 of 25 cases an odd one."""
-    return st.integers(0, 24).flatmap(lambda dice: st.sampled_from(odd if dice == 0 else usual))
-
-
-_TYPES = ["uint256", "address", "bytes", "uint", "uint256[]", "(uint256,address)", "function", "Lib.Data storage"]
-_BAD_TYPES = ["", "tuple", "tuple[]", "uint256,bool", "(uint256", "uint7", " uint256 ", "uint256\u00e9", None]
-_NAMES = ["transfer", "Transfer", "f", "_$", "unknown", "unknown00000003", "unknown00000004", "unknownCaller"]
-_BAD_NAMES = ["", "1f", "a b", "f(uint256),g", "\u00e9", "f\n", "f\0", None, MISSING]
-_SELECTORS = ["0xa9059cbb", "0x00000003", "0x00000004", "0xddf252ad"]
-_BAD_SELECTORS = ["0xA9059CBB", "a9059cbb", "0x1234567", "0x123456789", topic(MOVED), "", None, MISSING]
-_REMAINDERS: list[Any] = [[], [{"name": "", "type": "bytes4"}], None, 7, 0.5, "\ud800", 2**70, {"a": {"b": []}}]
-
-
-def _without_missing(entry: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if value is not MISSING}
-
-
-def _objects(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries(members).map(_without_missing)
-
-
-_PARAMETERS = _objects(
-    name=mostly(["a", "", "_param1", "to"], None, MISSING, 7, "indexed", "a b", "a\n", "\u00e9", "n" * 128, "n" * 129),
-    type=mostly(_TYPES, *_BAD_TYPES, MISSING),
-    indexed=mostly([MISSING, MISSING, True, False], None),
-    components=mostly([MISSING], [], [{"type": "bool"}], [{"type": "bool", "indexed": True}, {"type": "byte"}], None),
-)
-_INPUTS = mostly([0], 1).flatmap(
-    lambda odd: st.sampled_from([None, MISSING, [], [[]], [None]]) if odd else st.lists(_PARAMETERS, max_size=4)
-)
-_ENTRIES = _objects(
-    name=mostly(_NAMES, *_BAD_NAMES),
-    type=mostly(["function", "function", "event", "error", MISSING], "constructor", "fallback", "widget", "", None),
-    inputs=_INPUTS,
-    anonymous=mostly([MISSING, MISSING, False, True], None),
-    outputs=mostly(
-        [[], MISSING, [{"name": "ok", "type": "bool"}, {"type": "byte"}]],
-        *_REMAINDERS,
-        [{"name": "o", "type": "tuple", "components": [{"name": "a", "type": "uint"}]}],
-        [{"type": "uint7"}],
-    ),
-    stateMutability=mostly(["view", "nonpayable", "payable", MISSING], "odd", None),
-    constant=mostly([True, False, MISSING], None),
-    payable=mostly([True, False, MISSING], None),
-)
-_DUMP_LINES = _objects(
-    selector=mostly(_SELECTORS, *_BAD_SELECTORS),
-    abi=mostly([0], 1).flatmap(lambda odd: st.sampled_from([None, MISSING, {}]) if odd else _ENTRIES),
-    more=mostly([MISSING], *_REMAINDERS),
-).map(lambda line: json.dumps(line).encode())
-# Lines that no dump has and that make Arrow reject a whole block. They are separate, so that most blocks
-# are still read by columns.
-_WRONG_LINES = st.sampled_from(
-    [b"", b" ", b"{}", b"[]", b"null", b"7", b'"a"', b"{", b"}", b"\xff", b"{}{}", b"// a", b"\xef\xbb\xbf{}",
-     b'{"selector": 7, "abi": {}}', b'{"selector": "0x00000003", "abi": {"name": "f", "inputs": {}}}',
-     b'{"selector": "0x00000003", "abi": {"name": "f", "anonymous": "yes"}}',
-     b'{"selector": "0x00000003", "selector": "0x00000004", "abi": {"name": "f"}}',
-     b'{"selector": "0x00000003", "abi": {"name": "f", "name": "g", "type": "function"}}',
-     b'{"selector": "0x00000003", "abi": {"name": "f"}, "abi": {"name": "g"}}']
-)  # fmt: skip
-
-
-@st.composite
-def _mutated(draw: st.DrawFn, line: bytes) -> bytes:
-    """The line with a piece cut out, inserted or doubled."""
-    at = draw(st.integers(0, len(line)))
-    to = draw(st.integers(at, min(len(line), at + 8)))
-    piece = draw(
-        st.sampled_from([b"", b"\n", b" ", b"\r", b"\t", b'"', b"{", b"}", b",", b"\xff", b"\xc3", b"\0", b"\\"])
-    )
-    kept = line[at:to] if draw(st.booleans()) else b""
-    return bytes(line[:at] + piece + kept + line[to:])
-
-
-@st.composite
-def dumps(draw: st.DrawFn) -> bytes:
-    """A dump of ordinary and odd lines, in some cases with broken ones."""
-    lines = draw(st.lists(_DUMP_LINES, min_size=1, max_size=12))
-    if draw(st.integers(0, 3)) == 0:
-        at = draw(st.integers(0, len(lines) - 1))
-        lines[at] = draw(_mutated(lines[at]))
-    if draw(st.integers(0, 5)) == 0:
-        lines.insert(draw(st.integers(0, len(lines))), draw(_WRONG_LINES))
-    separator: bytes = draw(mostly([b"\n"], b"\r\n", b" \n", b"\n\n"))
-    return separator.join(lines) + (b"\n" if draw(st.booleans()) else b"")
-
-
-_USUAL = b'{"selector": "0xa9059cbb", "abi": {"name": "transfer", "type": "function", "inputs": []}}'
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(150))
-@given(data=dumps())
-def test_columns_equal_rows(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    """Reading a dump by columns gives the same entries in the same order as reading it line by line."""
-    assume(b'"selector"' in data or b'"abi"' in data)  # other objects are one error
-    path = tmp_path_factory.getbasetemp() / "dump.jsonl"
-    path.write_bytes(data)
-    assert read_lines(path) == row_by_row(data)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        _USUAL + b"\n" + _USUAL.replace(b'"function"', b"null") + b"\n",
-        _USUAL + _USUAL + b"\n\n",
-        _USUAL[:30] + b"\n" + _USUAL[30:] + _USUAL + b"\n",
-        _USUAL + b"\n" + _USUAL.replace(b"}}", b'}, "x": "\xff"}') + b"\n",
-        _USUAL + b"\n" + _USUAL.replace(b"transfer", b"transf\\u0065r") + b"\n",
-        _USUAL + b"\n" + _USUAL.replace(b"}}", b'}, "x": 1, "x": 2}') + b"\n",
-        _USUAL + b"\n" + _USUAL.replace(b"}}", b'}, "x": 01}') + b"\n",
-        _USUAL + b"\n" + _USUAL.replace(b"}}", b'}, "x": "a\tb"}') + b"\n",
-        _USUAL + b"\n" + _USUAL.replace(b"}}", b"}, }") + b"\n",
-        _USUAL.replace(b"0xa9059cbb", b"0xa9059cbb\\n") + b"\n",
-        _USUAL.replace(b'"transfer"', b'"transfer\\n"') + b"\n",
-    ],
-)
-def test_columns_equal_rows_on_known_traps(tmp_path: Path, data: bytes) -> None:
-    """The same holds for lines that only one of the two JSON readers may accept."""
-    (tmp_path / "dump").write_bytes(data)
-    assert read_lines(tmp_path / "dump") == row_by_row(data)
-
-
-def test_columns_equal_rows_over_blocks(tmp_path: Path) -> None:
-    """The same holds for a dump of several blocks with odd lines throughout."""
-    dice = random.Random(11)
-    lines = PANORAMIX.encode().splitlines()
-    data = b"\n".join(dice.choice(lines) for _ in range(20_000)).replace(b"0x00000004", b"0x00000005")
-    assert len(data) > BLOCK_BYTES
-    (tmp_path / "dump").write_bytes(data)
-    assert read_lines(tmp_path / "dump") == row_by_row(data)
 
 
 # All readers.
