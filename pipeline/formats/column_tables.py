@@ -112,56 +112,29 @@ def hashes_of(column: pa.Array, size: int) -> tuple[Array, npt.NDArray[np.bool_]
     """Bytes of one size, uint8 of (rows, size), from a column of bytes or of hex digits, and which rows have them."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    rows = len(column)
+    found, is_good = np.zeros((len(column), size), np.uint8), np.zeros(len(column), np.bool_)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return _from_hex(column.cast(pa.large_string()), size)
-    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) or _is_fixed(column.type)):
-        return np.zeros((rows, size), np.uint8), np.zeros(rows, np.bool_)
-    column = column.cast(pa.large_binary())
-    is_good = _flags(pc.equal(pc.binary_length(column), numbers(np.array([size]))[0]))
-    return _fixed(column, is_good, size), is_good
+        is_good = _flags(pc.match_substring_regex(column, f"^(0x)?[0-9a-fA-F]{{{2 * size}}}$"))
+        data = bytes.fromhex(_joined(pc.utf8_slice_codeunits(column.filter(numbers(is_good)), -2 * size)).decode())
+    elif _is_bytes(column.type):
+        column = column.cast(pa.large_binary())
+        is_good = _flags(pc.equal(pc.binary_length(column), numbers(np.array([size]))[0]))
+        data = _joined(column.filter(numbers(is_good)))
+    else:
+        return found, is_good
+    found[is_good] = np.frombuffer(data, np.uint8).reshape(-1, size)
+    return found, is_good
 
 
-def _is_fixed(type: pa.DataType) -> bool:
-    return bool(pa.types.is_fixed_size_binary(type))
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def _from_hex(column: pa.Array, size: int) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """From hex digits with 0x or without."""
-    column = column.cast(pa.large_binary())
-    lengths = pc.binary_length(column)
-    digits, is_good = np.zeros((len(column), 2 * size), np.uint8), np.zeros(len(column), np.bool_)
-    for prefix in (2, 0):
-        has_length = _flags(pc.equal(lengths, numbers(np.array([2 * size + prefix]))[0]))
-        if has_length.any():
-            written = _fixed(column, has_length, 2 * size + prefix)
-            is_good[has_length] = _is_prefix(written[has_length, :prefix])
-            digits[has_length] = written[has_length, prefix:]
-    nibbles = _NIBBLES[digits]
-    is_good &= (nibbles < _NO_NIBBLE).all(axis=1)
-    return nibbles[:, ::2] << 4 | nibbles[:, 1::2], is_good
-
-
-def _is_prefix(written: Array) -> Any:
-    """Whether rows begin with 0x, or with nothing."""
-    return (written == np.frombuffer(b"0x", np.uint8)[: written.shape[1]]).all(axis=1)
-
-
-_NO_NIBBLE = 16
-_NIBBLES = np.full(256, _NO_NIBBLE, np.uint8)
-for _value, _digit in enumerate("0123456789abcdef"):
-    _NIBBLES[ord(_digit)] = _NIBBLES[ord(_digit.upper())] = _value
-
-
-def _fixed(column: pa.Array, is_good: npt.NDArray[np.bool_], size: int) -> Array:
-    """The values of the rows that have the size, as uint8 of (rows, size); zeros for the others."""
-    found = np.zeros((len(column), size), np.uint8)
-    kept = column if is_good.all() else column.filter(numbers(is_good))
-    if len(kept):
-        offsets = np.frombuffer(kept.buffers()[1], np.int64)[kept.offset : kept.offset + 1]
-        start = int(offsets[0])
-        found[is_good] = np.frombuffer(kept.buffers()[2], np.uint8)[start : start + len(kept) * size].reshape(-1, size)
-    return found
+def _joined(column: pa.Array) -> bytes:
+    """All values of a column one after the other."""
+    ends = numbers(np.array([0, len(column)], np.int32))
+    joined: bytes = pc.binary_join(pa.ListArray.from_arrays(ends, column.cast(pa.binary())), b"")[0].as_py()
+    return joined
 
 
 def _flags(column: pa.Array) -> npt.NDArray[np.bool_]:

@@ -24,7 +24,7 @@ from sigdir.serve.core.budget import Answer, Budget
 from sigdir.serve.core.process import limited_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
-from sigdir.serve.servers.warm import warm, warm_solidity
+from sigdir.serve.servers.warm import warm
 from sigdir.signatures.interruption import noting
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.errors import WarehouseError
@@ -39,8 +39,6 @@ def main(descriptor: int, gives_way: bool) -> None:
     if gives_way:
         signal.signal(signal.SIGINT, lambda *_: None)  # between two queries
     warm()
-    if not gives_way:
-        warm_solidity()
     if Settings.from_environment().mcp:
         import_module("sigdir.serve.mcp_server")  # a second
     import_module("pandas")  # Arrow imports it at its first conversion: 0.4 s of the first request's budget

@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from sigdir.pipeline.formats.solidity.outline import outline_of
 from sigdir.serve.bulk import dumps
 from sigdir.serve.core.texts import canonical_text
 from sigdir.serve.http import forms
@@ -80,11 +79,6 @@ def warm() -> None:
         step()
 
 
-def warm_solidity() -> None:
-    """Compile or load what reading a Solidity source needs."""
-    outline_of(b"contract Warm { function warm() external {} }")
-
-
 def warm_import() -> None:
     """Compile or load what an import needs besides: import two texts into a new warehouse, and open it as a server does.
 
@@ -111,8 +105,8 @@ def _solve() -> None:
     Targets([bytes(4)]).search(pa.array(["warm"]), pa.array(["()"]))
 
 
-STEPS: Final = {**_OF_REQUESTS, "import": warm_import, "solidity": warm_solidity, "solve": _solve}
-PARTS: Final = (("grammar", "one_text", "import", "solve"), ("records", "search", "forms", "code", "solidity"))
+STEPS: Final = {**_OF_REQUESTS, "import": warm_import, "solve": _solve}
+PARTS: Final = (("grammar", "one_text", "import", "solve"), ("records", "search", "forms", "code"))
 """The steps for two processes at the same time. They share no kernel, but that the import loads all of requests at its end."""
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ CORPUS = Path(".fuzz")
 # numba cannot compile a function that Atheris has instrumented. So the grammar runs uncompiled, and for the
 # other targets modules with kernels are not instrumented.
 WITH_KERNELS = [
-    "sigdir.pipeline.formats.solidity.outline",
     "sigdir.pipeline.formats.text",
     "sigdir.serve.http.forms",
     "sigdir.signatures.canonicalise",

@@ -5,7 +5,7 @@ Invariants
     grammar rejects the text.
     Time and memory grow in proportion to the size of a source, even of a hostile one: nothing recurses,
     a struct inside itself stays a name, and the expansion of structs is bounded (``types.py``). The
-    parser takes up to 830 bytes per token, so the number of tokens is bounded (``tokens.py``).
+    parser takes up to 830 bytes per token, so the number of tokens is bounded (``outline.py``).
 
 Theory
     A source is parsed once. ``outline.py`` finds its statements and masks bodies and comments, tree-sitter parses
@@ -36,14 +36,14 @@ import posixpath
 from collections.abc import Iterator
 
 from sigdir.pipeline.formats.solidity.declarations import declarations
-from sigdir.pipeline.formats.solidity.project import Project, document_project
-from sigdir.pipeline.formats.solidity.remappings import FILES
-from sigdir.pipeline.formats.solidity.tokens import (
+from sigdir.pipeline.formats.solidity.outline import (
     MAX_POSTED_TOKENS,
     MAX_TOKENS,
     has_too_many_tokens,
     is_too_long_to_post,
 )
+from sigdir.pipeline.formats.solidity.project import Project, document_project
+from sigdir.pipeline.formats.solidity.remappings import FILES
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import ReadTask
 

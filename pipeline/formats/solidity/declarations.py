@@ -14,9 +14,10 @@ from sigdir.pipeline.formats.solidity.syntax import (
     Member,
     Parameter,
     Scope,
-    SourceTree,
+    StatementTree,
     Unplaced,
     child_of_kind,
+    members,
 )
 from sigdir.pipeline.formats.solidity.types import TypeResolver
 from sigdir.signatures.candidates import Entry
@@ -62,7 +63,7 @@ def parsed(code: bytes, path: str = "") -> ParsedSource:
     definitions: dict[tuple[str, str], Definition] = {}
     imports: list[Import] = []
     declared = []
-    for member in SourceTree(code).members():
+    for member in members(code):
         if isinstance(member, Unplaced):
             declared.append(Declaration(Kind.UNKNOWN, member.text, [], line=member.line, reason=member.reason))
             continue
@@ -127,7 +128,7 @@ def _declaration(member: Member) -> Declaration | None:
 # From the kind of a node to its declaration.
 
 
-def _function(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
+def _function(tree: StatementTree, node: Node, scope: Scope) -> Declaration | None:
     """A function with a selector.
 
     Without a visibility it is public, as before Solidity 0.5. Outside of contracts it is a free function
@@ -145,7 +146,7 @@ def _function(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
     )  # fmt: skip
 
 
-def _getter(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
+def _getter(tree: StatementTree, node: Node, scope: Scope) -> Declaration | None:
     if not tree.mentions(node, b"public"):
         return None
     head, kind = tree.head(node), child_of_kind(node, "type_name")
@@ -159,7 +160,7 @@ def _getter(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
     return Declaration(Kind.FUNCTION, head.name, keys, " view", [value], is_getter=True)
 
 
-def _event(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
+def _event(tree: StatementTree, node: Node, scope: Scope) -> Declaration | None:
     head = tree.head(node)
     if head is None:
         return None
@@ -167,12 +168,12 @@ def _event(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
     return Declaration(Kind.EVENT, head.name, tree.parameters(head.parameters), tail)
 
 
-def _error(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
+def _error(tree: StatementTree, node: Node, scope: Scope) -> Declaration | None:
     head = tree.head(node)
     return Declaration(Kind.ERROR, head.name, tree.parameters(head.parameters)) if head else None
 
 
-_DECLARE: dict[str, Callable[[SourceTree, Node, Scope], Declaration | None]] = {
+_DECLARE: dict[str, Callable[[StatementTree, Node, Scope], Declaration | None]] = {
     "function_definition": _function,
     "state_variable_declaration": _getter,
     "event_definition": _event,

@@ -9,7 +9,7 @@ from typing import Literal
 from tree_sitter import Node
 
 from sigdir.pipeline.formats.solidity.constants import MAX_LENGTH, integer_type
-from sigdir.pipeline.formats.solidity.syntax import Member, SourceTree, WrittenType, child_of_kind
+from sigdir.pipeline.formats.solidity.syntax import Member, StatementTree, WrittenType, child_of_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +100,22 @@ def _import(member: Member) -> list[Import]:
 # From the kind of a node to its definition.
 
 
-def _contract(tree: SourceTree, node: Node, scope: str) -> Definition:
+def _contract(tree: StatementTree, node: Node, scope: str) -> Definition:
     specifiers = [child for child in node.children if child.type == "inheritance_specifier"]
     bases = tuple(tree.squeezed(child.child_by_field_name("ancestor")) for child in specifiers)
     return Definition("", tree.name(node), "contract", "address", bases=bases)
 
 
-def _enum(tree: SourceTree, node: Node, scope: str) -> Definition:
+def _enum(tree: StatementTree, node: Node, scope: str) -> Definition:
     return Definition(scope, tree.name(node), "enum", "uint8")
 
 
-def _value_type(tree: SourceTree, node: Node, scope: str) -> Definition:
+def _value_type(tree: StatementTree, node: Node, scope: str) -> Definition:
     base = tree.squeezed(child_of_kind(node, "primitive_type"))
     return Definition(scope, tree.name(node), "value type", base.removesuffix("payable"))
 
 
-def _struct(tree: SourceTree, node: Node, scope: str) -> Definition | None:
+def _struct(tree: StatementTree, node: Node, scope: str) -> Definition | None:
     """None if it does not parse, because a member may be missing."""
     body = node.child_by_field_name("body")
     if body is None or node.has_error:
@@ -127,7 +127,7 @@ def _struct(tree: SourceTree, node: Node, scope: str) -> Definition | None:
     return Definition(scope, tree.name(node), "struct", members=types, member_names=names)
 
 
-def _constant(tree: SourceTree, node: Node, scope: str) -> Definition | None:
+def _constant(tree: StatementTree, node: Node, scope: str) -> Definition | None:
     """A constant of an integer type, which may be the length of an array."""
     kind, value = tree.squeezed(child_of_kind(node, "type_name")), node.child_by_field_name("value")
     if integer_type(kind) is None or value is None or value.end_byte - value.start_byte > MAX_LENGTH:
@@ -137,7 +137,7 @@ def _constant(tree: SourceTree, node: Node, scope: str) -> Definition | None:
     return Definition(scope, tree.name(node), "constant", tree.squeezed(value), kind)
 
 
-_DEFINE: dict[str, Callable[[SourceTree, Node, str], Definition | None]] = {
+_DEFINE: dict[str, Callable[[StatementTree, Node, str], Definition | None]] = {
     "contract_declaration": _contract,
     "interface_declaration": _contract,
     "library_declaration": _contract,

@@ -1,7 +1,8 @@
-"""The syntax tree of a source: its members, their names, and types as written.
+"""The statements of a source: what they import, define and declare, their names, and types as written.
 
-Invariant: each statement of the outline is a member, declares nothing, or is a reject. A statement that the parser
-cannot place loses nothing but itself.
+Each statement of the outline is parsed alone, so one that the parser cannot place loses nothing but itself.
+
+Invariant: a statement is a member, declares nothing, or is a reject.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from operator import itemgetter
+from itertools import accumulate
 from typing import Any, NamedTuple
 
-import numpy as np
 import tree_sitter_solidity
 from tree_sitter import Language, Node, Parser
 
-from sigdir.pipeline.formats.solidity.outline import Statement, outline_of
+from sigdir.pipeline.formats.solidity.outline import Outline, Statement, outline_of
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, SYNTAX, UNBALANCED
 
 _PIECE = 4096
@@ -41,18 +41,20 @@ _MEMBERS = frozenset(
 """The kinds of nodes that import, define or declare something."""
 _HEADLESS = frozenset(["contract_body", "function_body", "expression"])
 """The kinds of nodes whose errors leave a member's head intact."""
-_DECLARES_NOTHING = re.compile(rb"(?:pragma|using|modifier|constructor|fallback|receive)\b|function\s*\(")
-_CONTAINER_HEAD = re.compile(rb"(?:abstract\s+)?(contract|interface|library)\s+([\w$]+)")
+_DECLARES_NOTHING = re.compile(rb"(?:pragma|using|modifier|constructor|fallback|receive)\b")
+_WITHOUT_NAME = re.compile(rb"function\s*\(")
+"""The fallback of old sources, or the type of a variable."""
+_CONTRACT_HEAD = re.compile(rb"(?:abstract\s+)?(contract|interface|library)\s+([\w$]+)")
 _CONTRACT = b"contract C{"
 _STEPS, _BYTES_A_STEP = 1000, 32
-"""The parser's work on a source is bounded by so many steps, and one for so many bytes that are no blanks. A step is 100
-operations of the parser, 20 us, or a piece that it reads, 70 us where it reads one again and again. Real sources have over
-100 bytes a step, but the parser's recovery from errors can take steps in proportion to the square of the bytes.
+"""The parser's work on a source is bounded by so many steps, and one for so many bytes. A step is 100 operations of the
+parser, 20 us, or a piece that it reads. The parser's recovery from errors can take steps in proportion to the square of the
+bytes.
 """
 _DEEPEST = 256
 """Parentheses and brackets inside each other. After an error a step takes time in proportion to how many are open."""
-_STEPS_ALONE = 2000
-"""For statements that are parsed alone. Each takes a step and those of the parser, and 1 MiB can have 500,000."""
+_BRACKET = re.compile(rb"[()\[\]]")
+_NESTING = {b"(": 1, b"[": 1, b")": -1, b"]": -1}
 
 
 @cache
@@ -97,10 +99,9 @@ class Head(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A node that imports, defines or declares something."""
+    """A statement that imports, defines or declares something."""
 
-    tree: SourceTree
-    """The tree that the node belongs to."""
+    tree: StatementTree
     scope: Scope
     node: Node
     line: int
@@ -117,144 +118,96 @@ class Unplaced(NamedTuple):
 
 
 class _Work:
-    """What a parser reads, and how many steps it has taken.
+    """Parses statements, and counts the steps of the parser.
 
-    A tree keeps these callbacks. If they knew the ``SourceTree``, neither would ever be freed: 15 MiB for 64 kB.
+    A tree keeps the callbacks of its parser. If they knew the tree, neither would ever be freed.
     """
 
-    def __init__(self, masked: bytes) -> None:
-        self._masked = masked
-        self.steps, self._most = 0, _STEPS + len(masked.translate(None, b" \t\r\n")) // _BYTES_A_STEP
+    def __init__(self, size: int) -> None:
+        self._parser = Parser(_language())
+        self._left = _STEPS + size // _BYTES_A_STEP
 
-    def piece(self, at: int, _point: Any) -> bytes:
-        """The code is passed in pieces because the parser releases the GIL only in callbacks."""
-        self.steps += 1
-        return self._masked[at : at + _PIECE]
+    def parsed(self, code: bytes) -> Node | None:
+        """The root of the tree; None if the code is too deep or the steps are spent."""
+        if self._left <= 0 or _depth(code) > _DEEPEST:
+            return None
 
-    def is_last_step(self, _at: int, _has_error: bool) -> bool:
-        self.steps += 1
-        return self.steps > self._most
+        def piece(at: int, _point: Any) -> bytes:
+            self._left -= at >= _PIECE
+            return code[at : at + _PIECE]
 
+        with suppress(ValueError):
+            return self._parser.parse(piece, progress_callback=self._is_last_step).root_node
+        return None
 
-_NESTING = np.zeros(256, np.int8)
-_NESTING[list(b"([")] = 1
-_NESTING[list(b")]")] = -1
+    def _is_last_step(self, _at: int, _has_error: bool) -> bool:
+        self._left -= 1
+        return self._left <= 0
 
 
 def _depth(code: bytes) -> int:
     """How many parentheses and brackets are open at most."""
-    return int(_NESTING[np.frombuffer(code, np.uint8)].cumsum(dtype=np.int32).max(initial=0))
+    return max(accumulate((_NESTING[mark] for mark in _BRACKET.findall(code)), initial=0))
 
 
-class SourceTree:
-    """A parsed source. One that is too deep, or that took too many steps, is parsed a statement at a time."""
+def members(code: bytes) -> Iterator[Member | Unplaced]:
+    """What the statements of a source import, define or declare, and those that the parser cannot place, in order."""
+    outline = outline_of(code)
+    work, types = _Work(len(code)), dict[bytes, WrittenType]()
+    scopes = [_scope_of(outline.masked, statement) for statement in outline.statements] + [Scope()]
+    line, at = 1, 0
+    for statement in outline.statements:
+        line, at = line + code.count(b"\n", at, statement.start), statement.start
+        if not statement.is_closed and statement.is_sure:
+            yield Unplaced(_statement_text(outline, statement), line, UNBALANCED)
+        if _DECLARES_NOTHING.match(outline.masked, at, statement.end):
+            continue
+        found = list(_parsed(code, outline.masked, statement, work, types))
+        is_sound = any(node.start_byte == start for _, node, start in found) or _WITHOUT_NAME.match(code, at)
+        if statement.is_closed and statement.is_sure and not is_sound:
+            yield Unplaced(_statement_text(outline, statement), line, SYNTAX)
+        for tree, node, _ in found:
+            yield Member(tree, scopes[statement.parent], node, line + node.start_point.row)
 
-    def __init__(self, code: bytes) -> None:
-        self._code = code
-        self._written: dict[bytes, WrittenType] = {}
-        self._outline = outline_of(code)
-        masked = self._outline.masked
-        self._work = _Work(masked)
-        parser = Parser(_language())
-        self._root: Node | None = None
-        if _depth(masked) > _DEEPEST:
-            return
-        with suppress(ValueError):  # the steps are spent: each statement is parsed alone
-            self._root = parser.parse(self._work.piece, progress_callback=self._work.is_last_step).root_node
 
-    def members(self) -> Iterator[Member | Unplaced]:
-        """The nodes that import, define or declare something, and the statements without a node, in order."""
-        return self._walk() if self._root is not None and not self._root.has_error else iter(self._placed())
+def _parsed(
+    code: bytes, masked: bytes, statement: Statement, work: _Work, types: dict[bytes, WrittenType]
+) -> Iterator[tuple[StatementTree, Node, int]]:
+    """The members in a statement that is parsed without its body and its surroundings, and where it begins in the tree."""
+    start, end = statement.start, statement.head_end
+    before, after = (b"", b"") if statement.parent < 0 else (_CONTRACT, b"}")
+    if statement.end > end:
+        after = b"{}" + after
+    elif masked.startswith(b"{", end - 1):
+        after = b"}" + after
+    root = work.parsed(before + masked[start:end] + after)
+    tree = StatementTree(before + code[start:end] + after, types)
+    waiting = [root] if root is not None else []
+    while waiting:
+        node = waiting.pop()
+        if node.type in _MEMBERS and node.start_byte >= len(before) and not _is_broken(node):
+            yield tree, node, len(before)
+        elif node.type in _CONTAINERS:
+            waiting += reversed(node.children)
 
-    def _walk(self) -> Iterator[Member]:
-        """The nodes of the tree, those of a broken source too."""
-        waiting = [(Scope(), self._root)] if self._root is not None else []
-        while waiting:
-            scope, node = waiting.pop()
-            kind = node.type
-            if kind in _CONTAINERS:
-                waiting += reversed(list(self._inside(node, scope)))
-            if kind in _MEMBERS:
-                yield Member(self, scope, node, node.start_point.row + 1)
 
-    def _inside(self, node: Node, scope: Scope) -> Iterator[tuple[Scope, Node]]:
-        """The children and their scopes.
+def _scope_of(masked: bytes, statement: Statement) -> Scope:
+    """The scope that a statement opens."""
+    found = _CONTRACT_HEAD.match(masked, statement.start, statement.end)
+    return Scope(sys.intern(found[2].decode(*ENCODING)), found[1] == b"library") if found else Scope()
 
-        A truncated contract is an error node whose children are the parts of its head and its members.
-        So a keyword followed by a name opens a scope anywhere.
-        """
-        keyword = ""
-        for child in node.children:
-            kind = child.type
-            if kind in _KEYWORDS:
-                keyword = kind
-            elif keyword and kind == "identifier":
-                scope, keyword = Scope(sys.intern(self.text(child)), keyword == "library"), ""
-            yield scope, child
 
-    def _placed(self) -> list[Member | Unplaced]:
-        """The members of a source with syntax errors.
+def _statement_text(outline: Outline, statement: Statement) -> str:
+    """A statement without its body, on one line, cut where it is longer than a text may be."""
+    end = min(statement.head_end, statement.start + MAX_TEXT_BYTES)
+    return " ".join(outline.masked[statement.start : end].decode(*ENCODING).split())
 
-        An error node may hold statements that are correct. So each statement without a sound node is parsed alone.
-        """
-        statements = self._outline.statements()
-        by_start = {statement.start: statement for statement in statements}
-        found: list[tuple[int, Member | Unplaced]] = []
-        placed = set()
-        for member in self._walk():
-            node, statement = member.node, by_start.get(member.node.start_byte)
-            is_contract = child_of_kind(node, "contract_body") is not None
-            if _is_broken(node) or (statement and node.end_byte != statement.end and not is_contract):
-                continue
-            if statement is not None:  # its scope in the tree may be wrong, where an error ends a contract early
-                member = member._replace(scope=self._scope(statements, statement.parent))
-            placed.add(node.start_byte)
-            found.append((node.start_byte, member))
-        left = _STEPS_ALONE
-        line, at = 1, 0
-        for statement in statements:
-            line += self._code.count(b"\n", at, statement.start)
-            at = statement.start
-            if not statement.is_closed:
-                found.append((at, Unplaced(self._statement_text(statement), line, UNBALANCED)))
-            if at in placed or _DECLARES_NOTHING.match(self._outline.masked, at, statement.end):
-                continue
-            members: list[Member] = []
-            if left > 0:
-                members, steps = self._parsed_alone(statement, statements, line)
-                left -= 1 + steps
-            found += [(at, member) for member in members]
-            if not members and statement.is_closed:
-                found.append((at, Unplaced(self._statement_text(statement), line, SYNTAX)))
-        found.sort(key=itemgetter(0))
-        return [member for _, member in found]
 
-    def _parsed_alone(self, statement: Statement, statements: list[Statement], line: int) -> tuple[list[Member], int]:
-        """The members of a statement that is parsed without its surroundings, none if it does not parse; and the steps."""
-        code = self._code[statement.start : statement.end]
-        if statement.end > statement.head_end:
-            code = self._code[statement.start : statement.head_end] + b"{}"
-        elif code.endswith(b"{"):
-            code += b"}"
-        start = 0
-        if statement.parent >= 0:
-            code, start = _CONTRACT + code + b"}", len(_CONTRACT)
-        tree, scope = SourceTree(code), self._scope(statements, statement.parent)
-        members = (member for member in tree._walk() if member.node.start_byte == start)
-        found = [Member(tree, scope, m.node, line + m.line - 1) for m in members if not _is_broken(m.node)]
-        return found, tree._work.steps
+class StatementTree:
+    """The texts of a parsed statement. ``types`` has the types of the source that were read, by their texts."""
 
-    def _scope(self, statements: list[Statement], number: int) -> Scope:
-        """The scope that a statement opens; the file's for -1."""
-        if number < 0:
-            return Scope()
-        found = _CONTAINER_HEAD.match(self._outline.masked, statements[number].start, statements[number].end)
-        return Scope(found[2].decode(*ENCODING), found[1] == b"library") if found else Scope()
-
-    def _statement_text(self, statement: Statement) -> str:
-        """A statement without its body, on one line, cut where it is longer than a text may be."""
-        end = min(statement.head_end, statement.start + MAX_TEXT_BYTES)
-        return " ".join(self._outline.masked[statement.start : end].decode(*ENCODING).split())
+    def __init__(self, code: bytes, types: dict[bytes, WrittenType]) -> None:
+        self._code, self._types = code, types
 
     def text(self, node: Node | None) -> str:
         return self._code[node.start_byte : node.end_byte].decode(*ENCODING) if node is not None else ""
@@ -274,15 +227,12 @@ class SourceTree:
         """None if it does not parse."""
         name, parameters, words, mutability = "", [], set(), ""
         returns: tuple[Node, ...] = ()
-        has_error = node.has_error
         for child in node.children:
             kind = child.type
             if kind == "function_body":
                 break
             if kind == "expression":  # a variable's value
                 continue
-            if has_error and child.has_error:
-                return None
             if kind == "identifier":
                 name = self.text(child)
             elif kind in _PARAMETERS:
@@ -311,12 +261,11 @@ class SourceTree:
         return Parameter(written, suffix, name)
 
     def written(self, node: Node) -> WrittenType:
-        """A type. Cached by its text, because a source uses few different types."""
+        """A type. A source uses few different ones."""
         key = self._code[node.start_byte : node.end_byte]
-        written = self._written.get(key)
-        if written is None:
-            written = self._written[key] = self._type(node)
-        return written
+        if key not in self._types:
+            self._types[key] = self._type(node)
+        return self._types[key]
 
     def _type(self, node: Node) -> WrittenType:
         lengths = []
