@@ -18,7 +18,7 @@ from unicodedata import combining, east_asian_width
 import pyarrow as pa
 
 from sigdir.pipeline.errors import one_line
-from sigdir.pipeline.values import json_of, rows_of
+from sigdir.pipeline.row_writers import json_of, rows_of
 
 _EDGE_ROWS = 20
 _MOST_ROWS = 10_000  # read at most: forty rows of ten million can be shown without computing all

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.values import distinct_names
+from sigdir.pipeline.row_writers import distinct_names
 from sigdir.signatures.decode_columns import Row
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.sql.views import identifier, quoted

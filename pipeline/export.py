@@ -18,13 +18,10 @@ from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.export_abi import write_abi
 from sigdir.pipeline.export_abis import ABIS, write_abis
 from sigdir.pipeline.export_dataset import DATASET, write_dataset
-from sigdir.pipeline.export_formats import FORMATS, Format, sourcify_parquet
-from sigdir.pipeline.export_order import Order, order_of_texts
+from sigdir.pipeline.export_formats import FORMATS, Format, sourcify_parquet, write_tar, write_tree
 from sigdir.pipeline.export_pack import PACK, PackOptions, write_pack
 from sigdir.pipeline.export_ranges import RANGES, write_ranges
-from sigdir.pipeline.export_report import ExportReport
-from sigdir.pipeline.export_rows import ExportRows
-from sigdir.pipeline.export_tree import write_tar, write_tree
+from sigdir.pipeline.export_rows import ExportReport, ExportRows, Order, order_of_texts
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_folder, open_target
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection

@@ -6,7 +6,9 @@ a row.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -14,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.pipeline.export_order import Order
-from sigdir.pipeline.export_report import ExportReport
 from sigdir.pipeline.progress import Reporter
-from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.plural import counted
+from sigdir.signatures.standards import is_filtered
+from sigdir.warehouse import Warehouse
 from sigdir.warehouse.index.scan import batches, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import Template
@@ -27,6 +30,78 @@ from sigdir.warehouse.table.parallel import in_background
 BATCHES_AHEAD = 2
 
 Flags = npt.NDArray[np.bool_]
+
+
+@dataclass
+class ExportReport:
+    """What an export did."""
+
+    format: str
+    target: str
+    version: int
+    rows: Counter[Collection] = field(default_factory=Counter)
+    left_out: Counter[Collection] = field(default_factory=Counter)
+    """Rows that a format with one text per selector omits, because another text of their selector is exported."""
+    files: int = 1
+    bytes: int | None = None
+    seconds: float = 0.0
+    mixes: bool = False
+    """Whether both collections are in one file without a column that names them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "format": self.format,
+            "target": self.target,
+            "version": self.version,
+            "rows": {collection: self.rows[collection] for collection in COLLECTIONS},
+            "left_out": {collection: self.left_out[collection] for collection in COLLECTIONS},
+            "files": self.files,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 3),
+            "rows_per_second": round(self.rate()),
+        }
+
+    def rate(self) -> float:
+        return self.rows.total() / self.seconds if self.seconds else 0.0
+
+    def lines(self) -> Iterator[str]:
+        """The report for people."""
+        for collection in COLLECTIONS:
+            if self.rows[collection] or self.left_out[collection]:
+                left_out = self.left_out[collection]
+                more = f", {left_out:,} left out: another text of the selector is exported" if left_out else ""
+                yield f"{collection}: {counted(self.rows[collection], 'row')}{more}"
+        size = f", {self.bytes / 1e6:,.1f} MB" if self.bytes is not None else ""
+        files = f", {self.files:,} files" if self.files != 1 else ""
+        yield (
+            f"{counted(self.rows.total(), 'row')} of version {max(self.version, 0)} in {self.seconds:.1f} s"
+            f" ({self.rate():,.0f} a second){files}{size}: {self.target}"
+        )
+        if self.mixes and all(self.rows[collection] for collection in COLLECTIONS):
+            yield "both collections, and an id is unique in its collection only; --collection NAME exports one"
+
+
+Order = dict[bytes, list[tuple[int, str]]]
+"""Id and text of each text of a selector, the best first."""
+
+_BY_RANK = "SELECT hash, id, text_signature FROM parts.rivals ORDER BY hash, position"
+_BY_AGE = """
+    SELECT hash, id, text_signature FROM signatures
+    WHERE hash IN (SELECT hash FROM signatures GROUP BY hash HAVING count(*) > 1) ORDER BY hash, id
+"""
+
+
+def order_of_texts(warehouse: Warehouse, by_rank: bool) -> Order:
+    """The selectors with several texts, of 10 M texts some twenty thousand: by rank, or the standard's text first, then the
+    oldest. Raises UnreadableWarehouse.
+    """
+    order: Order = {}
+    for hash, id, text in warehouse.sql(_BY_RANK if by_rank else _BY_AGE).rows():
+        order.setdefault(hash, []).append((id, text))
+    if not by_rank:
+        for hash, texts in order.items():
+            texts.sort(key=lambda one, hash=hash: is_filtered(hash, one[1]))  # type: ignore[misc]
+    return order
 
 
 class ExportRows:

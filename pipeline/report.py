@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sigdir.pipeline.bytecode_counts import BytecodeCounts
-from sigdir.pipeline.sections import Sections
+from sigdir.pipeline.source import Sections
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.publish.renewal import Withdrawn
 

@@ -1,4 +1,6 @@
-"""Rows of a query in the formats of programs: csv, json, ndjson, parquet, arrow.
+"""Rows of a query in Python, and in the formats of programs: csv, json, ndjson, parquet, arrow.
+
+JSON and CSV have no bytes, times or decimals of their own.
 
 Every format is streamed: a batch is written before the next one is computed.
 """
@@ -7,12 +9,65 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, BinaryIO
 
+import orjson
 import pyarrow as pa
 
-from sigdir.pipeline.values import distinct_names, json_of, plain, rows_of
+from sigdir.pipeline.errors import PipelineError, one_line
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    """The rows of batches, as tuples of Python's values; raises PipelineError for a time that Python has none for."""
+    for batch in batches:
+        yield from zip(*map(_values, batch.schema.names, batch.columns), strict=True)
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    try:
+        # For a time with a zone pyarrow loads pandas where it is installed, which takes 0.2 s.
+        if column.type == pa.timestamp("us", "UTC"):
+            return [time and time.replace(tzinfo=UTC) for time in column.view(pa.timestamp("us")).to_pylist()]
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        raise PipelineError(f"{one_line(name)}: a time is not within the years 1 to 9999; CAST it to VARCHAR") from None
+    return values
+
+
+def plain(value: Any) -> Any:
+    """A value in JSON: bytes as hex, times with six digits and Z."""
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return str(value)
+
+
+def json_of(value: Any) -> bytes:
+    """A value, or a list or mapping of values, as JSON."""
+    try:
+        return orjson.dumps(value, default=plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    except TypeError:  # an integer of over 64 bits
+        return json.dumps(value, default=plain, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """The names of columns, each once: the second `a` is `a_2`, so that no column is lost."""
+    found: dict[str, None] = {}
+    numbers: dict[str, int] = {}
+    for name in names:
+        key = name
+        while key in found:
+            numbers[name] = numbers.get(name, 1) + 1
+            key = f"{name}_{numbers[name]}"
+        found[key] = None
+    return list(found)
 
 
 def _objects(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:

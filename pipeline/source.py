@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -22,7 +23,6 @@ import numpy as np
 from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.json_document import parse_document
-from sigdir.pipeline.sections import Sections
 from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, StoredBytes, reason_of, unpacked
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.warehouse.table.parallel import in_background
@@ -46,6 +46,34 @@ PACKED_ENDINGS = (".gz", ".xz", ".zst", ".bz2")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 ENDS_INSIDE = "it ends inside a comment or a quoted field: what follows its beginning is not read"
 """A warning of readers of lines."""
+
+
+_FIRST_OF_SECTIONS = 1 << 40
+"""Numbers from here on are lines of sections. No input has so many lines or entries of its own."""
+
+
+class Sections:
+    """Gives each source inside an input a range of numbers, and finds the source and the line of a number."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._starts: list[int] = []
+        self._end = _FIRST_OF_SECTIONS
+
+    def add(self, name: str, lines: int) -> int:
+        """Take a source of so many lines; gives the number before its first line."""
+        self._names.append(name)
+        self._starts.append(self._end)
+        self._end += lines
+        return self._starts[-1] - 1
+
+    def place(self, number: int) -> tuple[str, int] | None:
+        """The source and the line in it, from 1; None for a number of the input's own."""
+        at = bisect_right(self._starts, number) - 1
+        return None if at < 0 else (self._names[at], number - self._starts[at] + 1)
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
 
 
 class Source:

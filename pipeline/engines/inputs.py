@@ -25,8 +25,16 @@ from sigdir.pipeline.hash_named import folder_source
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import FileReport, ImportReport, Unread
 from sigdir.pipeline.run import ImportRun, InputReader, Options
-from sigdir.pipeline.sections import Sections
-from sigdir.pipeline.source import BLOCK_BYTES, BYTE_ORDER_MARK, ENDS_INSIDE, HEAD_BYTES, STDIN, Source, count_lines
+from sigdir.pipeline.source import (
+    BLOCK_BYTES,
+    BYTE_ORDER_MARK,
+    ENDS_INSIDE,
+    HEAD_BYTES,
+    STDIN,
+    Sections,
+    Source,
+    count_lines,
+)
 from sigdir.pipeline.state import ImportState
 from sigdir.pipeline.store_inputs import read_object, store_folder, store_source
 from sigdir.pipeline.unread import UnreadInputs

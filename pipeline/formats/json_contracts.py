@@ -7,19 +7,24 @@ A candidate that stands in a document twice is counted twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import posixpath
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from io import BytesIO
 from itertools import chain
 from typing import Any
 
-from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.errors import BadInput, printable
+from sigdir.pipeline.formats import solidity, vyper
 from sigdir.pipeline.formats.contracts import contract_of_file
-from sigdir.pipeline.formats.embedded import read_sources
 from sigdir.pipeline.formats.json_reader import first_values, is_document, is_json, values_of
 from sigdir.pipeline.formats.json_search import Entries, Finding, Sources, search
 from sigdir.pipeline.formats.runtime_code import CodeChecker
 from sigdir.pipeline.source import Source
-from sigdir.signatures.abi import rejected_entry
-from sigdir.signatures.candidates import BATCH_ROWS, Entry, ReadTask, pack
+from sigdir.signatures.abi import encoded, rejected_entry
+from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, ReadTask, pack
 from sigdir.signatures.evidence import Contract
 
 _SAMPLE_LINES = 8
@@ -92,10 +97,62 @@ def _tasks(source: Source, findings: Iterable[list[Entry] | Sources]) -> Iterato
     held: list[Entry] = []
     for finding in findings:
         if isinstance(finding, Sources):
-            yield from read_sources(finding, source)
+            yield from _read_sources(finding, source)
             continue
         held += finding
         if len(held) >= BATCH_ROWS:
             yield from pack(held, source.number)
             held = []
     yield from pack(held, source.number)
+
+
+# Sources inside: each is an input of the reader of its language, with a path below the document's, so that imports resolve
+# among them and no file on disk is opened. Its lines are a section of the document, so a reject names the source and the line.
+
+_READERS: dict[str, Callable[[str, Iterable[str]], solidity.Project | vyper.Project]] = {
+    "Solidity": solidity.document_project,
+    "Vyper": vyper.document_project,
+}
+_ENDINGS = {".sol": "Solidity", ".vy": "Vyper", ".vyi": "Vyper"}
+
+
+def _read_sources(sources: Sources, document: Source) -> Iterator[ReadTask]:
+    """The candidates of sources found in an open document. A source that cannot be read is one reject."""
+    first_numbers: list[int] = []
+    with ExitStack() as stack:
+        readers: dict[str, solidity.Project | vyper.Project] = {}
+        for path, text in sources.texts.items():
+            name = f"{document.name}:{printable(path)}"
+            before = document.sections.add(name, text.count("\n") + 1)
+            language = _ENDINGS.get(posixpath.splitext(path)[1].lower(), sources.language)
+            if language not in _READERS:
+                yield from pack([rejected_entry({"path": path, "language": language}, before + 1)], document.number)
+                continue
+            if language not in readers:
+                project = readers[language] = _READERS[language](document.path, sources.remappings)
+                stack.push(project)
+            source = _inner(document, path, name, text)
+            source.number = len(first_numbers)
+            first_numbers.append(before)
+            try:
+                with source.open(lambda _: None):
+                    readers[language].add(source)
+            except BadInput:
+                yield from pack([rejected_entry({"path": path, "bytes": source.size}, before + 1)], document.number)
+        for reader in readers.values():
+            for task in reader.read():
+                yield partial(_moved, task, document.number, first_numbers)
+
+
+def _inner(document: Source, path: str, name: str, text: str) -> Source:
+    """A source as an input of its own. Its path stays below the document's, whatever it is."""
+    below = posixpath.normpath("/" + path).lstrip("/")
+    code = encoded(text)
+    return Source(posixpath.join(document.path, below), False, name, len(code), partial(BytesIO, code))
+
+
+def _moved(task: ReadTask, number: int, first_numbers: list[int]) -> Iterator[Candidates]:
+    """Candidates of a source as candidates of the document."""
+    batches = [task] if isinstance(task, Candidates) else task()
+    for batch in batches:
+        yield replace(batch, file=number, lines=batch.lines + first_numbers[batch.file])

@@ -33,7 +33,6 @@ from sigdir.pipeline.formats import (
     sourcify,
     sqlite,
     text,
-    typechain,
     vyper,
 )
 from sigdir.pipeline.formats.contracts import contract_of_file
@@ -195,7 +194,7 @@ FORMATS = (
     Format(
         "typechain", "TypeChain's types of contracts in TypeScript",
         "`.ts` and `.d.ts` that name functions and events by their texts",
-        "function or event, as written", typechain.looks_like, _packed(typechain.entries),
+        "function or event, as written", javascript.has_types, _packed(javascript.type_entries),
     ),
     Format(
         "rust", "Rust with sol! blocks", "alloy's `sol! { ... }` or `sol_interface!`, read as Solidity",

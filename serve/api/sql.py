@@ -8,8 +8,7 @@ from typing import Any
 
 import falcon
 
-from sigdir.pipeline.row_writers import WRITERS
-from sigdir.pipeline.values import json_of, rows_of
+from sigdir.pipeline.row_writers import WRITERS, json_of, rows_of
 from sigdir.serve.core.sql_request import SqlRequest, request_of
 from sigdir.serve.core.sql_runner import MAX_BYTES, MAX_ROWS, Rows, SqlRunner, too_large
 from sigdir.serve.http.codings import packed

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import falcon
 
-from sigdir.pipeline.values import json_of, plain, rows_of
+from sigdir.pipeline.row_writers import json_of, plain, rows_of
 from sigdir.serve.core.sql_request import FORMATS, SqlRequest, missing_values, request_of
 from sigdir.serve.core.sql_runner import MAX_ROWS, Rows, SqlRunner
 from sigdir.serve.http.conditional import not_modified, token_at, weak

@@ -32,7 +32,6 @@ INSTRUMENTED = {
         "sigdir.pipeline.source",
         "sigdir.pipeline.streams",
         "sigdir.pipeline.json_document",
-        "sigdir.pipeline.sections",
         "sigdir.signatures.candidates",
         "sigdir.pipeline.formats",
     ],
