@@ -27,7 +27,7 @@ from sigdir.signatures.types import KINDS, MUTABILITIES, NAME_PATTERN, is_parame
 _WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
 
 _COLLECTIONS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
-_LISTED = {word: Sighting(kind) for word, kind in KINDS.items()}
+_LISTED: dict[str | None, Sighting] = {None: LISTED} | {word: Sighting(kind) for word, kind in KINDS.items()}
 _NAME = re.compile(NAME_PATTERN)
 
 
@@ -67,7 +67,7 @@ def listed_entry(item: Any, number: int, declared: bytes = b"") -> Entry:
         text += " anonymous"
     if not _NAME.fullmatch(name):
         return Entry(encoded(text), number, collection, declared, BAD_NAME)
-    return Entry(encoded(text), number, collection, declared, OK, _LISTED.get(kind, LISTED))
+    return Entry(encoded(text), number, collection, declared, OK, _LISTED[kind])
 
 
 def declaration_of(item: dict[str, Any]) -> Spelled:

@@ -58,8 +58,10 @@ class ParsedSource(NamedTuple):
     """The size of the source in bytes."""
 
 
-def parsed(code: bytes, path: str = "") -> ParsedSource:
-    """The definitions, imports and declarations of the source at ``path``. The first definition of a name counts."""
+def parsed(code: bytes, path: str = "", contract: str = "") -> ParsedSource:
+    """The definitions, imports and declarations of the source at ``path``. The first definition of a name counts.
+    ``contract`` is that of functions that stand in none.
+    """
     definitions: dict[tuple[str, str], Definition] = {}
     imports: list[Import] = []
     declared = []
@@ -71,6 +73,8 @@ def parsed(code: bytes, path: str = "") -> ParsedSource:
         definition = definition_of(member, path)
         if definition is not None:
             definitions.setdefault((definition.scope, definition.name), definition)
+        if member.node.type == "function_definition" and not member.scope.contract:
+            member = member._replace(scope=Scope(contract))
         declaration = _declaration(member)
         if declaration is not None:
             declared.append(declaration)

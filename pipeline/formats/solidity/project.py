@@ -68,9 +68,11 @@ class Project(AbstractContextManager["Project"]):
             raise BadInput(source.name, f"a Solidity source of over {MAX_TOKENS:,} words and marks")
         self.add_code(source.number, path, code)
 
-    def add_code(self, number: int, path: str, code: bytes) -> None:
-        """Parse a source of at most MAX_TOKENS. ``number`` is the import's number for the input that holds it."""
-        source = parsed(code, path)
+    def add_code(self, number: int, path: str, code: bytes, contract: str = "") -> None:
+        """Parse a source of at most MAX_TOKENS. ``number`` is the import's number for the input that holds it, ``contract``
+        that of functions that stand in none.
+        """
+        source = parsed(code, path, contract)
         self._units[path] = source.unit
         self._write(number, path, source)
 
