@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
-from sigdir.signatures.argument_shapes import Fit, fit_of
+from sigdir.signatures.argument_shapes import Fit, fit_of_heads, heads_of
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
@@ -41,8 +42,6 @@ MAX_HASHES = 10_000
 _BATCH = 1 << 23
 """Candidates that are tried at once: a quarter of a second of one core."""
 _SAVE_SECONDS = 5.0
-_FITTING = 5000
-"""Lists that are compared with the arguments of a code: they have 97 % of all texts."""
 _FITS = {Fit.SAME: 1.0, Fit.ALIKE: 0.7, Fit.LOOSE: 0.02}
 """How likely code shows arguments of each fit for the true list, beside the same ones."""
 _SHARE_OF_SHAPE = 0.02
@@ -98,7 +97,6 @@ def solve_hashes(texts: TextsOf, options: SolveOptions, progress: Reporter) -> S
     searches = [search for collection in COLLECTIONS for search in _searches(texts, collection, options)]
     notes = _Notes(options.state, searches)
     notes.load()
-    progress.stage("trying texts", sum(search.size - search.tried for search in searches))
     try:
         ended = _run(searches, notes, options, deadline, progress)
     finally:
@@ -135,17 +133,24 @@ def _texts(path: Path | None, form: str) -> Iterator[str]:
 class _Search:
     """Names times lists for some hashes; ``hits`` has what was found, and ``done`` how many batches of names were tried."""
 
-    def __init__(self, collection: Collection, names: Weighted, lists: Mapping[bytes, Weighted]) -> None:
-        """``lists`` has those that each hash may have."""
-        self.collection, self.names = collection, names.by_weight()
+    def __init__(self, collection: Collection, names: Callable[[], Weighted], lists: Mapping[bytes, Weighted]) -> None:
+        """``lists`` has those that each hash may have. ``names`` makes the names when they are wanted."""
+        self.collection, self._make_names = collection, names
         union = pa.chunked_array([one.texts for one in lists.values()]).unique()
         self.lists = union.take(pa.array(np.argsort(pc.binary_length(union).to_numpy(), kind="stable")))
         self._weights = {hash: _aligned(self.lists, one) for hash, one in lists.items()}
         self._targets = Targets(list(lists))
         self._rows = max(1, _BATCH // max(len(self.lists), 1))
-        self.batches = -(-len(self.names.texts) // self._rows)
         self.done = 0
         self.hits: list[tuple[bytes, int, int]] = []
+
+    @cached_property
+    def names(self) -> Weighted:
+        return self._make_names().by_weight()
+
+    @property
+    def batches(self) -> int:
+        return -(-len(self.names.texts) // self._rows)
 
     @property
     def size(self) -> int:
@@ -154,12 +159,13 @@ class _Search:
 
     @property
     def tried(self) -> int:
-        return min(self.done * self._rows, len(self.names.texts)) * len(self.lists)
+        return min(self.done * self._rows, len(self.names.texts)) * len(self.lists) if self.done else 0
 
     def tried_weight(self, hash: bytes) -> float:
         """The sum of the probabilities of all texts that were tried for a hash."""
-        names = self.names.weights[: self.done * self._rows].sum()
-        return float(names * self._weights[hash].sum()) if hash in self._weights else 0.0
+        if not self.done or hash not in self._weights:
+            return 0.0
+        return float(self.names.weights[: self.done * self._rows].sum() * self._weights[hash].sum())
 
     @property
     def digest(self) -> bytes:
@@ -197,13 +203,14 @@ def _searches(texts: TextsOf, collection: Collection, options: SolveOptions) -> 
     known_names, known_lists = _parts(texts(collection))
     names, all_lists = known_names.mixed(options.names), known_lists.mixed(options.lists).by_weight()
     common = all_lists.take(np.arange(min(len(all_lists.texts), options.most_lists)))
-    lists = {shown: common if shown is None else _fitting(all_lists, shown) for shown in set(wanted.values())}
+    by_heads = _by_heads(all_lists) if any(wanted.values()) else {}
+    lists = {shown: common if shown is None else _fitting(all_lists, by_heads, shown) for shown in set(wanted.values())}
     of_hash = {hash: lists[shown] for hash, shown in wanted.items()}
-    searches = [_Search(collection, names, of_hash)]
+    searches = [_Search(collection, lambda: names, of_hash)]
     if options.pairs:
         few = {shown: some.take(np.arange(min(len(some.texts), _LISTS_OF_NEW_NAMES))) for shown, some in lists.items()}
         of_hash = {hash: few[shown] for hash, shown in wanted.items()}
-        searches.append(_Search(collection, new_names(names, options.pairs), of_hash))
+        searches.append(_Search(collection, partial(new_names, names, options.pairs), of_hash))
     return searches
 
 
@@ -224,14 +231,28 @@ def _counted(chunks: Sequence[pa.StringArray], begin: str) -> Weighted:
     return discounted(texts, counted.field("counts").to_numpy())
 
 
-def _fitting(lists: Weighted, shown: str) -> Weighted:
+def _by_heads(lists: Weighted) -> dict[int, list[tuple[int, list[str]]]]:
+    """The places of all lists, and what their arguments begin with, by its number."""
+    found: dict[int, list[tuple[int, list[str]]]] = {}
+    for place, text in enumerate(lists.texts.to_pylist()):
+        heads = heads_of(text)
+        if heads is not None:
+            found.setdefault(len(heads), []).append((place, heads))
+    return found
+
+
+def _fitting(lists: Weighted, by_heads: Mapping[int, Sequence[tuple[int, Sequence[str]]]], shown: str) -> Weighted:
     """The lists that fit the arguments that a code shows, by how well they do; their probabilities sum up to 1."""
-    some = lists.take(np.arange(min(len(lists.texts), _FITTING)))
-    fits = np.array([_FITS.get(fit_of(f"f{one}", shown), 0.0) for one in some.texts.to_pylist()])
-    weights = some.weights * fits
+    used = heads_of(f"({shown})") or []
+    fits = np.zeros(len(lists.texts))
+    for place, heads in by_heads.get(len(used), ()):
+        fits[place] = _FITS.get(fit_of_heads(heads, used), 0.0)
+    fits[pc.equal(lists.texts, f"({shown})").to_numpy(zero_copy_only=False)] = _FITS[Fit.SAME]
+    some = lists.take(np.flatnonzero(fits))
+    weights = some.weights * fits[fits > 0]
     own = f"({shown})"
     found = Weighted(some.texts, weights / max(weights.sum(), 1e-300) * (1 - _SHARE_OF_SHAPE)).by_weight()
-    found = found.take(np.arange(min(int((weights > 0).sum()), _LISTS_OF_SHAPE)))
+    found = found.take(np.arange(min(len(weights), _LISTS_OF_SHAPE)))
     if own in found.texts.to_pylist():
         return found
     return Weighted(pa.concat_arrays([found.texts, pa.array([own])]), np.append(found.weights, _SHARE_OF_SHAPE))
@@ -244,6 +265,9 @@ def _run(
     saved = time.monotonic()
     with ThreadPoolExecutor(options.threads) as pool:
         for search in searches:
+            if deadline is not None and time.monotonic() > deadline:
+                return False  # making new names takes seconds
+            progress.stage("trying texts", search.size - search.tried)
             for found in ordered_map(pool, search.run, range(search.done, search.batches), options.threads + 1):
                 before, search.done = search.tried, search.done + 1
                 search.hits += found

@@ -8,6 +8,7 @@ their encoding: static tuples and arrays are expanded to words, and ``uint256`` 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import IntEnum
 
 from sigdir.signatures.types import BadTypeList, Type, parameter_types
@@ -37,10 +38,20 @@ def fit_of(text: str, arguments: str | None) -> Fit:
         return Fit.UNKNOWN
     if text[text.find("(") :] == f"({arguments})":
         return Fit.SAME
+    declared, used = heads_of(text), heads_of(f"({arguments})")
+    return Fit.UNKNOWN if declared is None or used is None else fit_of_heads(declared, used)
+
+
+def heads_of(text: str) -> list[str] | None:
+    """The words and dynamic values that a text's arguments begin with; None for types that cannot be read."""
     try:
-        declared, used = _heads(parameter_types(text)), _heads(parameter_types(f"({arguments})"))
+        return _heads(parameter_types(text))
     except BadTypeList:
-        return Fit.UNKNOWN
+        return None
+
+
+def fit_of_heads(declared: Sequence[str], used: Sequence[str]) -> Fit:
+    """How well these of a text fit those of a code; at best they are alike."""
     if len(declared) != len(used):
         return Fit.DIFFERS
     return min(map(_fit, declared, used), default=Fit.SAME)
@@ -64,7 +75,6 @@ _ENCODED_AS = {"address": "uint160", "bool": "uint8", "function": "bytes24"}
 
 
 def _heads(types: tuple[Type, ...]) -> list[str]:
-    """The words and dynamic values that arguments begin with."""
     found: list[str] = []
     for one in types:
         if is_dynamic(one) or len(found) > _MAX_WORDS:

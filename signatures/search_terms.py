@@ -60,6 +60,12 @@ class SearchTerms(NamedTuple):
     understood: tuple[str, ...] = ()
     """The terms in words."""
 
+    @property
+    def piece(self) -> str:
+        """What the name begins with, ends with or has; "" where it says more."""
+        piece = self.name.strip("*")
+        return "" if "*" in piece or "?" in piece else piece
+
 
 class BadSearch(SigdirError, ValueError):
     """A search that cannot be read: ``problem`` is a phrase, ``column`` counts from 1."""

@@ -61,11 +61,16 @@ class Weighted:
         """With texts that a user thinks likely: one of them is right with the probability one half."""
         if not given:
             return self
-        added = dict.fromkeys(given)
-        weights = np.concatenate([self.weights / 2, np.full(len(added), 0.5 / len(added))])
-        table = pa.table({"text": pa.concat_arrays([self.texts, pa.array(list(added))]), "weight": weights})
-        sums = table.group_by("text", use_threads=False).aggregate([("weight", "sum")])
-        return Weighted(sums["text"].combine_chunks(), sums["weight_sum"].to_numpy())
+        added = pa.array(list(dict.fromkeys(given)))
+        return merged([Weighted(self.texts, self.weights / 2), Weighted(added, np.full(len(added), 0.5 / len(added)))])
+
+
+def merged(parts: Sequence[Weighted]) -> Weighted:
+    """All texts of the parts, each once, with the sum of its probabilities."""
+    texts = pa.concat_arrays([part.texts for part in parts])
+    table = pa.table({"text": texts, "weight": np.concatenate([part.weights for part in parts])})
+    sums = table.group_by("text", use_threads=False).aggregate([("weight", "sum")])
+    return Weighted(sums["text"].combine_chunks(), sums["weight_sum"].to_numpy())
 
 
 def discounted(texts: pa.StringArray, counts: Array) -> Weighted:

@@ -17,7 +17,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.search_terms import SearchTerms
 from sigdir.signatures.standards import canonical
 from sigdir.warehouse.evidence.summaries import COUNTS, LISTED, weights
-from sigdir.warehouse.index.search import has_wildcards
+from sigdir.warehouse.index.search import INSIDE, WELL_KNOWN, match_kinds
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.terms import rows_of_terms, well_known
 from sigdir.warehouse.index.view import View
@@ -25,10 +25,7 @@ from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 Array = npt.NDArray[Any]
 
-_COMPARED_BYTES = 64
 _LISTED = weights(np.array([LISTED], COUNTS))
-_WELL_KNOWN, _WHOLE_NAME, _PREFIX, _INSIDE = range(4)
-"""How a text matches: it is a standard's, its name is what was searched, its text begins with that, or has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +86,7 @@ def _with_fragment(view: View, collection: Collection, fragment: str, start: int
 
 def _of_terms(view: View, collection: Collection, terms: SearchTerms, start: int, size: int) -> Matches:
     rows = rows_of_terms(view, collection, terms)
-    piece = terms.name.strip("*")
-    fragment = "" if has_wildcards(piece) else piece
-    return _ranked(view, collection, rows, fragment, well_known(collection, terms.shape), start, size)
+    return _ranked(view, collection, rows, terms.piece, well_known(collection, terms.shape), start, size)
 
 
 def _ranked(
@@ -110,7 +105,7 @@ def _ranked(
 
 
 def _weights(segment: Segment, rows: Array, fragment: str, known: list[tuple[bytes, str]]) -> Array:
-    match = _match_kinds(segment, rows, fragment) if fragment else np.full(len(rows), _PREFIX, np.uint8)
+    match = match_kinds(segment.text, segment.offsets, rows, fragment)
     _promote(segment, rows, match, known)
     of_rows = _LISTED if segment.summaries is None else segment.summaries.weights[rows]
     return match.astype(np.uint64) << np.uint64(32) | of_rows
@@ -126,30 +121,13 @@ def _best(weights: Array, stop: int) -> Array:
     return np.concatenate([ordered, np.flatnonzero(weights == limit)[: stop - len(lower)]])
 
 
-def _match_kinds(segment: Segment, rows: Array, fragment: str) -> Array:
-    """How each row matches: its whole name or text is the fragment, its text begins with it, or contains it."""
-    starts = segment.offsets[rows]
-    lengths = segment.offsets[rows + 1] - starts
-    match = np.full(len(rows), _INSIDE, np.uint8)
-    prefix = np.frombuffer(fragment.encode()[:_COMPARED_BYTES].lower(), np.uint8)
-    like = np.flatnonzero(lengths >= len(prefix))
-    for at, byte in enumerate(prefix.tolist()):  # the first few bytes rule out almost every row
-        here = segment.text[starts[like] + at]
-        is_letter = 97 <= byte <= 122
-        like = like[(here | 0x20 if is_letter else here) == byte]
-    match[like] = _PREFIX
-    after = np.minimum(starts[like] + len(fragment), len(segment.text) - 1)
-    match[like[(segment.text[after] == 0x28) | (lengths[like] == len(fragment))]] = _WHOLE_NAME
-    return match
-
-
 def _promote(segment: Segment, rows: Array, match: Array, known: list[tuple[bytes, str]]) -> None:
     """Mark the well-known texts among rows whose text begins with the fragment."""
     for digest, text in known:
         for row in segment.with_hash(digest).tolist():
             at = int(rows.searchsorted(row))
-            if at < len(rows) and rows[at] == row and segment.text_at(row) == text and match[at] < _INSIDE:
-                match[at] = _WELL_KNOWN
+            if at < len(rows) and rows[at] == row and segment.text_at(row) == text and match[at] < INSIDE:
+                match[at] = WELL_KNOWN
 
 
 def _well_known(collection: Collection, fragment: str) -> list[tuple[bytes, str]]:

@@ -80,6 +80,21 @@ def test_new_names_are_made_of_words_that_stand_together(folder: Path) -> None:
     assert [one.text for one in solved(folder, wanted, pairs=1000).solutions] == ["payBackAll(uint256)"]
 
 
+FORMS = ["maxFee()", "getMaxFee()", "setMaxFee()", "isMaxFee()", "MaxFee()", "MAX_FEE()", "_maxFee()", "maxFees()"]
+
+
+@pytest.mark.parametrize("hidden", FORMS)
+def test_a_known_name_is_tried_in_other_forms(folder: Path, hidden: str) -> None:
+    """As another case, with or without a prefix, as a plural: as far as known names have such forms."""
+    others = [text.replace("ax", "in").replace("AX", "IN") for text in FORMS]
+    write_files(
+        folder.parent, {"forms.txt": "\n".join([*others, "fee()", (hidden == "maxFee()" and "MaxFee()") or "maxFee()"])}
+    )
+    import_files([folder.parent / "forms.txt"], folder)
+    assert solved(folder, {selector(hidden): ""}).solutions == []
+    assert [one.text for one in solved(folder, {selector(hidden): ""}, pairs=1000).solutions] == [hidden]
+
+
 def test_a_posterior_is_the_share_of_all_that_may_be_meant() -> None:
     """Bayes' rule by hand: two hits share what the texts that were not tried leave."""
     assert posteriors([], 0.5) == []

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sigdir
-from sigdir.signatures.collections import COLLECTIONS
+from sigdir.serve.pages.ranking import find
+from sigdir.serve.pages.search_query import parse_search
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse import QueryError, Warehouse
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.paths import Paths
+from tests.conftest import import_files
 from tests.warehouse.support import Run
 
 ROWS = 1 << 14  # have grams
@@ -133,6 +139,23 @@ def test_names_and_parameters_are_found(view: tuple[Paths, View], query: str) ->
     """As the search page finds them."""
     rows = sigdir.open(view[0].root).sql("SELECT text_signature FROM search(?)", [query]).rows()
     assert {text for (text,) in rows} == STRUCTURES[query]
+
+
+def test_the_weight_orders_as_the_search_page_does(tmp_path: Path) -> None:
+    """By how well a text matches, then by its evidence; names, patterns and structures alike."""
+    declared: list[dict[str, object]] = [
+        {"type": "function", "name": name, "inputs": []} for name in ("payAll", "pay", "unpay")
+    ]
+    (tmp_path / "abi.json").write_text(json.dumps(declared))
+    (tmp_path / "list.txt").write_text("repay()\npayNow()\npay(bool)\ntransfer(address,uint256)\nPAYEE()\n")
+    import_files([tmp_path / "list.txt", tmp_path / "abi.json"], tmp_path / "warehouse")
+    reader = Reader(Paths(tmp_path / "warehouse"))
+    reader.close()
+    for query in ("pay", "PAY (*)", "()", "(*)", "*pay (*)", "type:bool", "e", "kind"):
+        ordered = "SELECT text_signature FROM search(?) ORDER BY weight, id"
+        found = [text for (text,) in sigdir.open(tmp_path / "warehouse").sql(ordered, [query]).rows()]
+        assert found == [row.text for row in find(reader.held(), SIGNATURES, parse_search(query), 0, 20).rows]
+    assert len(found) == 0
 
 
 def test_what_a_text_does_not_say_is_refused(view: tuple[Paths, View]) -> None:

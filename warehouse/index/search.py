@@ -26,6 +26,7 @@ from sigdir.signatures.kernels import kernel
 Array = npt.NDArray[Any]
 
 _PIECE_ROWS = 1 << 16
+_COMPARED_BYTES = 64
 _ANY_RUN, _ANY_ONE = ord("*"), ord("?")  # no text has them
 
 
@@ -236,6 +237,29 @@ def _is_like(text: Array, at: Any, end: Any, pattern: Array, masks: Array) -> bo
         place += one
     is_through: bool = place == size
     return is_through
+
+
+WELL_KNOWN, WHOLE_NAME, PREFIX, INSIDE = range(4)
+"""How a text matches: it is a standard's, its name or all of it is what was searched, it begins with that, or has it."""
+
+
+def match_kinds(text: Array, offsets: Array, rows: Array, fragment: str) -> Array:
+    """How each row matches a fragment, uint8; whether it is a standard's is not asked."""
+    if not fragment:
+        return np.full(len(rows), PREFIX, np.uint8)
+    starts = offsets[rows]
+    lengths = offsets[rows + 1] - starts
+    match = np.full(len(rows), INSIDE, np.uint8)
+    prefix = np.frombuffer(fragment.encode()[:_COMPARED_BYTES].lower(), np.uint8)
+    like = np.flatnonzero(lengths >= len(prefix))
+    for at, byte in enumerate(prefix.tolist()):  # the first few bytes rule out almost every row
+        here = text[starts[like] + at]
+        is_letter = 97 <= byte <= 122
+        like = like[(here | 0x20 if is_letter else here) == byte]
+    match[like] = PREFIX
+    after = np.minimum(starts[like] + len(fragment), len(text) - 1)
+    match[like[(text[after] == 0x28) | (lengths[like] == len(fragment))]] = WHOLE_NAME
+    return match
 
 
 @kernel(nogil=True)

@@ -167,7 +167,7 @@ class Database:
             raise UnreadableWarehouse(f"{paths.root}: {reason}") from error
         self._not_created: list[Callable[[], None]] = [
             partial(_create_functions, self._connection, paths, snapshot),
-            partial(create_search, self._connection),
+            partial(create_search, self._connection, paths, snapshot),
             partial(create_derived_views, self._connection),
             partial(_create_evidence_views, self._connection, paths, snapshot),
             partial(_create_contract_views, self._connection, snapshot),

@@ -12,28 +12,42 @@ the servers' index would take longer.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 
+from sigdir.signatures import standards
+from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.search_terms import BadSearch, SearchTerms, Shape, parse_terms
+from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.views import quoted
 from sigdir.warehouse.table.fields import MAX_SEARCHED
+from sigdir.warehouse.table.paths import Paths
+
+SummariesOf = Callable[[npt.NDArray[np.int64]], tuple[npt.NDArray[Any], pa.Array]]
+"""The counts and the declarations of texts by their ids."""
 
 NAME = "search"
 _FITS = "search_fits"
 
 _STRIPPED = quoted(" \t\n\r\v\f\x1c\x1d\x1e\x1f")
+_STRUCTURED = r"\s\(|\)\s|^\(.*\)$|[a-z]:\S"
 _WANTED = f"trim(fragment::VARCHAR, {_STRIPPED})"
 _TOO_LONG = f"error('{NAME}() takes at most {MAX_SEARCHED} characters, and these are ' || length({_WANTED}))"
 # All of this is a constant where the fragment is one. A regular expression that is none is compiled again for each row.
 _HAS_FRAGMENT = f"""CASE
     WHEN length({_WANTED}) > {MAX_SEARCHED} THEN {_TOO_LONG}::BOOLEAN
     WHEN strlen({_WANTED}) <> length({_WANTED}) THEN false
-    WHEN regexp_matches({_WANTED}, '\\s\\(|\\)\\s|^\\(.*\\)$|[a-z]:\\S') THEN {_FITS}(text_signature, {_WANTED})
+    WHEN regexp_matches({_WANTED}, {quoted(_STRUCTURED)}) THEN {_FITS}(text_signature, {_WANTED})
     WHEN regexp_matches({_WANTED}, '[*?]')
     THEN regexp_full_match(text_signature, replace(replace(regexp_escape({_WANTED}), '\\*', '.*'), '\\?', '.'))
     ELSE contains(lower(text_signature), lower({_WANTED})) END"""
@@ -59,12 +73,43 @@ def fits_terms(texts: pa.ChunkedArray, queries: pa.ChunkedArray) -> pa.Array:
     return pa.array(held)
 
 
-def create_search(connection: duckdb.DuckDBPyConnection) -> None:
+def weights_of(
+    summaries_of: SummariesOf, ids: pa.ChunkedArray, texts: pa.ChunkedArray, queries: pa.ChunkedArray
+) -> pa.Array:
+    """What orders texts that a search finds, the best lowest, as on the search page."""
+    from sigdir.warehouse.evidence.summaries import weights
+    from sigdir.warehouse.index.search import INSIDE, WELL_KNOWN, match_kinds  # numba takes 0.5 s to load
+
+    bounds, data = bytes_of(texts.combine_chunks())
+    matches = np.empty(len(texts), np.uint64)
+    for query in queries.unique().to_pylist():
+        rows = np.flatnonzero(queries.to_numpy(zero_copy_only=False) == query)
+        matches[rows] = match_kinds(data, bounds.astype(np.int64), rows, _piece(query))
+    of_standards = set(standards.canonical().values())
+    is_standard = np.array([text in of_standards for text in texts.to_pylist()], np.bool_)
+    matches[is_standard & (matches < INSIDE)] = WELL_KNOWN
+    return numbers(matches << np.uint64(32) | weights(summaries_of(values(ids))[0]))
+
+
+def _piece(query: str) -> str:
+    if re.search(_STRUCTURED, query):
+        return parse_terms(query).piece
+    return "" if "*" in query or "?" in query else query
+
+
+def create_search(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
     """Add ``search`` to a connection that has the views of the rows."""
+    from sigdir.warehouse.sql.ranking import SummaryReader  # other queries do without
+
     connection.create_function(_FITS, fits_terms, ["VARCHAR", "VARCHAR"], "BOOLEAN", type=PythonUDFType.ARROW)
-    rows = " UNION ALL ".join(
-        f"SELECT '{collection}' AS collection, id, text_signature, hex_signature, created_at, hash"
-        f" FROM {collection.view_name}"
-        for collection in COLLECTIONS
-    )
-    connection.execute(f"CREATE MACRO {NAME}(fragment) AS TABLE FROM ({rows}) WHERE {_HAS_FRAGMENT}")
+    rows = []
+    for collection in COLLECTIONS:
+        weigh, reader = f"{NAME}_weight_{collection.view_name}", SummaryReader(paths, snapshot, collection)
+        connection.create_function(
+            weigh, partial(weights_of, reader.of), ["BIGINT", "VARCHAR", "VARCHAR"], "UBIGINT", type=PythonUDFType.ARROW
+        )
+        rows.append(
+            f"SELECT '{collection}' AS collection, id, text_signature, hex_signature, created_at, hash,"
+            f" {weigh}(id, text_signature, {_WANTED}) AS weight FROM {collection.view_name} WHERE {_HAS_FRAGMENT}"
+        )
+    connection.execute(f"CREATE MACRO {NAME}(fragment) AS TABLE {' UNION ALL '.join(rows)}")
