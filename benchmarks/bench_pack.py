@@ -89,8 +89,8 @@ def _range(warehouse: Path, folder: Path, rounds: int) -> Figure:
         rates = [
             (_wrk(folder, mine, _get(path)), _wrk(folder, ceiling, _get(f'"/{_RANGE_BYTES}"'))) for _ in range(rounds)
         ]
-    ours, theirs = max(rates, key=lambda pair: pair[0] / pair[1])
-    return Figure("range", ours / theirs, [ours], [theirs])
+    ours, theirs = map(list, zip(*rates, strict=True))
+    return Figure("range", max(ours) / max(theirs), ours, theirs)
 
 
 def _inputs(corpora: Path) -> list[Path]:

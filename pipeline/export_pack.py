@@ -1,8 +1,10 @@
 """A pack of the texts that are used most: one file that answers offline. ``sigdir.signatures.pack`` reads it.
 
-Of each collection come first the texts of standards, then those that most contracts declare, then those that most sources
-name, then the oldest. What looks mined stays out, so does what is suppressed, and what no ABI can have
-because it is nested too deeply, and a long one whose parameters very many texts have, which no reader would take.
+Of each collection come first the texts of standards, then those that are used most, those that most contracts declare, those
+that most sources name, those whose name has the most parameter lists, then the oldest. A name that many contracts
+declare in their own ways is called often: without it the first 10,000 texts of lists name a twelfth of real calls less. What
+looks mined stays out, so does what is suppressed, and what no ABI can have because it is nested too deeply, and a long
+one whose parameters very many texts have, which no reader would take.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _USED_MOST = """
     SELECT r.text_signature, r.position, r.declaration FROM ranked AS r
     LEFT JOIN standards AS s ON s.hash = r.hash AND s.text_signature = r.text_signature
     WHERE r.collection = ? AND NOT r.looks_mined AND r.witness <> 'solved'
-    ORDER BY s.standard IS NULL, r.uses DESC, r.contracts DESC, r.sources DESC, r.id LIMIT ?"""
+    ORDER BY s.standard IS NULL, r.uses DESC, r.contracts DESC, r.sources DESC,
+        count(*) OVER (PARTITION BY split_part(r.text_signature, '(', 1)) DESC, r.id LIMIT ?"""
 
 
 @dataclass(frozen=True, slots=True)

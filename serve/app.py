@@ -139,7 +139,7 @@ def routes(
         Route("/favicon.ico", NamedAssetResource("icon.svg"), "GET, HEAD"),
         Route("/robots.txt", NamedAssetResource("robots.txt"), "GET, HEAD"),
         Route("/llms.txt", LlmsResource(has_mcp=settings.mcp), "GET, HEAD"),
-        *([Route("/mcp", McpResource(reader), "POST")] if settings.mcp else []),
+        *([Route("/mcp", McpResource(reader, solves=settings.solve), "POST")] if settings.mcp else []),
         Route("/search/", ResultsPage(reader, cache, "search.html"), "GET, HEAD"),
         Route("/search/results/", ResultsPage(reader, cache, "results.html"), "GET, HEAD"),
         Route("/browse/", BrowsePage(reader, cache), "GET, HEAD"),

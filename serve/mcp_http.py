@@ -1,8 +1,8 @@
 """``/mcp``: the tools for agents by the Model Context Protocol over HTTP, a request and its answer at a time.
 
 The package's own ASGI application reads each request and writes its answer as JSON. No session outlives its request, so any worker
-answers any request. The process of costly requests runs all of them: it bounds what an agent's arguments may cost, and
-workers need not load the package.
+answers any request. The process of costly requests runs them: it bounds what an agent's arguments may cost, and workers
+need not load the package. The tool ``solve`` is asked in the process that gives way.
 """
 
 from __future__ import annotations
@@ -30,15 +30,19 @@ class McpResource:
 
     is_costly = is_always_passed_on = True
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, *, solves: bool) -> None:
+        self._reader, self._solves = reader, solves
+
+    def gives_way(self, req: falcon.Request) -> bool:
+        """Whether a message may be for ``solve``. Clients of protocols before 2026 do not say it outside of the body."""
+        return self._solves and (not req.get_header("Mcp-Method") or req.get_header("Mcp-Name") == "solve")
 
     @cached_property
     def _server(self) -> MCPServer:
         from sigdir.pipeline.warehouse_directory import WarehouseDirectory
         from sigdir.serve.mcp_server import mcp_server  # 1 s, which no worker needs
 
-        return mcp_server(WarehouseDirectory(self._reader), solves=False)
+        return mcp_server(WarehouseDirectory(self._reader), solves=self._solves)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         body = bodies.read_body(req, _BODY_BYTES)

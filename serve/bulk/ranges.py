@@ -10,7 +10,7 @@ import falcon
 
 from sigdir.serve.http.conditional import not_modified, strong, token_of
 from sigdir.serve.http.errors import detail, not_found
-from sigdir.serve.http.page_cache import PageCache
+from sigdir.serve.http.page_cache import ANY_VIEW, PageCache
 from sigdir.serve.http.query_string import pairs_of
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.pack_range import DIGITS, is_prefix, range_bytes
@@ -44,30 +44,28 @@ class RangeResource:
             raise detail(400, _LENGTH)
         view = self._reader.current()
         newest, wanted = _edition(view), dict(pairs_of(req.query_string)).get("padded", "")
-        is_padded = wanted not in ("", "0", "false")
-        if (edition, prefix) != (newest, prefix.lower()):
-            query = "?padded=1" if is_padded else ""
-            resp.status = falcon.HTTP_302
-            resp.location = f"/range/{collection}/{prefix.lower()}/{newest}{query}"
+        query = "" if wanted in ("", "0", "false") else "padded=1"
+        place = f"/range/{collection}/{prefix.lower()}/{newest}"
+        if req.path != place:
+            resp.status, resp.location = falcon.HTTP_302, f"{place}?{query}".rstrip("?")
             resp.set_header("Cache-Control", f"public, max-age={_NEWEST_SECONDS}")
             return
-        body = self._body(view, Collection.of_name(collection), prefix, is_padded)
+        body = self._cache.get(ANY_VIEW, f"{place}?{query}")
+        if body is None:
+            body = _range(view, Collection.of_name(collection), prefix, is_padded=bool(query))
+            self._cache.put(ANY_VIEW, f"{place}?{query}", body)
         if not not_modified(req, resp, strong(token_of(body)), _FOREVER):
             resp.content_type, resp.data = PACK, body
 
     on_head = on_get
 
-    def _body(self, view: View, collection: Collection, prefix: str, is_padded: bool) -> bytes:
-        edition, address = _edition(view), f"/range/{collection}/{prefix}/{is_padded:d}"
-        body = self._cache.get(edition, address)
-        if body is None:
-            rows = ranked_range(view, collection, int(prefix, 16), DIGITS, MAX_TEXTS)
-            if rows is None:
-                raise detail(404, f"This range has more than {MAX_TEXTS:,} texts. Take a dump or a pack.")
-            texts = [PackRow(row.text, row.position) for row in rows]
-            body = range_bytes(collection, max(view.snapshot.version, 0), texts, padded=is_padded)
-            self._cache.put(edition, address, body)
-        return body
+
+def _range(view: View, collection: Collection, prefix: str, *, is_padded: bool) -> bytes:
+    rows = ranked_range(view, collection, int(prefix, 16), DIGITS, MAX_TEXTS)
+    if rows is None:
+        raise detail(404, f"This range has more than {MAX_TEXTS:,} texts. Take a dump or a pack.")
+    texts = [PackRow(row.text, row.position) for row in rows]
+    return range_bytes(collection, max(view.snapshot.version, 0), texts, padded=is_padded)
 
 
 def _edition(view: View) -> str:

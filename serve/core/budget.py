@@ -218,7 +218,7 @@ class CostlyRequests:
 
     Costly are requests of resources that ``is_costly`` marks, and multipart forms; shorter ones are answered at once.
     Transactions of a node have a process of their own, for which no other request waits. All requests of resources that
-    ``gives_way`` marks go to the process ``patient``.
+    ``gives_way`` marks, or those that it chooses, go to the process ``patient``.
     """
 
     def __init__(self, process: BudgetProcess, settings: Settings, patient: BudgetProcess | None = None) -> None:
@@ -251,7 +251,8 @@ class CostlyRequests:
         # The resource refuses what is too long, in its own words and without reading it.
         if size is not None and size > self._max_body:
             return None
-        if getattr(resource, "gives_way", False):
+        gives_way = getattr(resource, "gives_way", False)
+        if gives_way(req) if callable(gives_way) else gives_way:
             return self._patient
         is_form = (req.content_type or "").lower().startswith("multipart/")
         is_costly = getattr(resource, "is_costly", False)

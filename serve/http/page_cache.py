@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 _ENTRY_BYTES = 300
 """What the cache itself takes for a page."""
+ANY_VIEW = ""
+"""The token of pages whose address has all that they depend on."""
 
 
 class PageCache:

@@ -65,16 +65,16 @@ def test_a_pack_has_the_texts_of_the_warehouse_in_their_order(stored: Path, inde
 
 
 def test_the_texts_that_are_used_most_come_first(tmp_path: Path, warehouse: Path) -> None:
-    """Those of standards, then by contracts, then by sources; each collection has so many."""
-    (tmp_path / "a.txt").write_text("older()\nnamed()\nevent A()\nevent B()\n")
+    """Those of standards, then by contracts, by sources, by the lists that their name has; each collection has so many."""
+    (tmp_path / "a.txt").write_text("older()\nnamed()\nshared(bool)\nshared()\nevent A()\nevent B()\n")
     (tmp_path / "b.txt").write_text(f"named()\n{TRANSFER}\n")
     artifact = {"contractName": "C", "abi": [{"type": "function", "name": "used", "inputs": []}]}
     (tmp_path / "c.json").write_text(json.dumps(artifact))
     for name in ("a.txt", "b.txt", "c.json"):
         import_files([tmp_path / name], warehouse)
-    found = [set(sigdir.Pack(export(warehouse, texts=number)).texts(SIGNATURES)) for number in range(1, 5)]
+    found = [set(sigdir.Pack(export(warehouse, texts=number)).texts(SIGNATURES)) for number in range(1, 7)]
     assert [new - old for new, old in zip(found, [set(), *found], strict=False)] == [
-        {TRANSFER}, {"used()"}, {"named()"}, {"older()"}
+        {TRANSFER}, {"used()"}, {"named()"}, {"shared(bool)"}, {"shared()"}, {"older()"}
     ]  # fmt: skip
     assert list(sigdir.Pack(export(warehouse, texts=1)).texts(EVENT_SIGNATURES)) == ["A()"]
     assert sigdir.Pack(export(warehouse, (EVENT_SIGNATURES,))).count(SIGNATURES) == 0

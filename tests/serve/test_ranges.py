@@ -15,6 +15,8 @@ from sigdir.pipeline.export import Options, run_export
 from sigdir.pipeline.progress import Reporter
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
+from sigdir.serve.http.page_cache import PageCache
+from sigdir.serve.servers.short_requests import ShortRequests
 from sigdir.signatures.collections import COLLECTIONS
 from tests.conftest import ROOT, import_files
 from tests.pipeline.support import invoke
@@ -79,6 +81,22 @@ def test_a_range_of_a_version_never_changes(client: Any) -> None:
     assert (again.status_code, again.content) == (304, b"")
     for path in ("/range/signatures/a90/1", "/range/signatures/a90/3", "/range/signatures/A90/2"):
         assert client.simulate_get(path).headers["location"] == "/range/signatures/a90/2"
+
+
+def test_a_range_is_made_once(stored: Path) -> None:
+    """Then the thread that read the request answers it, in each size."""
+    pages = PageCache(1 << 20, lambda _: None)
+    with opened(stored) as (reader, writer):
+        client, is_short = (
+            falcon.testing.TestClient(create_app(Settings(stored), reader, writer, pages=pages)),
+            ShortRequests(reader, pages),
+        )
+        for query in ("", "padded=1"):
+            asked = ("GET", "/range/signatures/a90/2", query, "", "gzip")
+            assert not is_short(*asked)
+            made = fetched(client, "/range/signatures/A90", query)
+            assert is_short(*asked)
+            assert client.simulate_get(asked[1], query_string=query).content == made.content
 
 
 def test_padded_ranges_have_one_size(client: Any) -> None:
