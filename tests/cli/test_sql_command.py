@@ -8,6 +8,7 @@ import io
 import json
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from backports import zstd
 
 import sigdir
 from sigdir.cli.main import main
-from tests.conftest import ROOT, command_line, environment, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
 
 QUERY = "SELECT id, text_signature, hex_signature FROM signatures ORDER BY id"
 
@@ -288,6 +289,27 @@ def test_ctrl_c_ends_a_query(folder: Path, query: str, times: int) -> None:
             time.sleep(0.1)  # two signals at once are one
         assert process.stderr.read() == b"interrupted\n"
         assert process.wait() == 130
+
+
+def test_ctrl_c_at_the_very_end_says_nothing(folder: Path) -> None:
+    """Where a command has ended, and what it held is freed."""
+    code = """if True:
+        import os, signal, sys, weakref
+        from sigdir.cli import main
+
+        class Held: pass
+
+        def ended(prog_name):
+            held = Held()
+            weakref.finalize(held, os.kill, os.getpid(), signal.SIGINT)
+            sys.exit(7)
+
+        main.main = ended
+        main.console()"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment(folder), capture_output=True, timeout=SAFETY_SECONDS, check=False
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (7, b"")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".csv.gz"])
