@@ -18,7 +18,8 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NamedTuple
 
@@ -113,11 +114,11 @@ class BudgetProcess:
         self._process = None
 
     def answer(
-        self, environ: dict[str, str], read: Callable[[], bytes], is_gone: Callable[[], bool] = lambda: False
+        self, environ: dict[str, str], body: Iterable[bytes], is_gone: Callable[[], bool] = lambda: False
     ) -> Answer:
         """The application's answer to a request; raises HttpError where it is over its budget, or has no place in line.
 
-        ``read`` gives the body. It is called in turn, so that a worker has one such body in memory. ``is_gone`` says
+        The pieces of ``body`` are passed on one by one, so that a worker has none whole in memory. ``is_gone`` says
         whether the client has hung up: then the process is interrupted, and ended where it does not hear that.
         """
         if not self._line.acquire(blocking=False):
@@ -126,44 +127,62 @@ class BudgetProcess:
             if not self._turn.acquire(timeout=_TURN_SECONDS):
                 raise unavailable("Too many long requests at once.", _RETRY_SECONDS)
             try:
-                return self._answer(environ, read(), is_gone)
+                return self._answer(environ, body, is_gone)
             finally:
                 self._turn.release()
         finally:
             self._line.release()
 
-    def _answer(self, environ: dict[str, str], body: bytes, is_gone: Callable[[], bool]) -> Answer:
-        budget = budget_of(len(body))
-        budget = Budget(self._seconds or budget.seconds, self._memory or budget.memory)
+    def _answer(self, environ: dict[str, str], body: Iterable[bytes], is_gone: Callable[[], bool]) -> Answer:
+        budget = self._budget_of(0)
         if self._process is None:
             self.start()
         assert self._connection is not None
         try:
             self._await_ready(self._connection)
-            answer = self._exchanged(self._connection, environ, body, budget, is_gone)
+            budget = self._budget_of(self._send_body(self._connection, body))
+            answer = self._exchanged(self._connection, environ, budget, is_gone)
         except (EOFError, OSError):
             raise self._ended(budget) from None
         if answer is None:
             raise http_error_of(MemoryError())
         return answer
 
+    def _budget_of(self, size: int) -> Budget:
+        budget = budget_of(size)
+        return Budget(self._seconds or budget.seconds, self._memory or budget.memory)
+
+    def _send_body(self, connection: Connection[Any, Any], body: Iterable[bytes]) -> int:
+        """Send the pieces and an empty one; gives the number of bytes."""
+        size = 0
+        with self._closing_on_error():
+            for piece in body:
+                connection.send_bytes(piece)
+                size += len(piece)
+            connection.send_bytes(b"")
+        return size
+
     def _exchanged(
-        self, connection: Connection[Any, Any], environ: dict[str, str], body: bytes, budget: Budget,
-        is_gone: Callable[[], bool],
-    ) -> Answer | None:  # fmt: skip
+        self, connection: Connection[Any, Any], environ: dict[str, str], budget: Budget, is_gone: Callable[[], bool]
+    ) -> Answer | None:
         """What the process answers; raises EOFError, OSError where it ends or is stuck."""
-        try:
+        with self._closing_on_error():
             connection.send((environ, budget))
-            connection.send_bytes(body)
             if self._has_answer(connection, is_gone):
                 answer: Answer | None = connection.recv()
                 return answer
+        raise EOFError
+
+    @contextmanager
+    def _closing_on_error(self) -> Iterator[None]:
+        """End the process after an error of ours: its answer may still come, and the next request must not get it."""
+        try:
+            yield
         except (EOFError, OSError):
             raise
         except BaseException:
-            self.close()  # its answer may still come, and the next request must not get it
+            self.close()
             raise
-        raise EOFError
 
     def _has_answer(self, connection: Connection[Any, Any], is_gone: Callable[[], bool]) -> bool:
         """Wait for the answer. It is None for a client that has gone."""
@@ -234,7 +253,7 @@ class CostlyRequests:
         is_post = req.method == "POST"
         answer = process.answer(
             environ,
-            lambda: bodies.read_body(req, self._max_body) if is_post else b"",
+            bodies.pieces_of(req, self._max_body) if is_post else (),
             req.env.get("waitress.client_disconnected", lambda: False),
         )
         resp.status = answer.status

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from sigdir.serve.http.errors import detail, field_error
 from sigdir.serve.http.forms import pairs_of_form
 from sigdir.serve.http.multipart import parts_of_form
 
+_PIECE = 1 << 20
 _MAX_FIELDS = 1000
 _MAX_VALUES = 1 << 20
 
@@ -42,6 +45,19 @@ def read_body(request: falcon.Request, limit: int) -> bytes:
     if length is not None and len(body) < length:
         raise detail(400, "Request body cut short.")
     return body
+
+
+def pieces_of(request: falcon.Request, limit: int) -> Iterator[bytes]:
+    """The body in pieces, at most a byte more than ``limit``: so ``read_body`` of what was read says what it says here.
+
+    Where the client goes away the pieces end.
+    """
+    stream = request.bounded_stream if request.content_length is not None else request.stream
+    left = limit + 1
+    with suppress(OSError):
+        while left and (piece := stream.read(min(left, _PIECE))):
+            left -= len(piece)
+            yield piece
 
 
 def fields_of(request: falcon.Request, limit: int) -> dict[str, Any]:
@@ -113,7 +129,7 @@ def _multipart(body: bytes, content_type: str) -> dict[str, Any]:
         for part in parts_of_form(body, content_type, _MAX_FIELDS):
             is_file = part.file_name is not None
             fields[part.name] = (
-                Upload(part.data, part.file_name or "") if is_file else part.data.decode("utf-8", "replace")
+                Upload(bytes(part.data), part.file_name or "") if is_file else str(part.data, "utf-8", "replace")
             )
     except ValueError as error:
         raise detail(400, f"Multipart form parse error - {error}") from None

@@ -21,7 +21,8 @@ class Part(NamedTuple):
     name: str
     file_name: str | None
     """None if the part is no file."""
-    data: bytes
+    data: memoryview
+    """Of the body, which may have 16 MiB."""
 
 
 def parts_of_form(body: bytes, content_type: str, most: int) -> Iterator[Part]:
@@ -45,7 +46,7 @@ def parts_of_form(body: bytes, content_type: str, most: int) -> Iterator[Part]:
             break
         disposition = _disposition(body[start:head_end])
         if (name := disposition.get("name")) is not None:
-            yield Part(name, _file_name(disposition), body[data_start:at])
+            yield Part(name, _file_name(disposition), memoryview(body)[data_start:at])
         start = at + len(delimiter)
     if at < 0:
         raise ValueError("a boundary is missing")

@@ -49,8 +49,11 @@ def main(descriptor: int, gives_way: bool) -> None:
         connection.send("ready")
         _opened()
         while True:
+            app, body = _opened(), BytesIO()
+            while piece := connection.recv_bytes():
+                body.write(piece)
             environ, budget = connection.recv()
-            app, body = _opened(), connection.recv_bytes()
+            body = BytesIO(body.getvalue())  # without a copy, and neither does its only reader make one
             answer = None
             with noting(_kill, (signal.SIGINT,)) if gives_way else nullcontext(), suppress(KeyboardInterrupt):
                 answer = _answer(app, environ, body, budget)
@@ -81,11 +84,11 @@ def _opened() -> Any:
         sys.exit(f"error: the process of long requests: {error}")
 
 
-def _answer(app: Any, environ: dict[str, str], body: bytes, budget: Budget) -> Answer | None:
+def _answer(app: Any, environ: dict[str, str], body: BytesIO, budget: Budget) -> Answer | None:
     """Run the application within the budget; None where not even its error page had memory."""
     given: Any = environ | {
-        "wsgi.version": (1, 0), "wsgi.input": BytesIO(body), "wsgi.errors": sys.stderr,
-        "wsgi.multithread": False, "wsgi.multiprocess": True, "wsgi.run_once": False, "CONTENT_LENGTH": str(len(body)),
+        "wsgi.version": (1, 0), "wsgi.input": body, "wsgi.errors": sys.stderr,
+        "wsgi.multithread": False, "wsgi.multiprocess": True, "wsgi.run_once": False,
     }  # fmt: skip
     began: list[Any] = []
     signal.setitimer(signal.ITIMER_PROF, budget.seconds)

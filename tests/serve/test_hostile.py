@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from sigdir.serve.core.settings import Settings
 from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,
@@ -388,8 +389,8 @@ def test_a_stream_that_nobody_reads_gives_its_permit_back(tmp_path: Path) -> Non
     code = "import sigdir.serve.servers.waitress_worker as w; w.WRITE_SECONDS = 1; "
     with worker_alone(tmp_path, code) as (worker, port, _), ExitStack() as stack:
         assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
-        unread = [stack.enter_context(connected(port, message)) for _ in range(4)]
-        assert [each.recv(13) for each in unread] == [b"HTTP/1.1 200 "] * 4
+        unread = [stack.enter_context(connected(port, message)) for _ in range(Settings().thread_shares.streams)]
+        assert {each.recv(13) for each in unread} == {b"HTTP/1.1 200 "}
         assert until(lambda: get(port, f"{SIGNATURES_PATH}?page_size=200").status == 200, "a permit")
 
 
@@ -714,6 +715,16 @@ def test_dear_requests_are_cheap_or_refused(server: Server, name: str) -> None:
     assert answer.status < 500, answer.body[:200]
     assert len(answer.body) <= MOST_BYTES_A_BYTE * (len(path) + len(body)) + FRAME_BYTES
     assert spent < MOST_SECONDS + MOST_SECONDS_PER_MIB * len(body) / MIB
+
+
+def test_a_worker_has_no_long_body_whole(server: Server) -> None:
+    """It passes 15 MiB on in pieces, to the process that reads them."""
+    method, path, body, headers = DEAR["almost boundaries"]
+    open_all(server)
+    memory = {pid: peak for pid, peak in _peaks(server, reset=True).items() if pid in server.workers()}
+    assert request(server.port, method, path, body, headers).status == 413
+    assert len(memory) == WORKERS
+    assert _grown(server, memory) < 8 * MIB
 
 
 def open_all(server: Server) -> None:
