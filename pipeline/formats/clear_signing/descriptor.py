@@ -20,8 +20,8 @@ from sigdir.signatures.evidence import Contract, Sighting, Witness
 
 MAX_DISPLAY = 64 << 10
 """Characters of what is kept of a format."""
-MAX_DISPLAYS = 4 << 20
-"""Of all formats of a descriptor: each of them has all its contracts."""
+MAX_TIMES = 64
+"""So many characters are kept of all formats for each of the descriptor: each format has all its contracts."""
 _MAX_FIELDS = 256
 _KEPT = ("encoding", "base", "decimals", "prefix", "threshold", "message")
 """The parameters that a value is shown by without the chain's state."""
@@ -61,7 +61,7 @@ def entries_of(document: Mapping[str, Any], contract: Contract) -> Iterator[Entr
         return
     formats = document.get("display", {}).get("formats", {})
     deployments = context.get("contract", {}).get("deployments", ())
-    left = MAX_DISPLAYS
+    left = most = MAX_DISPLAY + MAX_TIMES * len(_written(document))
     for number, (text, format) in enumerate(formats.items(), 1):
         path = member("$.display.formats", text)
         shown = _display(document, deployments, format, path) if deployments else None
@@ -70,9 +70,7 @@ def entries_of(document: Mapping[str, Any], contract: Contract) -> Iterator[Entr
         if len(display) > MAX_DISPLAY:
             raise _too_long(path)
         if left < 0:
-            raise BadDescriptor(
-                "$.display.formats", f"formats of over {MAX_DISPLAYS:,} characters with their contracts"
-            )
+            raise BadDescriptor("$.display.formats", f"formats of over {most:,} characters with their contracts")
         sighting = Sighting(witness=Witness.DESCRIBED, contract=contract, display=display)
         yield Entry(encoded(f"function {text.strip()}"), number, sighting=sighting)
 
