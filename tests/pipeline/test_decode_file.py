@@ -164,9 +164,8 @@ def test_columns_by_the_names_of_parameters(tmp_path: Path) -> None:
     assert [line["arguments"] for line in lines] == [shown[0], {"from": TO, "amount": "5", "last": True}]
     source.write_bytes(orjson.dumps(log))  # without `To` beside `to`, which the engine takes for one name
     job.decode_file(str(source), str(tmp_path / "log.ndjson"), tmp_path / "w", Reporter())
-    assert duckdb.sql(f"SELECT arguments.amount, arguments.last FROM '{tmp_path}/log.ndjson'").fetchall() == [
-        ("5", True)
-    ]
+    columns = f"SELECT arguments.amount, arguments.last FROM '{tmp_path}/log.ndjson'"
+    assert duckdb.connect().execute(columns).fetchall() == [("5", True)]
 
 
 def test_many_batches_keep_their_order(warehouse: Path, tmp_path: Path) -> None:

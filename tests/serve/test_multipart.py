@@ -42,7 +42,7 @@ def _parts_by_falcon(body: bytes) -> list[Part] | None:
         parts = [(part.name, part.filename, part.get_data()) for part in form]
     except (falcon.HTTPError, ValueError):
         return None
-    return [Part(name, file_name, data) for name, file_name, data in parts if name is not None]
+    return [Part(name, file_name, memoryview(data)) for name, file_name, data in parts if name is not None]
 
 
 @pytest.mark.parametrize(
