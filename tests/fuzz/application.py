@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 import threading
+import time
 from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,6 @@ from tests.conftest import ROOT, import_files
 from tests.pipeline.test_clear_signing import ROUTER, ROUTER_FILE
 from tests.pipeline.test_contracts import entry
 from tests.pipeline.test_transaction import FOUND, MINIMAL, RECEIPT, NodeServer
-from tests.serve.support import until
 
 DEEP = "deep(" + "(" * 31 + "uint256" + ")" * 31 + ")"
 LONG = "long(" + ",".join(["uint256"] * 1_200) + ")"
@@ -56,18 +56,28 @@ def warehouse() -> Path:
 class Application:
     """The application and the tools for agents over a copy of the warehouse; in every second one lookups are ranked.
 
-    ``patient`` answers in processes of its own, as a server does. ``node`` is the node of transactions.
+    ``patient`` answers in a process of its own, as a server does, over the warehouse itself: it only reads. ``node`` is the
+    node of transactions.
     """
 
     client: falcon.testing.TestClient
-    patient: falcon.testing.TestClient
     tools: MCPServer[Any]
 
     def __init__(self) -> None:
-        self._copies, self._opened = 0, ExitStack()
+        self._copies, self._opened, self._patient = 0, ExitStack(), ExitStack()
         self.node = NodeServer()
         threading.Thread(target=self.node.serve_forever, daemon=True).start()
+        settings = Settings(warehouse(), sql=True, sql_seconds=0.2, solve=True)
+        processes = [self._patient.enter_context(closing(make(settings))) for make in (BudgetProcess, patient_process)]
+        app = create_app(settings, *self._storage(self._patient, Paths(settings.warehouse)), None, None, *processes)
+        self.patient = falcon.testing.TestClient(app)
+        while self.patient.simulate_get("/sql/").status_code == 503:  # minutes, where a fuzzer gives way to all others
+            time.sleep(1)
         self.renew()
+
+    def _storage(self, opened: ExitStack, paths: Paths) -> tuple[Reader, Writer]:
+        reader = opened.enter_context(closing(Reader(paths)))
+        return reader, opened.enter_context(closing(Writer(paths, reader)))
 
     def renew(self) -> None:
         """Take a new copy: POSTed rows make every later view dearer."""
@@ -76,23 +86,16 @@ class Application:
         self._opened.close()
         shutil.rmtree(folder() / f"copy-{self._copies - 1}", ignore_errors=True)
         shutil.copytree(warehouse(), paths.root)
-        keep = self._opened.enter_context
-        reader = keep(closing(Reader(paths)))
-        writer = keep(closing(Writer(paths, reader)))
-        settings = Settings(
-            paths.root, rank_lists=self._copies % 2 == 1, mcp=True, sql=True, sql_seconds=0.2, solve=True,
-            rpc=f"http://127.0.0.1:{self.node.server_port}",
-        )  # fmt: skip
-        self.client = falcon.testing.TestClient(create_app(settings, reader, writer))
-        processes = keep(closing(BudgetProcess(settings))), keep(closing(patient_process(settings)))
-        self.patient = falcon.testing.TestClient(create_app(settings, reader, writer, None, None, *processes))
-        until(lambda: self.patient.simulate_get("/sql/").status_code == 200, "the process of patient requests")
-        self.tools = mcp_server(keep(opened(paths)))
+        node = f"http://127.0.0.1:{self.node.server_port}"
+        settings = Settings(paths.root, rank_lists=self._copies % 2 == 1, mcp=True, rpc=node)
+        self.client = falcon.testing.TestClient(create_app(settings, *self._storage(self._opened, paths)))
+        self.tools = mcp_server(self._opened.enter_context(opened(paths)))
 
     def close(self) -> None:
         self.node.shutdown()
         self.node.server_close()
         self._opened.close()
+        self._patient.close()
 
 
 @cache
