@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sigdir
-from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse.log.manifest import POST
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
@@ -21,6 +22,7 @@ from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.verify import verify
 from tests.torture.clients import Client, client_of, look_up, rows_above
+from tests.torture.contracts import ImportedContract, selector
 from tests.torture.ledger import Finding, Ledger, Row, Rows, check_acknowledged, check_order
 from tests.torture.processes import Server, until
 
@@ -171,3 +173,48 @@ def staged_rows(paths: Paths, collection: Collection, above: int) -> list[Row]:
         rows = transaction.rows(collection, above)
     staging.close()
     return [Row(row.id, row.created_at, row.text, row.digest[: collection.hash_bytes]) for row in rows]
+
+
+# Contracts.
+
+_CALL_WORDS = f"{7:064x}{8:064x}"
+_JSON = {"Content-Type": "application/json"}
+
+
+def by_contract(client: Client, one: ImportedContract, finished: bool) -> None:
+    """Check what a server says of a contract, of a call of it and of what the call returned.
+
+    A finished import is there whole, and so is one that was killed, if any of it is. Raises Finding, ConnectionLost.
+    """
+    path = f"/api/v1/contracts/1/{one.address}/"
+    status, found = client.request("GET", path)
+    if status == 404 and not finished:
+        return
+    if status != 200 or {each["text_signature"] for each in found["functions"]} != set(one.texts):
+        raise Finding(f"GET {path}: {status} {str(found)[:300]}")
+    call = {"data": selector(one.texts[0]) + _CALL_WORDS, "chain": 1, "to": one.address}
+    best = _decoded(client, call)
+    shown = best.get("display", {})
+    if (best["text_signature"], shown.get("intent")) != (one.texts[0], f"Round {one.round}"):
+        raise Finding(f"{call} is decoded as {str(best)[:300]}")
+    returned = {"as": "return", "data": f"0x{9:064x}", "selector": selector(one.texts[1])}
+    best = _decoded(client, returned)
+    if [each["name"] for each in best["parameters"]] != ["left"]:
+        raise Finding(f"{returned} is decoded as {str(best)[:300]}")
+
+
+def _decoded(client: Client, body: Mapping[str, Any]) -> Any:
+    status, found = client.request("POST", "/api/v1/decode/", json.dumps(body).encode(), _JSON)
+    if status != 200 or not found["candidates"]:
+        raise Finding(f"POST of {body}: {status} {str(found)[:300]}")
+    return found["candidates"][0]
+
+
+def by_usage(root: Path, used: Iterable[ImportedContract]) -> None:
+    """Check that each function is used as often as a finished import has said. Raises Finding."""
+    for one in used:
+        query = f"SELECT text_signature, uses FROM ranked WHERE collection = '{SIGNATURES}' AND text_signature LIKE 'c{one.round}x%'"
+        uses = dict(sigdir.open(root).sql(query).rows())
+        wanted = {text: one.count + number for number, text in enumerate(one.texts)}
+        if uses and uses != wanted:
+            raise Finding(f"the uses of the functions of {one.address} are {uses}")

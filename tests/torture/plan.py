@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from tests.torture.contracts import ImportedContract
 from tests.torture.points import COMMIT_POINTS, IMPORT_POINTS, STORE_POINTS, TASK_POINTS
 
 CLIENTS = 4
@@ -59,6 +60,8 @@ class Command:
     brings: tuple[Text, ...] = ()
     """The texts of an import's lines."""
     rejects: int = 0
+    contract: ImportedContract | None = None
+    """An import of a contract, in place of lines; or of its use, where it brings no texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,10 @@ def draw(seed: int, round_number: int, upkeep: Sequence[str], first_round: int =
         chance.choice((0.2, 0.5, 1.0)),
         chance.random() < 0.1,
         tuple(_posts(chance, round_number) for _ in range(CLIENTS)),
-        tuple(_commands(chance, round_number, upkeep)),
+        (
+            *_commands(chance, round_number, upkeep),
+            *_contract(random.Random(f"{seed}:{round_number}:contract"), round_number),
+        ),
         tuple(_kills(chance)),
         tuple(chance.getrandbits(32) for _ in range(2)),
         _stores(random.Random(f"{seed}:{round_number}:stores")),
@@ -196,6 +202,14 @@ def _import(chance: random.Random, round_number: int, functions: range, events: 
     lines += rejected
     chance.shuffle(lines)
     return Command("import", plain.at, plain.failpoint, plain.kill_after, tuple(lines), tuple(brings), len(rejected))
+
+
+def _contract(chance: random.Random, round_number: int) -> list[Command]:
+    """An import of the round's contract, and one of its use."""
+    contract = ImportedContract(round_number, chance.randrange(1, 1_000_000))
+    brings = tuple((SIGNATURES, text) for text in contract.texts)
+    whole, use = _command(chance, "import"), _command(chance, "import")
+    return [replace(whole, brings=brings, contract=contract), replace(use, contract=contract)]
 
 
 def _kills(chance: random.Random) -> list[Kill]:

@@ -18,6 +18,7 @@ from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.paths import Paths
 from tests.torture import checks
 from tests.torture.clients import Client, ConnectionLost, Reader, post, poster
+from tests.torture.contracts import ImportedContract
 from tests.torture.ledger import Finding, Ledger
 from tests.torture.plan import CLIENTS, Command, Plan, Post
 from tests.torture.processes import Server, run, until
@@ -98,6 +99,8 @@ class Torture:
         self._place.mkdir()
         self._paths = Paths(self._place / "warehouse")
         self._ledger = Ledger()
+        self._whole: list[ImportedContract] = []
+        self._used: list[ImportedContract] = []
         self._counted = (0, 0)
 
     def _start(self, fold_every: float) -> None:
@@ -155,7 +158,10 @@ class Torture:
     def _command(self, plan: Plan, number: int, command: Command, began: float) -> None:
         time.sleep(max(0.0, began + command.at - time.monotonic()))
         arguments: list[str | Path] = [command.name]
-        if command.name == "import":
+        if command.contract is not None:
+            self._ledger.send(command.brings)
+            arguments += self._contract_files(command, number)
+        elif command.name == "import":
             lines = self._place / f"round-{plan.round}-{number}.txt"
             lines.write_text("".join(f"{line}\n" for line in command.lines))
             self._ledger.send(command.brings)
@@ -174,10 +180,23 @@ class Torture:
             )
         else:
             self.figures.commands[command.name] += 1
-            if command.name == "import":
+            if command.contract is not None:
+                self._ledger.exists(command.brings)
+                (self._whole if command.brings else self._used).append(command.contract)
+            elif command.name == "import":
                 self._finished(command, json.loads(done.stdout)["totals"])
             elif command.name == "backup":
                 checks.backup(self._place / "backup", owed)
+
+    def _contract_files(self, command: Command, number: int) -> list[str | Path]:
+        """The files of a contract or of its use, as arguments of an import."""
+        assert command.contract is not None
+        folder = self._place / f"contract-{number}-{command.contract.round}"
+        folder.mkdir()
+        files = command.contract.abi_files() if command.brings else command.contract.usage_files()
+        for name, content in files.items():
+            (folder / name).write_text(content)
+        return [folder, "--json", "--quiet", *([] if command.brings else ["--usage"])]
 
     def _finished(self, command: Command, totals: dict[str, int]) -> None:
         self.figures.imports += 1
@@ -194,9 +213,11 @@ class Torture:
         server, ledger = self._running(), self._ledger
         chance = random.Random(f"{plan.seed}:{plan.round}:checks")
         self.figures.lookups += checks.by_http(server, self._paths, ledger, chance, plan.reads_all)
+        self._check_contracts(plan, chance)
         run_to_success("fold", "--warehouse", self._paths.root)
         self._post_and_wait(plan)
         rows = checks.by_sql(self._paths, ledger)
+        checks.by_usage(self._paths.root, self._used)
         checks.by_files(self._paths)
         checks.by_cache(self._paths)
         if "verify" in self._upkeep:
@@ -208,6 +229,16 @@ class Torture:
         self.figures.acknowledged += acknowledged - self._counted[0]
         self.figures.found += rows - self._counted[1]
         self._counted = (acknowledged, rows)
+
+    def _check_contracts(self, plan: Plan, chance: random.Random) -> None:
+        """The round's contract, and two of earlier rounds."""
+        client = Client(self._port)
+        for one in chance.sample(self._whole, min(2, len(self._whole))):
+            checks.by_contract(client, one, finished=True)
+        for command in plan.commands:
+            if command.contract is not None and command.brings:
+                checks.by_contract(client, command.contract, finished=command.contract in self._whole)
+        client.close()
 
     def _post_and_wait(self, plan: Plan) -> None:
         """POST one row to each collection and wait until the server's fold process has moved it into the table."""
