@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-TARGETS = ("grammar", "readers", "csv", "tar", "parquet", "bodies", "log")
+TARGETS = ("grammar", "readers", "csv", "usage", "tar", "parquet", "bodies", "decoding", "log")
 CORPUS = Path(".fuzz")
 # numba cannot compile a function that Atheris has instrumented. So the grammar runs uncompiled, and for the
 # other targets modules with kernels are not instrumented.
@@ -36,6 +36,7 @@ INSTRUMENTED = {
         "sigdir.pipeline.formats",
     ],
     "csv": ["sigdir.pipeline.source", "sigdir.pipeline.formats.csv", "sigdir.pipeline.formats.hashes", "csv"],
+    "usage": ["sigdir.pipeline.source", "sigdir.pipeline.usage_counts", "sigdir.pipeline.formats.column_tables"],
     "tar": [
         "sigdir.pipeline.tar",
         "sigdir.pipeline.archive",
@@ -44,6 +45,7 @@ INSTRUMENTED = {
         "tarfile",
     ],
     "parquet": ["sigdir.pipeline.formats.parquet", "sigdir.pipeline.formats.parquet_pages"],
+    "decoding": ["sigdir.serve.api.decode", "sigdir.signatures"],
     "log": ["sigdir.warehouse.log", "sigdir.warehouse.log.snapshot", "json"],
     "bodies": ["sigdir.serve", "sigdir.pipeline.formats", "falcon.media", "json", "urllib.parse"],
 }

@@ -27,7 +27,9 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.source import Source
 from sigdir.pipeline.unread import UnreadInputs
+from sigdir.pipeline.usage_counts import usage_of
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
@@ -104,6 +106,24 @@ def csv(data: bytes) -> None:
     choice = data[0] if data else 0
     path = _folder() / ("rows.csv", "rows.tsv", "rows.txt")[choice % 3]
     _read_or_refuse(path, data[1:], "csv" if choice < 128 else None)
+
+
+def usage(data: bytes) -> None:
+    """Counts of selectors and topics are added up, or refused in one line that names the file. The first byte chooses the ending."""
+    path = _folder() / ("uses.csv", "uses.jsonl", "uses.parquet")[(data[0] if data else 0) % 3]
+    path.write_bytes(data[1:])
+    source = Source(str(path), explicit=True)
+    try:
+        with source.open(lambda _: None):
+            found = usage_of(source)
+    except BadInput as error:
+        message = str(error)
+        assert message.startswith((f"{path}: ", f"{path}:"))
+        assert len(message.splitlines()) == 1
+        return
+    for collection, hashes in found.hashes.items():
+        assert len(hashes) == len(found.counts[collection]) <= found.rows
+        assert (found.counts[collection] >= 0).all()
 
 
 def tar(data: bytes) -> None:
@@ -187,6 +207,23 @@ def _client() -> falcon.testing.TestClient:
     return falcon.testing.TestClient(create_app(Settings(paths.root), reader, Writer(paths, reader)))
 
 
+_BESIDE: tuple[dict[str, Any], ...] = (
+    {"as": "return", "selector": "0xa9059cbb"}, {"as": "return", "texts": ["f() returns (uint8[], (string, bytes))"]},
+    {"chain": 1, "to": "0x" + "ab" * 20}, {"abi": [{"type": "function", "name": "f", "inputs": [{"type": "bytes[]"}]}]},
+)  # fmt: skip
+
+
+def decoding(data: bytes) -> None:
+    """What a call returned, and a call of a contract, is decoded or refused: 200 or 400, in bytes that those of the request bound.
+
+    The first byte chooses what stands beside the bytes.
+    """
+    body = json.dumps(_BESIDE[(data[0] if data else 0) % len(_BESIDE)] | {"data": f"0x{data[1:].hex()}"}).encode()
+    answer = _client().simulate_post("/api/v1/decode/", body=body, headers={"Content-Type": _TYPES[0]})
+    assert answer.status_code in (200, 400), answer.status
+    assert len(answer.content) <= 64 * len(body) + (64 << 10)
+
+
 def bodies(data: bytes) -> None:
     """A POST is answered with a JSON object and 201, 400, 413 or 415, never with a server error.
 
@@ -252,6 +289,13 @@ def seeds(name: str) -> Iterator[bytes]:
             yield b"\0" + entry
             yield b"\1" + entry
         yield b'\2{"version":1,"size":3}'
+    elif name == "usage":
+        yield b"\0selector,count\n0xa9059cbb,7\n0xa9059cbb,8\n"
+        yield b'\1{"topic0":"0x' + b"dd" * 32 + b'","calls":"7","day":"2026-01-01"}\n'
+    elif name == "decoding":
+        for number in range(len(_BESIDE)):
+            yield bytes([number]) + bytes(31) + b"\1"
+            yield bytes([number]) + bytes.fromhex("a9059cbb") + bytes(31) + b"\x20" + bytes(31) + b"\1" + bytes(64)
     elif name == "csv":
         for data, reading in SAMPLES.values():
             if reading.format == "csv":
@@ -302,5 +346,6 @@ def _archive(format: int, name: str, attributes: dict[str, str] | None = None) -
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    "grammar": grammar, "readers": readers, "csv": csv, "tar": tar, "parquet": parquet, "bodies": bodies, "log": log,
+    "grammar": grammar, "readers": readers, "csv": csv, "usage": usage, "tar": tar, "parquet": parquet, "bodies": bodies,
+    "decoding": decoding, "log": log,
 }  # fmt: skip
