@@ -33,7 +33,7 @@ from sigdir.warehouse.table.paths import existing
 _TEXTS = 1000
 _NAMES, _LISTS = 100_000, 16
 _SURE = 0.9
-_NEW_NAMES = 2_000_000
+_NEW_NAMES = 4_000_000
 PACKAGES = ROOT / "tests" / "clients" / "node_modules"
 """Compiled contracts, where `npm install --prefix tests/clients` has put them."""
 

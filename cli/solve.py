@@ -107,7 +107,7 @@ def _print(options: SolveOptions, report: SolveReport, quiet: bool) -> None:
     for hash in options.hashes:
         found = [one for one in report.solutions if one.hash == f"0x{hash.hex()}"]
         for one in found[:_SHOWN]:
-            click.echo(f"{one.hash}  {one.posterior:.3g}  {one.text}")
+            click.echo(f"{one.hash}  {one.rounded}  {one.text}")
         if not found:
             click.echo(f"0x{hash.hex()}  no text was found")
         elif len(found) > _SHOWN:

@@ -76,6 +76,11 @@ class Solution(NamedTuple):
     text: str
     posterior: float
 
+    @property
+    def rounded(self) -> str:
+        """The posterior to three digits, 1 only where it is certain."""
+        return f"{self.posterior if self.posterior == 1 else min(self.posterior, 0.999):.3g}"
+
 
 class SolveReport(NamedTuple):
     """``solutions`` have the order of the hashes asked for, then of the posterior. ``false_hits`` are expected for each

@@ -235,7 +235,9 @@ class _Tools:
         report = solve_hashes(self._directory.texts, options, Reporter())
         found = [Guess(text_signature=one.text, posterior=one.posterior) for one in report.solutions[:MAX_TEXTS]]
         best = (
-            f"may be {found[0].text_signature}, with posterior {found[0].posterior:.3g}" if found else "was not found"
+            f"may be {found[0].text_signature}, with posterior {report.solutions[0].rounded}"
+            if found
+            else "was not found"
         )
         summary = f"0x{digest.hex()} {best}; {counted(report.tried, 'text')} tried."
         return Solved(summary=summary, texts=found, tried=report.tried, ended=report.ended)

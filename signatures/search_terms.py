@@ -192,7 +192,7 @@ def _params(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
 
 
 def _usage(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
-    return terms._replace(usage=_range(value)), f"the times it is used are {value}"
+    return terms._replace(usage=_range(value)), f"it is used {value} times"
 
 
 def _range(value: str) -> tuple[int, int]:

@@ -60,6 +60,7 @@ def test_a_known_name_with_a_known_list_is_found(folder: Path) -> None:
     report = solved(folder, {selector(HIDDEN): None, keccak256(TOPIC_TEXT): None, b"\0\0\0\1": None})
     assert [one.text for one in report.solutions] == [HIDDEN, TOPIC_TEXT]
     assert 0.99 < report.solutions[0].posterior < 1 == report.solutions[1].posterior
+    assert [one.rounded for one in report.solutions] == ["0.999", "1"]
     assert report.ended
     assert report.tried > 0
 
@@ -126,7 +127,7 @@ def test_the_command_prints_each_text_with_its_posterior(folder: Path, tmp_path:
     assert document["solutions"][0]["posterior"] > 0.99
     ran = invoke(folder, "solve", f"0x{selector(HIDDEN).hex()}", "0x00000001")
     assert ran.status == 1
-    assert b"  1  withdraw(address,uint256)\n0x00000001  no text was found" in ran.stdout
+    assert b"  0.999  withdraw(address,uint256)\n0x00000001  no text was found" in ran.stdout
     assert "texts tried in" in ran.stderr
     ran = invoke(folder, "solve", "0x00000001", "--names", tmp_path / "bad.txt")
     assert (ran.status, "bad.txt: line 2" in ran.stderr) == (2, True)

@@ -20,7 +20,7 @@ def test_the_page_solves_in_a_process_that_gives_way(tmp_path: Path) -> None:
     import_files([tmp_path / "texts.txt"], tmp_path / "warehouse")
     with serving(tmp_path / "warehouse", "--solve", "--threads", "3", workers=1) as server:
         found = get(server.port, f"/solve/?hash={selector(HIDDEN)}").body.decode()
-        assert f"<code>{HIDDEN}</code></td><td>1</td>" in found
+        assert f"<code>{HIDDEN}</code></td><td>0.999</td>" in found
         body = urlencode({"hash": topic(EVENT), "code": ""}).encode()
         assert f"<code>{EVENT}</code>" in request(server.port, "POST", "/solve/", body, FORM).body.decode()
         assert b"No text was found" in get(server.port, "/solve/?hash=0x00000001").body

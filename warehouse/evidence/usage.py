@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence.mapped import create_columns, open_columns, rows_between
+from sigdir.warehouse.evidence.mapped import create_columns, open_columns
 from sigdir.warehouse.log.manifest import USAGE, Manifest
 
 Array = npt.NDArray[Any]
@@ -36,12 +36,7 @@ def write_usage(path: Path, counts: Counts) -> int:
 
 def uses_of(manifest: Manifest, hash: bytes) -> int:
     """How often a selector or topic is used, over all sources that counted it; raises UnreadableWarehouse."""
-    collection = Collection.of_hash(hash)
-    found = 0
-    for columns in map(open_columns, manifest.mapped_of(USAGE)):
-        first, last = rows_between(columns[collection], hash)
-        found += int(columns[f"{collection} uses"][first:last].sum())
-    return found
+    return int(uses_of_hashes(manifest, np.frombuffer(hash, np.uint8)[np.newaxis])[0])
 
 
 def hashes_used(manifest: Manifest, collection: Collection, least: int, most: int) -> Array:
