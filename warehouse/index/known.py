@@ -30,12 +30,11 @@ def known_texts(view: View, hash: bytes) -> list[Known]:
 
     The view keeps it: most calls are of a few selectors, and to make it takes 35 of the 90 us of a decoded transfer.
     """
-    kept: list[Known] | None = view.found.get(("texts", hash))
-    if kept is not None:
-        return kept
-    found = [known_of(row.ranked.summary) for row in ranked_rows(view, Collection.of_hash(hash), hash)]
-    view.keep(("texts", hash), found, sum(len(one.text) + len(one.declaration) + 64 for one in found))
-    return found
+    return view.kept(
+        ("texts", hash),
+        lambda: [known_of(row.ranked.summary) for row in ranked_rows(view, Collection.of_hash(hash), hash)],
+        lambda found: sum(len(one.text) + len(one.declaration) + 64 for one in found),
+    )
 
 
 def known_returns(view: View, selector: bytes) -> tuple[Returned, ...]:
@@ -43,13 +42,15 @@ def known_returns(view: View, selector: bytes) -> tuple[Returned, ...]:
 
     The view keeps it: a text's declarations are in row groups of Parquet, and reading one takes 3 ms.
     """
-    kept: tuple[Returned, ...] | None = view.found.get(("returns", selector))
-    if kept is not None:
-        return kept
-    rows = [row for row in ranked_rows(view, SIGNATURES, selector)[:MAX_TEXTS] if row.ranked.summary.declaration]
-    found = tuple(returns_of(islice(chain.from_iterable(_declared(view, row) for row in rows), MAX_DECLARATIONS)))
-    view.keep(("returns", selector), found, sum(len(one.types) + len(one.declaration) + 64 for one in found))
-    return found
+
+    def find() -> tuple[Returned, ...]:
+        rows = [row for row in ranked_rows(view, SIGNATURES, selector)[:MAX_TEXTS] if row.ranked.summary.declaration]
+        declared = chain.from_iterable(_declared(view, row) for row in rows)
+        return tuple(returns_of(islice(declared, MAX_DECLARATIONS)))
+
+    return view.kept(
+        ("returns", selector), find, lambda found: sum(len(one.types) + len(one.declaration) + 64 for one in found)
+    )
 
 
 def are_returns_known(view: View, selector: bytes) -> bool:
@@ -70,16 +71,17 @@ def known_descriptors(view: View, selector: bytes, place: tuple[int, bytes]) -> 
 
     The view keeps those of the selector: they are in row groups of Parquet too.
     """
-    kept: dict[tuple[int, bytes], list[Descriptor]] | None = view.found.get(("displays", selector))
-    if kept is None:
-        kept = {}
+
+    def find() -> dict[tuple[int, bytes], list[Descriptor]]:
+        found: dict[tuple[int, bytes], list[Descriptor]] = {}
         rows = [row for row in ranked_rows(view, SIGNATURES, selector) if row.counts.witness == Witness.DESCRIBED]
         for display in chain.from_iterable(_displays(view, row) for row in rows[:MAX_TEXTS]):
             one = Descriptor.of(*display)
             for at in one.places:
-                kept.setdefault(at, []).append(one)
-        view.keep(("displays", selector), kept, 0)
-    return kept.get(place, ())
+                found.setdefault(at, []).append(one)
+        return found
+
+    return view.kept(("displays", selector), find, lambda _: 0).get(place, ())
 
 
 def _displays(view: View, row: RankedRow) -> Sequence[tuple[str, str, str]]:
@@ -95,12 +97,11 @@ def contract_at(view: View, chain: int, address: bytes) -> DeployedContract:
 
     The view keeps it: finding it takes as long as decoding two words.
     """
-    key = ("contract", chain, address)
-    kept: DeployedContract | None = view.found.get(key)
-    if kept is None:
-        kept = deployed_contract(view.snapshot.evidence, chain, address)
-        view.keep(key, kept, _CONTRACT_CHARACTERS + 8 * len(kept.texts))
-    return kept
+    return view.kept(
+        ("contract", chain, address),
+        lambda: deployed_contract(view.snapshot.evidence, chain, address),
+        lambda found: _CONTRACT_CHARACTERS + 8 * len(found.texts),
+    )
 
 
 _CONTRACT_CHARACTERS = 256

@@ -68,12 +68,12 @@ def ranked_rows(view: View, collection: Collection, digest: bytes) -> list[Ranke
         return [RankedRow(segment, row, segment.counts_at(row))]
     if not found:
         return []
-    kept: list[RankedRow] | None = view.found.get(("order", digest))
-    if kept is not None:
-        return list(kept)
     # To order two texts takes 40 us, four times a lookup, and 60 ms for a million rows where the first needs their names.
-    ordered = _ordered(view, collection, digest, found)
-    view.keep(("order", digest), ordered, sum(len(one.text) + _ROW_CHARACTERS for one in ordered))
+    ordered = view.kept(
+        ("order", digest),
+        lambda: _ordered(view, collection, digest, found),
+        lambda ordered: sum(len(one.text) + _ROW_CHARACTERS for one in ordered),
+    )
     return list(ordered)
 
 

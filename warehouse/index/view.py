@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +63,8 @@ _ALL = 2**63 - 1
 
 _KEPT, _KEPT_CHARACTERS = 8192, 4096
 
+Found = TypeVar("Found")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
@@ -81,14 +83,19 @@ class View:
     suppressed: Suppressed = NONE
     """The texts that this view does not have, whatever is stored."""
     found: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    """What was found out of hashes, to be kept with the view: ``keep``."""
+    """What was found out of hashes, and is kept with the view: ``kept``."""
 
-    def keep(self, key: tuple[Any, ...], value: Any, characters: int) -> None:
-        """Keep what was found, of about so many characters, under a key, unless it is long."""
-        if characters <= _KEPT_CHARACTERS:
+    def kept(self, key: tuple[Any, ...], find: Callable[[], Found], characters: Callable[[Found], int]) -> Found:
+        """What ``find`` gives, the same object for a key again, unless it has too many ``characters``."""
+        kept: Found | None = self.found.get(key)
+        if kept is not None:
+            return kept
+        found = find()
+        if characters(found) <= _KEPT_CHARACTERS:
             if len(self.found) >= _KEPT:
                 self.found.clear()
-            self.found[key] = value
+            self.found[key] = found
+        return found
 
     def has_newer_version(self) -> bool:
         return is_there(self.next_log_entry)

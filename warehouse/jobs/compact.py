@@ -20,14 +20,12 @@ day at most, whatever the traffic. Above that a row is written again once a tier
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.manifest import (
@@ -50,8 +48,8 @@ from sigdir.warehouse.sql.sightings import Merges, merge, with_replaced_sighting
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import make_folder, run_name, sync
-from sigdir.warehouse.table.parallel import result_of
-from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, naming, sha256_of, write_data_file
+from sigdir.warehouse.table.parallel import for_each
+from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, batches_in, naming, sha256_of, write_data_file
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.schema import FILE_SCHEMA
 
@@ -186,15 +184,13 @@ class _MergedFiles(VersionContent):
 
     def write_data(self) -> None:
         """The new files, numbered from 1."""
-        with ThreadPoolExecutor(self.threads) as pool:
-            work = [
-                pool.submit(
-                    write_data_file, self.paths.data_file(collection, self.run, number), collection, rows_of(merge)
-                )
-                for collection, merges in self.chosen.items()
-                for number, merge in enumerate(merges, 1)
-            ]
-            self._files = [result_of(done) for done in work]
+
+        def write(numbered: tuple[Collection, int, Files]) -> DataFile:
+            collection, number, merge = numbered
+            return write_data_file(self.paths.data_file(collection, self.run, number), collection, rows_of(merge))
+
+        numbered = [(c, number, merge) for c, merges in self.chosen.items() for number, merge in enumerate(merges, 1)]
+        self._files = for_each(write, numbered, self.threads)
         for collection in self.chosen:
             sync(self.paths.partition(collection))
 
@@ -250,13 +246,14 @@ def rows_of(files: Files) -> Iterator[pa.Table]:
     last_id = 0
     for file in files:
         rows = 0
-        with naming(file.path), pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
-            for batch in parquet.iter_batches(ROW_GROUP_ROWS, columns=FILE_SCHEMA.names):
-                ids = batch.column("id").to_numpy()
-                if not len(ids) or ids[0] <= last_id or (np.diff(ids) <= 0).any():
-                    raise UnreadableWarehouse(f"{file.path}: its ids do not rise")
-                last_id = int(ids[-1])
-                rows += len(ids)
-                yield pa.Table.from_batches([batch]).cast(FILE_SCHEMA)
+        for batch in batches_in(file.path, FILE_SCHEMA.names, ROW_GROUP_ROWS):
+            ids = batch.column("id").to_numpy()
+            if not len(ids) or ids[0] <= last_id or (np.diff(ids) <= 0).any():
+                raise UnreadableWarehouse(f"{file.path}: its ids do not rise")
+            last_id = int(ids[-1])
+            rows += len(ids)
+            with naming(file.path):
+                table = pa.Table.from_batches([batch]).cast(FILE_SCHEMA)
+            yield table
         if rows != file.rows:
             raise UnreadableWarehouse(f"{file.path}: {rows:,} rows instead of {file.rows:,}")

@@ -20,7 +20,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +85,6 @@ _POST_LABEL = "POST"
 SourceImports = tuple[tuple[int, int], ...]
 """Pairs of a source and an import."""
 
-_SOURCES_NAME = re.compile(r"\w[\w.-]*")
-
 MAX_LISTED = 64
 """A file whose sightings are of more source imports than this does not list them."""
 
@@ -109,10 +106,6 @@ class EvidenceSource:
     digest: str
     is_added_to: bool
 
-    def __post_init__(self) -> None:
-        for number in (self.number, self.import_id, self.first_import, self.sightings):
-            index(number)
-
 
 @dataclass(frozen=True, slots=True)
 class EvidenceFile:
@@ -131,10 +124,6 @@ class EvidenceFile:
     last_id: int
     source_imports: SourceImports | None = None
 
-    def __post_init__(self) -> None:
-        for number in (self.rows, self.size, self.first_id, self.last_id):
-            index(number)
-
 
 CONTRACTS, USAGE = "contracts", "usage"
 """The folders of mapped files, which say what is in them."""
@@ -152,10 +141,6 @@ class MappedFile:
     size: int
     sha256: str
     statements: tuple[tuple[int, int] | None, ...]
-
-    def __post_init__(self) -> None:
-        for number in (self.rows, self.size):
-            index(number)
 
     @property
     def kind(self) -> str:
@@ -221,48 +206,29 @@ def sources_of(file: ManifestFile) -> tuple[str, str]:
 
     Nothing else of the manifest is read, and nothing is kept.
     """
-    return _sources(file, _document(file.path, file.sha256))
-
-
-def _sources(file: ManifestFile, document: Any) -> tuple[str, str]:
-    try:
-        name, sha256 = str(document["sources"]["name"]), str(document["sources"]["sha256"])
-    except (KeyError, TypeError) as error:
-        raise _damaged(file.path) from error
-    if not _SOURCES_NAME.fullmatch(name):
-        raise _damaged(file.path)
-    return name, sha256
+    sources = _document(file.path, file.sha256)["sources"]
+    return sources["name"], sources["sha256"]
 
 
 @lru_cache(maxsize=8)
 def _read(file: ManifestFile) -> Manifest:
     """Read a manifest and its sources. Neither ever changes, so the last ones are kept."""
-    folder = file.path.parent
-    document = _document(file.path, file.sha256)
-    name, sha256 = _sources(file, document)
-    try:
-        files: dict[Collection, list[EvidenceFile]] = {collection: [] for collection in COLLECTIONS}
-        for entry in document["files"]:
-            found = _file(folder, entry)
-            files[found.collection].append(found)
-        mapped = tuple(_mapped(folder, entry) for entry in document.get("mapped", ()))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(file.path) from error
-    named = {collection: tuple(files[collection]) for collection in COLLECTIONS}
+    folder, document = file.path.parent, _document(file.path, file.sha256)
+    files = [_file(folder, entry) for entry in document["files"]]
+    named = {collection: tuple(file for file in files if file.collection == collection) for collection in COLLECTIONS}
+    name, sha256 = document["sources"]["name"], document["sources"]["sha256"]
+    mapped = tuple(_mapped(folder, entry) for entry in document.get("mapped", ()))
     return Manifest(_read_sources(folder / name, sha256), named, (name, sha256), mapped)
 
 
 @lru_cache(maxsize=8)
 def _read_sources(path: Path, sha256: str) -> Mapping[int, EvidenceSource]:
-    document = _document(path, sha256)
-    try:
-        sources = [EvidenceSource(**entry) for entry in document["sources"]]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(path) from error
+    sources = [EvidenceSource(**entry) for entry in _document(path, sha256)["sources"]]
     return {source.number: source for source in sources}
 
 
 def _document(path: Path, sha256: str) -> Any:
+    """The JSON of a file, which is what we wrote: its bytes have this digest."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError as error:
@@ -270,12 +236,8 @@ def _document(path: Path, sha256: str) -> Any:
     except OSError as error:
         raise UnreadableWarehouse(f"{path}: {error.strerror}") from error
     if hashlib.sha256(raw).hexdigest() != sha256:
-        raise _damaged(path)
+        raise UnreadableWarehouse(f"{path}: damaged: not what was written; put this file back from a backup")
     return json.loads(raw)
-
-
-def _damaged(path: Path) -> UnreadableWarehouse:
-    return UnreadableWarehouse(f"{path}: damaged: not what was written; put this file back from a backup")
 
 
 def _file(folder: Path, entry: Mapping[str, Any]) -> EvidenceFile:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,7 +17,7 @@ from sigdir.warehouse.publish.spill import ImportSightings, Spill
 from sigdir.warehouse.staging.rows import Range, StagedRow
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import sync
-from sigdir.warehouse.table.parallel import result_of
+from sigdir.warehouse.table.parallel import for_each
 from sigdir.warehouse.table.parquet import NewRows, rows_table, write_data_file
 from sigdir.warehouse.table.paths import Paths
 
@@ -102,9 +101,7 @@ class BatchFiles:
             if rows:
                 self._write_folded(collection, rows)
         parts = [(collection, part) for collection, parts in self._parts.items() for part in parts]
-        with ThreadPoolExecutor(self._threads) as pool:
-            for done in [pool.submit(self._write_part, *part) for part in parts]:
-                result_of(done)
+        for_each(lambda part: self._write_part(*part), parts, self._threads)
         for collection in COLLECTIONS:
             sync(self._paths.partition(collection))
 

@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Collection as AnyOf
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -54,7 +53,7 @@ from sigdir.warehouse.publish.mapped import MappedDraft, place_mapped
 from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
 from sigdir.warehouse.publish.spill import BatchSightings, Ids, SightingCount, summed
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
-from sigdir.warehouse.table.parallel import result_of
+from sigdir.warehouse.table.parallel import for_each
 from sigdir.warehouse.table.paths import Paths
 
 CHUNK_ROWS = 1 << 19
@@ -107,15 +106,12 @@ class EvidenceFiles:
         """
         self._import_id = import_id
         self._number_sources()
-        with ThreadPoolExecutor(self._threads) as pool:
-            work = []
-            for collection, said in self._said.items():
-                said.number_new_rows(reserved[collection].first_id)
-                self._renewals[collection] = self._renewal(collection)
-                self._parts[collection] = said.parts(self._threads)
-                work += [pool.submit(self._write_part, collection, part) for part in self._parts[collection]]
-            for done in work:
-                result_of(done)
+        for collection, said in self._said.items():
+            said.number_new_rows(reserved[collection].first_id)
+            self._renewals[collection] = self._renewal(collection)
+            self._parts[collection] = said.parts(self._threads)
+        parts = [(collection, part) for collection, parts in self._parts.items() for part in parts]
+        for_each(lambda part: self._write_part(*part), parts, self._threads)
         for collection, renewal in self._renewals.items():
             for old, new, gone in renewal.without_superseded(self._paths, self._run, len(self._parts[collection]) + 1):
                 self._rewritten[old.path] = new, gone

@@ -21,7 +21,7 @@ from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.fields import FIELDS, STORED, fields, sql_of
-from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.parquet import batches_in
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.schema import REJECT_SCHEMA
 
@@ -217,16 +217,12 @@ class LazyLog:
         return pa.RecordBatchReader.from_batches(REJECTS_SCHEMA, self._keeping_error(self._reject_batches()))
 
     def _reject_batches(self) -> Iterator[pa.RecordBatch]:
-        import pyarrow.parquet as pq  # takes 11 ms, and few queries read rejects
-
         for entry in self._entries():
             if entry["totals"]["rejected"]:
-                path = self._paths.rejects_file(entry["run"])
-                with naming(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-                    for batch in file.iter_batches():
-                        number = pa.repeat(pa.scalar(entry["import"], pa.int64()), batch.num_rows)
-                        columns = [number, *pa.table(batch).cast(REJECT_SCHEMA).combine_chunks().columns]
-                        yield from pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA).to_batches()
+                for batch in batches_in(self._paths.rejects_file(entry["run"])):
+                    number = pa.repeat(pa.scalar(entry["import"], pa.int64()), batch.num_rows)
+                    columns = [number, *pa.table(batch).cast(REJECT_SCHEMA).combine_chunks().columns]
+                    yield from pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA).to_batches()
 
 
 class LazyStream:

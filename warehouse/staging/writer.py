@@ -84,46 +84,46 @@ class Staging(StagingReader):
     @contextmanager
     def exclusive(self) -> Iterator[Transaction]:
         """One write transaction: durable once the block has ended, undone where it raises."""
-        with self.exclusive_statement() as transaction:
-            try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                yield transaction
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._undo()
-                raise
+        with self.exclusive_statement() as transaction, self._all_or_nothing():
+            yield transaction
 
     @contextmanager
     def exclusive_unsynced(self) -> Iterator[Transaction]:
         """Like ``exclusive`` for what may be lost with the power: without an fsync, and readers are told nothing."""
-        lock(self._queue)
-        try:
-            self._require_own_files()
+        with self._alone():
             self._connection.execute("PRAGMA synchronous = NORMAL")
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                yield Transaction(self._connection)
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._undo()
-                raise
+                with self._all_or_nothing():
+                    yield Transaction(self._connection)
             finally:
                 self._connection.execute("PRAGMA synchronous = FULL")
-        except sqlite3.Error as error:
-            raise UnreadableWarehouse(f"{self._path}: {error}") from error
-        finally:
-            unlock(self._queue)
 
     @contextmanager
     def exclusive_statement(self) -> Iterator[Transaction]:
         """Exclude all other writers. Every statement is durable by itself, so a single one needs no transaction."""
+        transaction = Transaction(self._connection)
+        with self._alone(), open_stamp(self._stamp, transaction.given):
+            yield transaction
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A transaction that is committed at the end of the block, and undone where it raises."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._undo()
+            raise
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Exclude all other writers; raises UnreadableWarehouse."""
         # SQLite polls for its own lock at growing intervals; the kernel wakes whoever waits in its queue.
         lock(self._queue)
         try:
             self._require_own_files()
-            transaction = Transaction(self._connection)
-            with open_stamp(self._stamp, transaction.given):
-                yield transaction
+            yield
         except sqlite3.Error as error:
             raise UnreadableWarehouse(f"{self._path}: {error}") from error
         finally:

@@ -40,11 +40,10 @@ def result_of(future: Future[Result]) -> Result:
         return future.result()
 
 
-def for_each(work: Callable[[Item], object], items: Iterable[Item], threads: int) -> None:
+def for_each(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> list[Result]:
     """Call ``work`` for all items in ``threads`` threads. After an error, which is raised, no further call begins."""
     with ThreadPoolExecutor(threads) as pool:
-        for _ in ordered_map(pool, work, items, ahead=2 * threads):
-            pass
+        return list(ordered_map(pool, work, items, ahead=2 * threads))
 
 
 def in_background(items: Iterable[Item], ahead: int) -> Iterator[Item]:

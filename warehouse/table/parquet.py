@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import SIGNATURES, Collection
-from sigdir.signatures.interruption import check
+from sigdir.signatures.interruption import check, each
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import sync
@@ -139,6 +139,14 @@ def naming(path: Path) -> Iterator[None]:
     except (pa.ArrowException, OSError, LookupError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise UnreadableWarehouse(f"{path}: {reason}") from error
+
+
+def batches_in(path: Path, columns: Sequence[str] | None = None, rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
+    """Rows of a Parquet file, the checksums of its pages checked; raises UnreadableWarehouse."""
+    import pyarrow.parquet as pq
+
+    with naming(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        yield from each(file.iter_batches(rows, columns=columns))
 
 
 def require_whole(path: Path, sha256: str | None) -> None:

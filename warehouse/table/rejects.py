@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import text
-from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.parquet import batches_in
 from sigdir.warehouse.table.schema import REJECT_SCHEMA
 
 
@@ -75,7 +75,4 @@ def rows_and_digest(path: Path) -> tuple[int, str]:
 
 def rejects_in(path: Path) -> Iterator[pa.Table]:
     """The rows of a rejects file in tables of bounded size; raises UnreadableWarehouse."""
-    with naming(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        for batch in file.iter_batches():
-            if batch.num_rows:
-                yield pa.table(batch)
+    yield from (pa.table(batch) for batch in batches_in(path) if batch.num_rows)

@@ -6,12 +6,10 @@ Readers trust the bytes of a mapped file that are those that were written, so no
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from sigdir.signatures.interruption import each
 from sigdir.warehouse.log.manifest import EvidenceFile
 from sigdir.warehouse.table.errors import UnreadableWarehouse
-from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.parquet import batches_in
 from sigdir.warehouse.table.schema import SIGHTING_SCHEMA
 from sigdir.warehouse.verify.files import StoredFile, Verification, reason_of
 
@@ -40,9 +38,8 @@ def _check_file(work: Verification, file: EvidenceFile) -> None:
     if work.metadata_of(stored) is None:
         return
     try:
-        with naming(file.path), pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
-            for _ in each(parquet.iter_batches(1 << 20, columns=_READ)):
-                pass
+        for _ in batches_in(file.path, _READ):
+            pass
     except UnreadableWarehouse as error:
         work.add_unreadable(stored, error)
     else:
