@@ -27,7 +27,7 @@ from sigdir.warehouse.evidence.usage import write_usage
 from sigdir.warehouse.log.manifest import CONTRACTS, USAGE
 from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.mapped import MappedDraft
-from sigdir.warehouse.publish.spill import ImportSightings, SightedInput, Spill, TextIds
+from sigdir.warehouse.publish.spill import Ids, ImportSightings, SightedInput, Spill, text_ids_in
 from sigdir.warehouse.table.rejects import RejectsWriter
 from sigdir.warehouse.table.schema import REJECT_SCHEMA
 
@@ -54,7 +54,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._rejects = RejectsWriter(folder / "rejects.parquet")  # creates the file with the first reject
         self._open_files = ExitStack()
         self._inputs: dict[int, FileReport] = {}
-        self._text_ids: dict[Collection, TextIds] = {}
+        self._text_ids: dict[Collection, Ids] = {}
         self._compared = 0
         self._usage: dict[str, dict[Collection, list[tuple[Any, Any]]]] = {}
         self._is_new: dict[Collection, npt.NDArray[np.bool_]] = {}
@@ -154,7 +154,7 @@ class ImportState(AbstractContextManager["ImportState"]):
 
     def _make_text_ids(self) -> None:
         for collection, spill in self.spills.items():
-            self._text_ids[collection] = TextIds(self.folder / f"{collection}.{self._compared}.ids", spill.rows)
+            self._text_ids[collection] = text_ids_in(self.folder / f"{collection}.{self._compared}.ids", spill.rows)
 
     def set_new_rows(self, is_new: dict[Collection, npt.NDArray[np.bool_]]) -> None:
         """Take a flag for each spilled row: whether the warehouse lacks it. A publisher may clear flags later."""
@@ -170,7 +170,7 @@ class ImportState(AbstractContextManager["ImportState"]):
             for number, (first, end) in zip(self.input_of_batch[collection], pairwise(bounds), strict=True):
                 self._inputs[number].new[collection] += int(np.count_nonzero(self._is_new[collection][first:end]))
 
-    def text_ids(self, collection: Collection) -> TextIds:
+    def text_ids(self, collection: Collection) -> Ids:
         """Where the ids of the spilled rows' texts go."""
         return self._text_ids[collection]
 

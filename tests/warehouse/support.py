@@ -43,7 +43,7 @@ from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.batch import Batch, Progress
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.publish import Published, Publisher
-from sigdir.warehouse.publish.spill import ImportSightings, SightedInput, Spill, TextIds
+from sigdir.warehouse.publish.spill import ImportSightings, SightedInput, Spill, text_ids_in
 from sigdir.warehouse.staging.rows import HighWaterMark, NewText, StagedRow
 from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
@@ -142,7 +142,7 @@ class Run:
         snapshot = self.publisher.snapshot
         staged = {c: self.publisher.staged(c) for c in COLLECTIONS}
         self.checked = {c: staged[c][-1].id if staged[c] else snapshot.high_water[c].id for c in COLLECTIONS}
-        self.text_ids = {c: TextIds(self.folder / f"{c}.ids", self.spills[c].rows) for c in COLLECTIONS}
+        self.text_ids = {c: text_ids_in(self.folder / f"{c}.ids", self.spills[c].rows) for c in COLLECTIONS}
         self.keep = {
             c: new_rows(self.spills[c], snapshot, staged[c], self.threads, self.text_ids[c]) for c in COLLECTIONS
         }

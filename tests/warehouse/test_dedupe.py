@@ -25,7 +25,7 @@ from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish import dedupe, key_table
 from sigdir.warehouse.publish.dedupe import new_rows
-from sigdir.warehouse.publish.spill import Spill, TextIds
+from sigdir.warehouse.publish.spill import Spill, text_ids_in
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.table import parquet
 from sigdir.warehouse.table.fields import DataFile
@@ -48,7 +48,7 @@ MAPS = [pytest.param(1 << 30, id="with the map"), pytest.param(0, id="without th
 
 
 def flags_of(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int) -> npt.NDArray[np.bool_]:
-    return new_rows(spill, snapshot, staged, threads, TextIds(spill.keys_path.with_suffix(".ids"), spill.rows))
+    return new_rows(spill, snapshot, staged, threads, text_ids_in(spill.keys_path.with_suffix(".ids"), spill.rows))
 
 
 def text_of(number: int) -> str:

@@ -32,7 +32,7 @@ from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.publish.renewal import Withdrawn
-from sigdir.warehouse.publish.spill import ImportSightings, SightedInput, Spill, TextIds
+from sigdir.warehouse.publish.spill import ImportSightings, SightedInput, Spill, text_ids_in
 from sigdir.warehouse.staging.rows import NewText, PostedSighting
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
@@ -320,7 +320,7 @@ def test_sightings_of_declarations_keep_everything(paths: Paths, tmp_path: Path)
     spill.finish()
     make_folder(paths.root)
     with Publisher(paths, wait=False) as publisher:
-        ids = TextIds(tmp_path / "ids", spill.rows)
+        ids = text_ids_in(tmp_path / "ids", spill.rows)
         keep = new_rows(spill, publisher.snapshot, [], 2, ids)
         batch = Batch(spill, keep, ImportSightings([SightedInput("abi", "A.json")], [0], ids))
         publisher.publish(run_name(), {SIGNATURES: batch}, {SIGNATURES: 0}, lambda: {"kind": "import"})

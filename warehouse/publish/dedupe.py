@@ -26,7 +26,7 @@ from sigdir.signatures.columns import Keys, keys_of
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.key_table import Found, KeyTable, parts_of
-from sigdir.warehouse.publish.spill import Ids, Spill, TextIds
+from sigdir.warehouse.publish.spill import Ids, Spill
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.parquet import naming
@@ -39,7 +39,7 @@ _MAP_BITS = 24
 _MAP_ROWS = 8_000_000
 
 
-def new_rows(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int, text_ids: TextIds) -> Flags:
+def new_rows(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int, text_ids: Ids) -> Flags:
     """A flag for each row of the spill: True where its text is new and this is its first row.
 
     ``text_ids`` gets for the first row of a stored text its id, and for a row that repeats another ``-1 - n``, where
@@ -53,10 +53,10 @@ def new_rows(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads:
     for part in range(parts):
         table = KeyTable(words, parts, part)
         for rows, first in table.enter():
-            text_ids.set(rows, -1 - first)
+            text_ids[rows] = -1 - first
             keep[rows] = False
         for rows, ids in _known_rows(table, spill, snapshot, staged, threads):
-            text_ids.set(rows, ids)
+            text_ids[rows] = ids
             keep[rows] = False
     return keep
 

@@ -302,9 +302,7 @@ class _CollectionSightings:
 
     def __init__(self, batch: Batch) -> None:
         self._spill, self._keep, self._sightings = batch.spill, batch.keep, batch.sightings
-        self._bounds = self._spill.first_rows()
-        self._first_id = 0
-        self._late_rows, self._late_ids = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._bounds, self._ids = self._spill.first_rows(), batch.sightings.text_ids
 
     def batches(self) -> int:
         return self._spill.batches()
@@ -330,27 +328,16 @@ class _CollectionSightings:
 
     def number_new_rows(self, first_id: int) -> None:
         """Give the new rows their ids, which rise from ``first_id`` on in their order."""
-        self._first_id = first_id
-        text_ids = self._sightings.text_ids
-        if text_ids.are_all_new:
-            return
         for start, stop in pairwise(self._bounds.tolist()):
-            new = np.flatnonzero(self._keep[start:stop]) + start
-            text_ids.set(new, first_id + np.arange(len(new), dtype=np.int64))
+            new = np.flatnonzero(self._keep[start:stop])
+            self._ids[start + new] = first_id + np.arange(len(new))
             first_id += len(new)
 
     def ids(self, batch: int) -> Ids:
         """The ids of the texts of a batch's rows."""
-        start, stop = int(self._bounds[batch]), int(self._bounds[batch + 1])
-        if self._sightings.text_ids.are_all_new:
-            ids = self._first_id + np.arange(start, stop, dtype=np.int64)
-        else:
-            ids = self._sightings.text_ids.of(slice(start, stop))
-            repeated = ids < 0
-            if repeated.any():
-                ids[repeated] = self._sightings.text_ids.at(-1 - ids[repeated])
-        first, last = np.searchsorted(self._late_rows, [start, stop])
-        ids[self._late_rows[first:last] - start] = self._late_ids[first:last]
+        ids = np.array(self._ids[self._bounds[batch] : self._bounds[batch + 1]])
+        repeated = ids < 0
+        ids[repeated] = self._ids[-1 - ids[repeated]]
         return ids
 
     def sightings(self, batch: int) -> BatchSightings | None:
@@ -359,11 +346,8 @@ class _CollectionSightings:
     def add_late_rows(self, rows: list[StagedRow]) -> Ids:
         """Note the ids of POSTs that took texts of the batch; returns the numbers of the rows with these texts."""
         found = [self._spill.rows_with([row.digest]) for row in rows]
-        ids = [np.full(len(numbers), row.id, np.int64) for numbers, row in zip(found, rows, strict=True)]
-        numbers = np.concatenate([*found, self._late_rows])
-        order = np.argsort(numbers, kind="stable")
-        self._late_ids = np.concatenate([*ids, self._late_ids])[order]
-        self._late_rows = numbers[order]
+        for numbers, row in zip(found, rows, strict=True):
+            self._ids[numbers] = row.id
         return np.concatenate(found)
 
     def parts(self, threads: int) -> list[_EvidencePart]:

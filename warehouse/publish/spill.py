@@ -5,7 +5,7 @@ spill per collection, in the order of the source. A row is identified by its num
 later decides which rows are new, one flag each.
 
 A plain list's rows have no sightings here, so a list costs nothing a row. Other sightings are written once a batch,
-with a number for each row. The ids are written by ``dedupe``, eight bytes a row, only where a row is a duplicate.
+with a number for each row. The ids of texts take eight bytes a row.
 
 The key is the first 16 bytes of the digest. Finding two texts that share it takes about 2^64 hashes; the
 second of them would be taken for a duplicate of the first.
@@ -95,41 +95,14 @@ class SightingSpill:
         return BatchSightings(values, np.fromfile(self._rows_path, np.int32, rows, offset=offset))
 
 
-class TextIds:
-    """For each row of a spill the id of its text: 0 where the row is new, ``-1 - n`` where row ``n`` has the same text.
+def text_ids_in(path: Path, rows: int) -> Ids:
+    """For each row of a spill the id of its text, to be set: 0 for a new row, ``-1 - n`` where row ``n`` has the same text.
 
-    The numbers are in a file, which is not made while all rows are new.
+    The numbers are in a new file.
     """
-
-    def __init__(self, path: Path, rows: int) -> None:
-        self._path, self._rows = path, rows
-        self._ids: Ids | None = None
-
-    @property
-    def are_all_new(self) -> bool:
-        return self._ids is None
-
-    def set(self, numbers: Ids, ids: Ids) -> None:
-        """Give rows the ids of their texts."""
-        if not len(numbers):
-            return
-        if self._ids is None:
-            with self._path.open("wb") as file:  # on a full disk this is an error, writing to a hole is a SIGBUS
-                os.posix_fallocate(file.fileno(), 0, self._rows * np.dtype(np.int64).itemsize)
-            self._ids = np.memmap(self._path, np.int64, "r+", shape=(self._rows,))
-        self._ids[numbers] = ids
-
-    def of(self, rows: slice) -> Ids:
-        """A copy of the ids of some rows."""
-        if self._ids is None:
-            return np.zeros(rows.stop - rows.start, np.int64)
-        return np.array(self._ids[rows])
-
-    def at(self, numbers: Ids) -> Ids:
-        """The ids of single rows."""
-        if self._ids is None:
-            return np.zeros(len(numbers), np.int64)
-        return np.array(self._ids[numbers])
+    with path.open("wb") as file:  # on a full disk this is an error, writing to a hole is a SIGBUS
+        os.posix_fallocate(file.fileno(), 0, max(1, rows) * np.dtype(np.int64).itemsize)
+    return np.asarray(np.memmap(path, np.int64, "r+"))[:rows]
 
 
 class SightedInput(NamedTuple):
@@ -150,7 +123,7 @@ class ImportSightings:
 
     inputs: Sequence[SightedInput]
     of_batch: Sequence[int]
-    text_ids: TextIds
+    text_ids: Ids
     replaces: bool = False
 
 
