@@ -60,13 +60,13 @@ def test_a_lock_works_on_a_full_disk(tmp_path: Path) -> None:
     """A lock is acquired and released although its holder cannot be written to the file."""
     with small_disk(tmp_path / "disk") as disk:
         filler = disk.path / "filler"
-        lock = FileLock(disk.path / "lock")
+        lock = FileLock(disk.path / "lock", wait=False)
         (disk.path / "lock").touch()
         disk.resize(disk.used() + 64)
         fill(filler)
-        lock.acquire(wait=False)
+        lock.acquire()
         with pytest.raises(Busy):
-            FileLock(disk.path / "lock").acquire(wait=False)
+            FileLock(disk.path / "lock", wait=False).acquire()
         lock.release()
         with FileLock(disk.path / "lock", wait=False):
             pass
@@ -93,7 +93,7 @@ def test_a_lock_whose_file_was_removed_is_taken_on_a_new_one(tmp_path: Path) -> 
                 continue
             done.result()
         with pytest.raises(Busy):
-            FileLock(path).acquire(wait=False)
+            FileLock(path, wait=False).acquire()
         waiting.release()
 
 

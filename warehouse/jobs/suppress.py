@@ -21,15 +21,11 @@ def change_list(
     The visible files of the new list come first, the list last, under the publish lock: a server that sees the new
     list writes nothing.
     """
-    lock = FileLock(paths.lock)
-    lock.acquire(wait, on_wait)
-    try:
+    with FileLock(paths.lock, wait, on_wait=on_wait):
         text = changed(read_text(paths), add, remove)
         suppressed = parse(text, str(paths.suppressed))
         snapshot = read_snapshot(paths)
         Visible(paths, suppressed).snapshot(snapshot)  # raises where a file cannot be written
         prebuild(paths, snapshot.all_files(), snapshot.manifest, 1, suppressed)
         place_of(paths).write_suppressed(text.encode())
-    finally:
-        lock.release()
     return suppressed

@@ -83,9 +83,7 @@ def vacuum(
     store = store_of(paths)
     if store is not None:
         return _vacuum_store(paths, store, keep, dry_run)
-    lock = FileLock(paths.lock)
-    lock.acquire(wait, on_wait)
-    try:
+    with FileLock(paths.lock, wait, on_wait=on_wait):
         snapshot = read_snapshot(paths)
         survey = survey_of(paths, snapshot, keep.total_seconds())
         found = []
@@ -94,8 +92,6 @@ def vacuum(
             if not dry_run:
                 remove(path)
                 failpoints.reach("vacuum_removing")
-    finally:
-        lock.release()
     return Vacuumed(survey.oldest, snapshot.version, tuple(sorted(found, key=lambda waste: waste.path)))
 
 

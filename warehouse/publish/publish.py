@@ -70,14 +70,12 @@ class Publisher:
     ) -> None:
         self._paths = paths
         self._threads = threads
-        self._wait = wait
-        self._on_wait = on_wait
-        self._lock = FileLock(paths.lock)
+        self._lock = FileLock(paths.lock, wait, on_wait=on_wait)
         self._dead_runs: set[str] = set()
 
     def __enter__(self) -> Self:
         make_folder(self._paths.root)
-        self._lock.acquire(self._wait, self._on_wait)
+        self._lock.acquire()
         with ExitStack() as undo:
             undo.callback(self._lock.release)
             if store_of(self._paths) is not None:

@@ -156,28 +156,26 @@ class FileLock:
     The file names the holder, for the message to whoever waits.
     """
 
-    def __init__(self, path: Path, wait: bool = True, is_needed: bool = True) -> None:
-        """``wait`` says whether entering the lock as a context waits where it is held.
+    def __init__(
+        self, path: Path, wait: bool = True, is_needed: bool = True, on_wait: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """``wait`` says whether it is waited for where it is held; ``on_wait`` is called before, with the holder's name.
 
         One that is not ``is_needed`` saves work, or keeps a folder from being removed: where the file system has no
         locks its holder goes on without it.
         """
         self._path = path
-        self._wait = wait
-        self._is_needed = is_needed
+        self._wait, self._is_needed, self._on_wait = wait, is_needed, on_wait
         self._handle = -1
 
-    def acquire(self, wait: bool = True, on_wait: Callable[[str], None] = lambda _: None) -> None:
-        """Take the lock; raises Busy, naming the holder, where it is held and ``wait`` is off.
-
-        ``on_wait`` is called with a message naming the holder before waiting.
-        """
+    def acquire(self) -> None:
+        """Take the lock; raises Busy, naming the holder, where it is held and not waited for."""
         try:
             self._take(wait=False)
         except Busy as busy:
-            if not wait:
+            if not self._wait:
                 raise
-            on_wait(f"waiting: {busy}")
+            self._on_wait(f"waiting: {busy}")
             self._take(wait=True)
 
     def _take(self, wait: bool) -> None:
@@ -225,7 +223,7 @@ class FileLock:
             return "another process"
 
     def __enter__(self) -> Self:
-        self.acquire(self._wait)
+        self.acquire()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -243,13 +241,13 @@ class RunFolder:
     def __init__(self, tmp: Path) -> None:
         self.name = run_name()
         self.path = tmp / self.name
-        self._lock = FileLock(folder_lock(self.path), is_needed=False)
+        self._lock = FileLock(folder_lock(self.path), wait=False, is_needed=False)
 
     def __enter__(self) -> Self:
         while True:
             make_folder(self.path)
             try:
-                self._lock.acquire(wait=False)
+                self._lock.acquire()
                 return self
             except (Busy, FileNotFoundError):  # another process took it for dead before it was locked
                 continue
