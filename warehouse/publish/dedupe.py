@@ -138,6 +138,5 @@ def _hash_map(spill: Spill) -> Flags | None:
     if spill.rows >= _MAP_ROWS:
         return None
     seen = np.zeros(1 << _MAP_BITS, np.bool_)
-    for _, keys in spill.keys():
-        seen[keys.high & np.uint64((1 << _MAP_BITS) - 1)] = True
+    seen[spill.words()[:, 0] & np.uint64((1 << _MAP_BITS) - 1)] = True
     return seen

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,8 +28,7 @@ import pyarrow.compute as pc
 
 from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.columns import KEY_BYTES, Keys, Rows, keys_of
-from sigdir.signatures.evidence import Sightings
+from sigdir.signatures.columns import Rows, keys_of
 from sigdir.warehouse.evidence.files import VALUES_SCHEMA, values_batch
 from sigdir.warehouse.table.parquet import NewRows
 
@@ -51,12 +51,8 @@ class SightingSpill:
         """For each batch that has sightings: its values' number, the offset of its rows in bytes, and its rows."""
         self._values: Any = None  # None too once it is closed
 
-    def append(self, batch: int, sightings: Sightings) -> None:
+    def append(self, batch: int, sightings: BatchSightings) -> None:
         """Add the sightings of a batch; the files are made with the first of them."""
-        self.add(batch, BatchSightings(values_batch(sightings.values), sightings.of_row))
-
-    def add(self, batch: int, sightings: BatchSightings) -> None:
-        """Add the sightings of a batch as another spill has them."""
         if self._values is None:
             self._sink = pa.OSFile(str(self._values_path), "wb")
             self._values = pa.ipc.new_file(self._sink, VALUES_SCHEMA)
@@ -70,13 +66,9 @@ class SightingSpill:
         values, self._values = self._values, None
         if values is None:
             return
-        try:
-            values.close()
-        finally:
-            try:
-                self._sink.close()
-            finally:  # both fail on a full disk, writing their buffers
-                self._rows.close()
+        with ExitStack() as files:  # all fail on a full disk, writing their buffers
+            for file in (self._rows, self._sink, values):
+                files.callback(file.close)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_sink", "_rows")}
@@ -184,7 +176,8 @@ class Spill:
         self._texts.write_batch(pa.record_batch([rows.text, column], names=["text", "hash"]))
         self._keys.write(rows.keys.data)
         if rows.sightings is not None:
-            self.sightings.append(len(self._firsts), rows.sightings)
+            said = BatchSightings(values_batch(rows.sightings.values), rows.sightings.of_row)
+            self.sightings.append(len(self._firsts), said)
         self._firsts.append(self.rows)
         self.rows += count
 
@@ -199,7 +192,7 @@ class Spill:
                 self._texts.write_batch(texts.get_batch(number))
                 self._keys.write(words[first:end].data)
                 if (sightings := other.sightings_of(number)) is not None:
-                    self.sightings.add(len(self._firsts), sightings)
+                    self.sightings.append(len(self._firsts), sightings)
                 self._firsts.append(self.rows)
                 self.rows += end - first
 
@@ -210,13 +203,9 @@ class Spill:
 
     def close(self) -> None:
         """Close the files, finished or not."""
-        try:
-            self._sink.close()
-        finally:  # all fail on a full disk, writing their buffers
-            try:
-                self._keys.close()
-            finally:
-                self.sightings.close()
+        with ExitStack() as files:  # all fail on a full disk, writing their buffers
+            for file in (self._sink, self._keys, self.sightings):
+                files.callback(file.close)
 
     def files(self) -> list[Path]:
         """The files of the spill."""
@@ -229,24 +218,15 @@ class Spill:
         """The number of the first row of each batch, and the count of all rows at the end."""
         return np.array([*self._firsts, self.rows], np.int64)
 
-    def keys(self) -> Iterator[tuple[int, Keys]]:
-        """All keys in row order: the first row's number and a chunk, again and again."""
-        with self.keys_path.open("rb") as file:
-            first = 0
-            while chunk := file.read(_KEYS_A_CHUNK * KEY_BYTES):
-                words = np.frombuffer(chunk, np.uint64).reshape(-1, 2)
-                yield first, Keys(words[:, 0], words[:, 1])
-                first += len(words)
-
     def rows_with(self, digests: list[bytes]) -> npt.NDArray[np.int64]:
         """The numbers of the rows whose text has one of these digests."""
         wanted = keys_of(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32))
         pairs = set(zip(wanted.high.tolist(), wanted.low.tolist(), strict=True))
-        found = []
-        for first, keys in self.keys():
-            near = np.flatnonzero(np.isin(keys.high, wanted.high))
-            found += [first + int(i) for i in near if (int(keys.high[i]), int(keys.low[i])) in pairs]
-        return np.array(found, np.int64)
+        words, found = self.words(), [np.empty(0, np.int64)]
+        for first in range(0, self.rows, _KEYS_A_CHUNK):
+            near = np.flatnonzero(np.isin(words[first : first + _KEYS_A_CHUNK, 0], wanted.high)) + first
+            found.append(near[[(high, low) in pairs for high, low in words[near].tolist()]] if len(near) else near)
+        return np.concatenate(found)
 
     def words(self) -> npt.NDArray[np.uint64]:
         """All keys in row order, of shape (rows, 2)."""
