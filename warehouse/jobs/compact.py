@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,6 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.manifest import (
     CONTRACTS,
     EvidenceFile,
-    Manifest,
     ManifestFile,
     MappedFile,
     sync_folders,
@@ -128,58 +127,40 @@ def compact(
 
     Raises Busy, and UnreadableWarehouse where a file cannot be read; then the table is as it was.
     """
-    if not _has_work(read_snapshot(paths), choose):  # most of a server's checks end here, without the lock
+    if not any(_chosen(read_snapshot(paths), choose)):  # most of a server's checks end here, without the lock
         return None
     with Publisher(paths, threads, wait, on_wait) as publisher:
-        if not _has_work(publisher.snapshot, choose):  # another may have merged them while this one waited
+        chosen = _chosen(publisher.snapshot, choose)
+        if not any(chosen):  # another may have merged them while this one waited
             return None
-        content = _MergedFiles(
-            paths, run_name(), publisher.snapshot, threads,
-            _chosen(publisher.snapshot, choose), _chosen_evidence(publisher.snapshot.evidence, choose),
-            choose(publisher.snapshot.evidence.mapped_of(CONTRACTS)[::-1]),
-        )  # fmt: skip
+        content = _MergedFiles(paths, run_name(), publisher.snapshot, threads, chosen)
         return Compacted(publisher.commit(content), content.counts())
 
 
-def _chosen(snapshot: Snapshot, choose: Choose) -> dict[Collection, list[Files]]:
-    found = {collection: choose(snapshot.files[collection]) for collection in COLLECTIONS}
-    return {collection: merges for collection, merges in found.items() if merges}
+class _Chosen(NamedTuple):
+    """The files to merge, each list into one: those of the table, of sightings, and of contracts."""
+
+    files: dict[Collection, list[Files]]
+    evidence: Merges
+    contracts: Sequence[Sequence[MappedFile]]
 
 
-def _chosen_evidence(manifest: Manifest, choose: Choose) -> Merges:
-    """The evidence files to merge.
-
-    They are chosen by their rows, as data files are; `sigdir compact` also rewrites files with sightings that were
-    replaced.
-    """
-    merges = {collection: choose(manifest.files[collection]) for collection in COLLECTIONS}
-    merges = {collection: files for collection, files in merges.items() if files}
-    return merges if choose is due else with_replaced_sightings(manifest, merges)
-
-
-def _has_work(snapshot: Snapshot, choose: Choose) -> bool:
-    evidence = snapshot.evidence
-    return bool(
-        _chosen(snapshot, choose) or _chosen_evidence(evidence, choose) or choose(evidence.mapped_of(CONTRACTS)[::-1])
-    )
+def _chosen(snapshot: Snapshot, choose: Choose) -> _Chosen:
+    """What ``choose`` picks, by the rows; `sigdir compact` also rewrites files with sightings that were replaced."""
+    manifest = snapshot.evidence
+    files = {collection: found for collection in COLLECTIONS if (found := choose(snapshot.files[collection]))}
+    merges = {collection: found for collection in COLLECTIONS if (found := choose(manifest.files[collection]))}
+    evidence = merges if choose is due else with_replaced_sightings(manifest, merges)
+    return _Chosen(files, evidence, choose(manifest.mapped_of(CONTRACTS)[::-1]))
 
 
 @dataclass
 class _MergedFiles(VersionContent):
-    """Files that are written again as fewer: ``chosen`` of the table, each list into one, and ``chosen_evidence``.
-
-    ``chosen_contracts`` are lists of files of contracts.
-    """
+    """Files that are written again as fewer."""
 
     changes_rows = False
 
-    paths: Paths
-    run: str
-    base: Snapshot
-    threads: int
-    chosen: dict[Collection, list[Files]]
-    chosen_evidence: Merges
-    chosen_contracts: Sequence[Sequence[MappedFile]]
+    chosen: _Chosen
     _files: list[DataFile] = field(default_factory=list)
 
     def write_data(self) -> None:
@@ -189,23 +170,25 @@ class _MergedFiles(VersionContent):
             collection, number, merge = numbered
             return write_data_file(self.paths.data_file(collection, self.run, number), collection, rows_of(merge))
 
-        numbered = [(c, number, merge) for c, merges in self.chosen.items() for number, merge in enumerate(merges, 1)]
+        numbered = [
+            (c, number, merge) for c, merges in self.chosen.files.items() for number, merge in enumerate(merges, 1)
+        ]
         self._files = for_each(write, numbered, self.threads)
-        for collection in self.chosen:
+        for collection in self.chosen.files:
             sync(self.paths.partition(collection))
 
     def write_evidence(self) -> ManifestFile | None:
-        if not self.chosen_evidence and not self.chosen_contracts:
+        if not self.chosen.evidence and not self.chosen.contracts:
             return self.base.manifest
         base = self.base.evidence
-        evidence = merge(self.paths, self.run, base, self.chosen_evidence, self.threads)
+        evidence = merge(self.paths, self.run, base, self.chosen.evidence, self.threads)
         evidence = replace(evidence, mapped=self._merged_contracts(base.mapped))
         return write_manifest(self.paths, self.run, evidence, base)
 
     def _merged_contracts(self, mapped: Sequence[MappedFile]) -> tuple[MappedFile, ...]:
         """The mapped files of the version, each list of files of contracts as one."""
         found = list(mapped)
-        for number, files in enumerate(self.chosen_contracts):
+        for number, files in enumerate(self.chosen.contracts):
             path = self.paths.evidence_mapped(CONTRACTS, self.run, number)
             make_folder(path.parent)
             connection = connect(_MEMORY, self.threads)
@@ -223,14 +206,14 @@ class _MergedFiles(VersionContent):
         return self._files
 
     def replaced(self) -> list[DataFile]:
-        return [file for merges in self.chosen.values() for merge in merges for file in merge]
+        return [file for merges in self.chosen.files.values() for merge in merges for file in merge]
 
     def summary(self) -> dict[str, Any]:
         return {"kind": "compact", "collections": self.counts()}
 
     def counts(self) -> dict[Collection, dict[str, int]]:
         """As in ``Compacted``."""
-        return {c: _counts(len(self.base.files[c]), self.chosen.get(c, [])) for c in COLLECTIONS}
+        return {c: _counts(len(self.base.files[c]), self.chosen.files.get(c, [])) for c in COLLECTIONS}
 
 
 def _counts(files: int, merges: list[Files]) -> dict[str, int]:

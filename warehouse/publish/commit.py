@@ -37,7 +37,8 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.visible import prebuild
@@ -62,19 +63,20 @@ _LATE_ROUNDS = 3
 """Rounds that remove late rows' texts while POST goes on. POST waits for the round after them."""
 
 
+@dataclass
 class VersionContent(ABC):
     """What a version adds to its base and replaces; its files are named after ``run``.
 
     The defaults are those of a version that moves no row from staging into the table.
     """
 
-    changes_rows = True
-    """Whether the version has other rows than its base."""
-
     paths: Paths
     run: str
     base: Snapshot
     threads: int
+
+    changes_rows: ClassVar[bool] = True
+    """Whether the version has other rows than its base."""
 
     def reserve(self, staging: Transaction) -> None:  # noqa: B027 - nothing by default
         """Take from staging what the version needs, in the transaction that begins the run."""

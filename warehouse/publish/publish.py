@@ -202,10 +202,6 @@ class _NewRows(VersionContent):
     ``checked`` is the highest staged id that each collection's batch was compared with.
     """
 
-    paths: Paths
-    run: str
-    base: Snapshot
-    threads: int
     batches: Mapping[Collection, Batch]
     checked: dict[Collection, int]
     files: BatchFiles

@@ -22,6 +22,7 @@ from sigdir.signatures.arrow import Array, numbers, string_lists, values
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
+from sigdir.warehouse.evidence.summaries import KINDS
 from sigdir.warehouse.evidence.usage import uses_of_hashes
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
@@ -30,11 +31,6 @@ from sigdir.warehouse.sql.sightings import live_sightings
 from sigdir.warehouse.sql.views import read_parquet
 from sigdir.warehouse.table.fields import sql_of
 from sigdir.warehouse.table.paths import Paths
-
-_KIND_MASKS = {
-    mask: [kind.name.lower() for kind in Kind if kind and mask >> kind & 1]
-    for mask in range(0, 1 << max(Kind) + 1, 2)
-}  # fmt: skip
 
 
 def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
@@ -234,7 +230,7 @@ CREATE MACRO parts.kind_name(kind) AS CASE kind {" ".join(f"WHEN {k:d} THEN '{k.
 CREATE MACRO parts.witness_name(witness) AS
     CASE witness {" ".join(f"WHEN {w:d} THEN '{w.name.lower()}'" for w in Witness)} END;
 CREATE MACRO parts.kind_names(mask) AS
-    CASE mask {" ".join(f"WHEN {mask} THEN {names}" for mask, names in _KIND_MASKS.items())} END;
+    CASE mask {" ".join(f"WHEN {mask} THEN {[kind.name.lower() for kind in kinds]}" for mask, kinds in enumerate(KINDS))} END;
 CREATE MACRO parts.parameter_names(declaration) AS CASE
     WHEN regexp_matches(declaration, '^[^(]*\\(\\)') THEN []
     WHEN regexp_matches(declaration, '^[^(]*\\([^()]*\\)')
