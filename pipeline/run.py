@@ -63,7 +63,7 @@ from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.mapped import mapped_evidence
 from sigdir.warehouse.publish.publish import Publisher
-from sigdir.warehouse.publish.sightings import unchanged_sources
+from sigdir.warehouse.publish.sightings import EvidenceFiles
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.staging.rows import StagedRow
@@ -375,7 +375,9 @@ def _publish_once(run: ImportRun) -> None:
         failpoints.reach("deduped")
         batches = state.batches(options.replace_source)
         rows = sum(batch.rows for batch in batches.values())
-        unchanged = unchanged_sources(run.paths, publisher.snapshot.evidence, batches)
+        unchanged = EvidenceFiles(
+            run.paths, run.name, publisher.snapshot.evidence, batches, options.threads
+        ).unchanged()
         brings_evidence = any(file.source not in unchanged for file in report.files if file.accepted.total())
         mapped = mapped_evidence(publisher.snapshot.evidence, state.mapped(), options.replace_source)
         same_rejects = _import_with_rejects(run.paths, state.rejects_digest)

@@ -169,7 +169,7 @@ class Publisher:
         ``checked`` is the highest staged id that each collection's batch was deduped against. ``summary``
         is called when the batches are final; the run, the import's number and the row counts are added to
         its result. ``rejects`` is a finished rejects file to keep with the import, ``unchanged`` the labels of the
-        sources that bring no evidence (``unchanged_sources``), ``mapped`` files of contracts and usage. Raises
+        sources that bring no evidence (``EvidenceFiles.unchanged``), ``mapped`` files of contracts and usage. Raises
         CommitConflict.
         """
         content = _NewRows(

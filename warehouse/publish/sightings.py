@@ -137,11 +137,20 @@ class EvidenceFiles:
         """How many sightings the publish brings."""
         return sum(written.file.rows for written in self._written.values() if written.file is not None)
 
-    def silent(self) -> set[str]:
-        """The labels of known sources that name no new text and say nothing that they have not said; nothing is written."""
+    def unchanged(self) -> set[str]:
+        """The labels of known sources that name no new text and say nothing new; nothing is written.
+
+        A source that is replaced has to say just what it said before.
+        """
         self._number_sources()
-        known = {label for label in self._numbers if self._base.of_label(label) and not self._replaces(label)}
-        silent = known.difference(self._unchanged, *(said.labels_with_new_rows() for said in self._said.values()))
+        new: set[str] = set().union(*(said.labels_with_new_rows() for said in self._said.values()))
+        known = {one: source for one in self._numbers if one not in new and (source := self._base.of_label(one))}
+        digests = self._digests(known)
+        same = {
+            label for label, source in known.items()
+            if source.digest == digests[label] and not (self._replaces(label) and source.is_added_to)
+        }  # fmt: skip
+        silent = {label for label in known if label not in same and not self._replaces(label)}
         self._unchanged = self._numbers.keys() - silent
         for collection, said in self._said.items() if silent else ():
             self._renewals[collection] = self._renewal(collection)
@@ -150,8 +159,18 @@ class EvidenceFiles:
                 for _ in self._tables(collection, part, counts):
                     silent = {label for label in silent if label not in counts or not counts[label].sightings}
                     if not silent:
-                        return silent
-        return silent
+                        return same
+        return same | silent
+
+    def _digests(self, labels: AnyOf[str]) -> dict[str, str]:
+        """The digests of what these sources say."""
+        counts = {label: SightingCount() for label in labels}
+        for said in self._said.values():
+            for number in range(said.batches()):
+                label, file = said.input_of(number)
+                if label in counts:
+                    counts[label].add(SightingCount(0, _digest(file, said.ids(number), said.sightings(number))))
+        return {label: count.hex for label, count in counts.items()}
 
     def withdrawn(self) -> Withdrawn:
         """What the sources that are replaced no longer say."""
@@ -186,7 +205,7 @@ class EvidenceFiles:
 
     def _source(self, label: str, count: SightingCount) -> EvidenceSource:
         """A source as it is once its new statement is published."""
-        number, digest, old = self._numbers[label], f"{count.digest:064x}", self._base.of_label(label)
+        number, digest, old = self._numbers[label], count.hex, self._base.of_label(label)
         if old is None or self._replaces(label):
             first = old.first_import if old is not None else self._import_id
             return EvidenceSource(number, label, self._import_id, first, count.sightings, digest, is_added_to=False)
@@ -275,26 +294,6 @@ class EvidenceFiles:
 
 def _sighting(posted: PostedSighting | None) -> Sighting:
     return LISTED if posted is None else Sighting(Kind(posted.kind), declaration=posted.declaration)
-
-
-def unchanged_sources(paths: Paths, manifest: Manifest, batches: Mapping[Collection, Batch]) -> frozenset[str]:
-    """The labels of the import's sources that say nothing new, or, where they are replaced, just what they said before."""
-    all_said = [_CollectionSightings(batch) for batch in batches.values()]
-    changed = {label for said in all_said for label in said.labels_with_new_rows()}
-    counts: dict[str, SightingCount] = {}
-    for said in all_said:
-        for number in range(said.batches()):
-            label, file = said.input_of(number)
-            if label not in changed:
-                digest = _digest(file, said.ids(number), said.sightings(number))
-                counts.setdefault(label, SightingCount()).add(SightingCount(0, digest))
-    unchanged = set()
-    for label, count in counts.items():
-        source = manifest.of_label(label)
-        is_replaced = all(said.replaces(label) for said in all_said)
-        if source is not None and source.digest == f"{count.digest:064x}" and not (is_replaced and source.is_added_to):
-            unchanged.add(label)
-    return frozenset(unchanged | EvidenceFiles(paths, "", manifest, batches, 1, unchanged).silent())
 
 
 class _CollectionSightings:

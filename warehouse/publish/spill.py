@@ -126,6 +126,11 @@ class SightingCount:
     sightings: int = 0
     digest: int = 0
 
+    @property
+    def hex(self) -> str:
+        """The digest in hex."""
+        return f"{self.digest:064x}"
+
     def add(self, other: SightingCount) -> None:
         self.sightings += other.sightings
         self.digest = (self.digest + other.digest) % (1 << 256)
