@@ -9,7 +9,6 @@ from typing import Any, BinaryIO
 
 import click
 
-from sigdir.cli.table import draw
 from sigdir.pipeline.row_writers import WRITERS
 from sigdir.warehouse.sql.engine import Result
 
@@ -21,8 +20,7 @@ def write_rows(result: Result, format: str, out: BinaryIO | None = None) -> None
     """
     out = out or sys.stdout.buffer
     if format == "table":
-        for line in draw(result.reader(), terminal_width()):
-            out.write(line.encode() + b"\n")
+        out.write(result.drawn(terminal_width()).encode() + b"\n")
     else:
         WRITERS[format](result.reader(), out)
 

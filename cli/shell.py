@@ -24,7 +24,6 @@ from sigdir.cli.limits import limits
 from sigdir.cli.rows import terminal_width
 from sigdir.cli.script import QUIT, is_whole
 from sigdir.cli.statuses import end_interrupted
-from sigdir.cli.table import draw
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.interruption import noting
 from sigdir.warehouse import Warehouse
@@ -96,8 +95,7 @@ def _answer(warehouse: Warehouse, text: str, timeout: timedelta | None) -> None:
         for statement in warehouse.database.statements(text):
             began = time.perf_counter()
             with noting(end_interrupted, [signal.SIGINT]), limits(warehouse, timeout):
-                for line in draw(warehouse.sql(statement).reader(), terminal_width()):
-                    click.echo(line)
+                click.echo(warehouse.sql(statement).drawn(terminal_width()))
             click.echo(f"{time.perf_counter() - began:.3f} s")
     except WarehouseError as error:
         click.echo(f"Error: {error}")

@@ -12,8 +12,9 @@ import os
 import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,11 @@ def _require_intact(snapshot: Snapshot) -> None:
     for_each(lambda item: require_whole(*item), recorded.items(), os.cpu_count() or 1)
 
 
+_MOST_ROWS = 10_000  # so many are drawn at most: forty of ten million can be shown without computing all
+_SHOWN_ROWS, _ANY_WIDTH = 40, 1_000_000
+_PLAN = ["explain_key", "explain_value"]
+
+
 class Result:
     """The rows of a query; they can be fetched once, in one of the forms below."""
 
@@ -126,6 +132,29 @@ class Result:
         with self._database.engine_errors_as_ours(), waiting(self._database.interrupt):
             rows = self._relation.to_arrow_reader(batch_rows)
         return pa.RecordBatchReader.from_batches(rows.schema, self._batches(rows))
+
+    def drawn(self, width: int | None = None) -> str:
+        """The rows as the engine draws them in ``width`` characters: the first and last 20 of many. Raises QueryError.
+
+        Columns of bytes are left out where there are others. The plan of a query is a drawing already.
+        """
+        if self._relation is None:
+            return ""
+        if self._relation.columns == _PLAN:
+            return "\n".join(plan for _, plan in self.rows())
+        table = self._first(_MOST_ROWS)
+        fields = enumerate(table.schema)
+        shown = [at for at, f in fields if not (pa.types.is_binary(f.type) or f.name == "bytes_signature")]
+        return self._database.drawn(table.select(shown) if shown else table, width)
+
+    def _first(self, rows: int) -> pa.Table:
+        """So many rows and a batch more, if there are as many."""
+        reader, batches = self.reader(), []
+        for batch in reader:
+            batches.append(batch)
+            if (rows := rows - batch.num_rows) < 0:
+                break
+        return pa.Table.from_batches(batches, reader.schema)
 
     def _batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         with self._database.engine_errors_as_ours():
@@ -280,6 +309,12 @@ class Database:
     def interrupt(self) -> None:
         """End the running query, which then raises; for another thread than the one that runs it."""
         self._connection.interrupt()
+
+    def drawn(self, table: pa.Table, width: int | None) -> str:
+        """Rows as the engine draws them in ``width`` characters, the first and the last of many."""
+        with self.engine_errors_as_ours(), redirect_stdout(StringIO()) as out:
+            self._connection.from_arrow(table).show(max_width=width or _ANY_WIDTH, max_rows=_SHOWN_ROWS)
+        return out.getvalue().rstrip()
 
     def close(self) -> None:
         """Free what the engine holds. Results can no longer be read."""
