@@ -47,35 +47,23 @@ def backup(dest: Path | StoreUrl, folder: Path, link: bool, as_json: bool, quiet
       sigdir verify --warehouse /backups/signatures
       sigdir backup s3://signatures/main
     """
+    source = existing(folder)
     if isinstance(dest, StoreUrl):
-        _push(existing(folder), dest.url, link, as_json, quiet)
-        return
-    try:
-        report = back_up(existing(folder), Paths(dest.absolute()), link, _Progress(quiet))
-    except Busy as error:  # another backup writes DEST; the warehouse itself is never waited for
-        raise Failure(str(error)) from error
+        if link:
+            raise click.UsageError("--link makes hard links, which a store has not")
+        report, staged = push(source, dest.url, _Progress(quiet)), "POSTed rows wait for the next fold"
+    else:
+        try:
+            report, staged = back_up(source, Paths(dest.absolute()), link, _Progress(quiet)), "staged"
+        except Busy as error:  # another backup writes DEST; the warehouse itself is never waited for
+            raise Failure(str(error)) from error
     if as_json:
         write_json(report.to_dict())
         return
     click.echo(
-        f"{dest}: version {report.version}, {report.rows:,} rows and {report.staged:,} staged\n"
+        f"{dest}: version {report.version}, {report.rows:,} rows and {report.staged:,} {staged}\n"
         f"{report.copied:,} files copied ({report.bytes / 1e6:,.1f} MB), {report.linked:,} linked,"
         f" {report.present:,} there already; {report.log_entries:,} new log entries; {report.seconds:.1f} s"
-    )
-
-
-def _push(source: Paths, url: str, link: bool, as_json: bool, quiet: bool) -> None:
-    """Bring a store up to date."""
-    if link:
-        raise click.UsageError("--link makes hard links, which a store has not")
-    report = push(source, url, _Progress(quiet))
-    if as_json:
-        write_json(report.to_dict())
-        return
-    click.echo(
-        f"{url}: version {report.version}, {report.rows:,} rows; {report.staged:,} POSTed rows wait for the next fold\n"
-        f"{report.copied:,} files copied ({report.bytes / 1e6:,.1f} MB), {report.present:,} there already;"
-        f" {report.log_entries:,} new log entries; {report.seconds:.1f} s"
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from tempfile import TemporaryFile
+from typing import TextIO
 
 import click
 
@@ -16,9 +17,7 @@ from sigdir.cli.progress import reporter
 from sigdir.pipeline.progress import Reporter
 from sigdir.serve.servers.warm import PARTS, STEPS
 from sigdir.signatures import kernels
-from sigdir.signatures.interruption import waiting
-
-_POLL_SECONDS = 1.0
+from sigdir.signatures.interruption import each
 
 
 @click.command(cls=Command)
@@ -49,37 +48,25 @@ def compile(quiet: bool) -> None:
 
 
 def _run(progress: Reporter) -> None:
-    """Run each part in a process of its own; raises Failure. No process outlives an interruption."""
-    started: list[subprocess.Popen[str]] = []
-    with ThreadPoolExecutor(len(PARTS)) as pool:
-        running = {pool.submit(_run_part, part, progress, started) for part in PARTS}
-        try:
-            while running:
-                with waiting():
-                    done, running = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
-                for part in done:
-                    part.result()
-                progress.advance(0)
-        finally:
-            for part in running:
-                part.cancel()
-            for process in started:
-                process.terminate()
-
-
-def _run_part(steps: Sequence[str], progress: Reporter, started: list[subprocess.Popen[str]]) -> None:
-    command = [sys.executable, "-P", "-m", "sigdir.serve.servers.warm", *steps]
-    with (
-        TemporaryFile("w+") as errors,
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process,
-    ):  # fmt: skip
-        started.append(process)
-        for name in process.stdout or ():
+    """Run each part in a process of its own, which names its steps; raises Failure. None outlives an interruption."""
+    reading, writing = os.pipe()
+    command = [sys.executable, "-P", "-m", "sigdir.serve.servers.warm"]
+    with open(reading) as names, TemporaryFile("w+") as errors, ExitStack() as stack:
+        for part in PARTS:
+            process = subprocess.Popen([*command, *part], stdin=subprocess.DEVNULL, stdout=writing, stderr=errors)
+            stack.callback(_end, process, errors)
+        os.close(writing)
+        for name in each(names):
             progress.advance(1)
             progress.note(f"compiled: {name.strip()}")
-        if process.wait():
-            errors.seek(0)
-            reason = errors.read().strip().rpartition("\n")[2]
-            raise Failure(f"compiling ended with status {process.returncode}: {reason}")
+
+
+def _end(process: subprocess.Popen[bytes], errors: TextIO) -> None:
+    """End a process that runs after an interruption; raises Failure where it failed."""
+    if sys.exception() is not None:
+        process.terminate()
+    elif process.wait():
+        errors.seek(0)
+        reason = errors.read().strip().rpartition("\n")[2]
+        raise Failure(f"compiling ended with status {process.returncode}: {reason}")
+    process.wait()

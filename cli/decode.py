@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from sigdir.cli.decode_contract import contract, explain_code, is_file
+from sigdir.cli.decode_contract import contract, entered, explain_code
 from sigdir.cli.decode_lines import candidate_lines, noted
 from sigdir.cli.decode_tx import transaction
-from sigdir.cli.directories import chosen
+from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import json_option, key_option, pack_option, quiet_option, warehouse_option
+from sigdir.cli.options import json_option, quiet_option, together
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.directory import Source, opened, readings_of
@@ -31,46 +30,58 @@ from sigdir.signatures.decode_input import (
     whole,
 )
 from sigdir.signatures.given_contract import chain_of, with_contract
-from sigdir.signatures.interruption import waiting
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Form, Input, Reading
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits per byte, and as many spaces and line breaks
 
 _MAX_CONTRACT_BYTES = 16 << 20
-_Callable = TypeVar("_Callable", bound=Callable[..., Any])
 _Given = Mapping[str, Any]
 """What the options say of a contract."""
 
 
-def _contract_options(command: _Callable) -> _Callable:
-    """The options of the contract that was called; the command gets them as ``called``."""
+def _file_option(name: str, what: str) -> Callable[[Any], Any]:
+    return click.option(
+        f"--{name}", f"contract_{name}", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+        help=f"The contract's {what}: the texts that it has come first.",
+    )  # fmt: skip
+
+
+_OPTIONS = together(
+    click.option("--chain", metavar="NUMBER", help="The chain of the address, 1 for Ethereum."),
+    click.option("--to", metavar="ADDRESS", help="The contract's address: imports may have seen its ABI."),
+    _file_option("code", "runtime code, as hex digits"),
+    _file_option("abi", "ABI, as JSON, or an artifact"),
+    directory_options,
+    json_option("Write what the API answers: the tree of readings."),
+)
+
+
+def _called_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the contract that was called, of the directory and --json: ``called``, ``source``, ``as_json``."""
 
     @wraps(command)
     def gathered(
         contract_abi: Path | None, contract_code: Path | None, chain: str | None, to: str | None, **others: Any
-    ) -> Any:
+    ) -> None:
         if to is not None and chain is None:
             raise click.UsageError("--to is an address on a chain: --chain 1 --to 0x...")
         texts = {name: file and _contract_text(file) for name, file in (("abi", contract_abi), ("code", contract_code))}
-        return command(called=texts | {"chain": chain, "to": to}, **others)
+        command(called=texts | {"chain": chain, "to": to}, **others)
 
-    found: Any = gathered
-    for name, what in (("abi", "ABI, as JSON, or an artifact"), ("code", "runtime code, as hex digits")):
-        found = click.option(
-            f"--{name}", f"contract_{name}", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-            help=f"The contract's {what}: the texts that it has come first.",
-        )(found)  # fmt: skip
-    found = click.option("--to", metavar="ADDRESS", help="The contract's address: imports may have seen its ABI.")(
-        found
-    )
-    chain: _Callable = click.option("--chain", metavar="NUMBER", help="The chain of the address, 1 for Ethereum.")(
-        found
-    )
-    return chain
+    return _OPTIONS(gathered)
 
 
-_json = json_option("Write what the API answers: the tree of readings.")
+def _explaining(inputs: Callable[..., list[Input]]) -> Callable[..., Any]:
+    """A command from a function that gives the alternatives of its arguments."""
+
+    @wraps(inputs)
+    def explain(called: _Given, source: Source, as_json: bool, **arguments: Any) -> None:
+        _explain(inputs(**arguments), called, source, as_json)
+
+    return _called_options(explain)
+
+
 _data = click.argument("data", metavar="DATA")
 
 
@@ -109,9 +120,7 @@ def decode() -> None:
 
 @decode.command(cls=Command)
 @click.argument("data", metavar="DATA", required=False)
-@click.option(
-    "--file", "source", type=click.Path(), metavar="FILE", help="Decode each row: .parquet, .csv, .jsonl or .json."
-)
+@click.option("--file", type=click.Path(), metavar="FILE", help="Decode each row: .parquet, .csv, .jsonl or .json.")
 @click.option(
     "--output",
     type=click.Path(),
@@ -120,14 +129,10 @@ def decode() -> None:
     help="For --file: .parquet or .ndjson.  [default: NDJSON on stdout]",
 )
 @quiet_option()
-@_contract_options
-@warehouse_option
-@pack_option
-@key_option
-@_json
+@_called_options
 def auto(
-    data: str | None, source: str | None, output: str, quiet: bool, called: _Given, folder: Path, pack: Path | None, key: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    data: str | None, file: str | None, output: str, quiet: bool, called: _Given, source: Source, as_json: bool
+) -> None:
     """Explain data by its shape: calldata, revert data, a log or code; with --file each row of a file.
 
     DATA is hex digits, with or without 0x; a log is its topics and its data, each with 0x, or an object of JSON
@@ -148,33 +153,25 @@ def auto(
       sigdir decode 0x42966c68... --chain 1 --to 0x6b175474e89094c44da98b954eedeac495271d0f
       sigdir decode --file txs.parquet --output decoded.parquet --chain 1
     """
-    if (data is None) == (source is None):
+    if (data is None) == (file is None):
         raise click.UsageError("DATA or --file FILE, please")
-    if source is not None:
+    if file is not None:
         if any(called[name] is not None for name in ("code", "abi", "to")):
             raise click.UsageError("--code, --abi and --to are for DATA; the rows of a file are of many contracts")
         chain = chain_of(called["chain"]) if called["chain"] is not None else None
-        _decode_file(source, output, chosen(folder, pack, key), quiet, as_json, chain)
+        _decode_file(file, output, source, quiet, as_json, chain)
         return
     assert data is not None
     alternatives = whole(inputs_of_text(_entered(data)))
     if alternatives[0].form is Form.CODE:
-        code = read_code(alternatives[0].data, alternatives[0].libraries)
-        explain_code(code, None, chosen(folder, pack, key), as_json)
-    _explain(alternatives, called, chosen(folder, pack, key), as_json)
+        explain_code(read_code(alternatives[0].data, alternatives[0].libraries), None, source, as_json)
+    _explain(alternatives, called, source, as_json)
 
 
 @decode.command(cls=Command)
 @_data
-@_contract_options
-@warehouse_option
-@pack_option
-@key_option
-@_json
-def calldata(
-    data: str, called: _Given, folder: Path, pack: Path | None,
-    key: str | None, as_json: bool,
-) -> None:  # fmt: skip
+@_explaining
+def calldata(data: str) -> list[Input]:
     """Explain calldata: a selector and its arguments, and the calls inside.
 
     DATA is hex digits; @FILE reads them from a file, - from standard input.
@@ -183,20 +180,13 @@ def calldata(
     Example:
       sigdir decode calldata 0xac9650d8...
     """
-    _explain(whole([Input(Form.CALLDATA, hex_bytes(_entered(data)))]), called, chosen(folder, pack, key), as_json)
+    return whole([Input(Form.CALLDATA, hex_bytes(_entered(data)))])
 
 
 @decode.command(cls=Command)
 @_data
-@_contract_options
-@warehouse_option
-@pack_option
-@key_option
-@_json
-def revert(
-    data: str, called: _Given, folder: Path, pack: Path | None,
-    key: str | None, as_json: bool,
-) -> None:  # fmt: skip
+@_explaining
+def revert(data: str) -> list[Input]:
     """Explain what a failed call gave back: errors first, panics with their meaning, errors inside errors.
 
     DATA is hex digits, 0x for a revert without data; @FILE reads them from a file, - from standard input.
@@ -205,7 +195,7 @@ def revert(
     Example:
       sigdir decode revert 0x08c379a0...
     """
-    _explain([Input(Form.REVERT, hex_bytes(_entered(data)))], called, chosen(folder, pack, key), as_json)
+    return [Input(Form.REVERT, hex_bytes(_entered(data)))]
 
 
 @decode.command(cls=Command)
@@ -213,14 +203,8 @@ def revert(
 @click.option("--data", default="0x", show_default=True, metavar="DATA", help="The data; @FILE reads it from a file.")
 @click.option("--anonymous", is_flag=True, help="The first topic is no hash; --text gives the events to try.")
 @click.option("--text", "texts", multiple=True, metavar="TEXT", help="An event to try first, canonical or as declared.")
-@_contract_options
-@warehouse_option
-@pack_option
-@key_option
-@_json
-def log(
-    topics: Sequence[str], data: str, anonymous: bool, texts: Sequence[str], called: _Given, folder: Path, pack: Path | None, key: str | None, as_json: bool,
-) -> None:  # fmt: skip
+@_explaining
+def log(topics: Sequence[str], data: str, anonymous: bool, texts: Sequence[str]) -> list[Input]:
     """Explain a log: its event, and which parameters are indexed.
 
     \b
@@ -230,8 +214,7 @@ def log(
     """
     words = [hex_bytes(topic, "topics") for topic in topics]
     given = texts_to_try(list(texts))
-    read = log_input(words, hex_bytes(_entered(data)), anonymous=anonymous, texts=given)
-    _explain([read], called, chosen(folder, pack, key), as_json)
+    return [log_input(words, hex_bytes(_entered(data)), anonymous=anonymous, texts=given)]
 
 
 @decode.command(name="return", cls=Command)
@@ -244,15 +227,8 @@ def log(
     metavar="TEXT",
     help="The function, canonical or as declared; its `returns` is tried first.",
 )
-@_contract_options
-@warehouse_option
-@pack_option
-@key_option
-@_json
-def returned(
-    data: str, selector: str, texts: Sequence[str], called: _Given, folder: Path,
-    pack: Path | None, key: str | None, as_json: bool,
-) -> None:  # fmt: skip
+@_explaining
+def returned(data: str, selector: str, texts: Sequence[str]) -> list[Input]:
     """Explain what a call returned, by the declarations of its function that say so.
 
     DATA is hex digits; @FILE reads them from a file, - from standard input. The declaration comes first whose values
@@ -264,8 +240,7 @@ def returned(
       sigdir decode return 0x00000000000000000000000000000001 --selector 0xa9059cbb
       cast rpc eth_call ... | tr -d '"' | sigdir decode return - --text 'f(uint256) returns (uint256 price, bool ok)'
     """
-    alternatives = return_inputs(hex_bytes(_entered(data)), selector, texts_to_try(list(texts)))
-    _explain(alternatives, called, chosen(folder, pack, key), as_json)
+    return return_inputs(hex_bytes(_entered(data)), selector, texts_to_try(list(texts)))
 
 
 decode.add_command(contract)
@@ -307,16 +282,7 @@ def _explain(alternatives: list[Input], called: _Given, source: Source, as_json:
 
 
 def _entered(argument: str) -> str:
-    """What an argument is or names. Bytes that are not ASCII stay visible as bad digits."""
-    if argument == "-":
-        with waiting():
-            return sys.stdin.buffer.read(_MAX_CHARACTERS).decode("ascii", "replace")
-    if argument.startswith("@"):
-        with Path(argument[1:]).open("rb") as file:
-            return file.read(_MAX_CHARACTERS).decode("ascii", "replace")
-    if re.search("[^0-9a-fA-FxX]", argument) and is_file(argument):
-        raise Failure(f"{argument} is a file: write @{argument}")
-    return argument
+    return entered(argument, _MAX_CHARACTERS)
 
 
 def _print(reading: Reading) -> None:

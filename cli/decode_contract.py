@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from sigdir.cli.directories import chosen
+from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import json_option, key_option, pack_option, warehouse_option
+from sigdir.cli.options import json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, known_of_all, opened
 from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode, bytes_of_hex
@@ -29,13 +29,9 @@ _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and lin
 @click.argument("code", metavar="FILE|HEX|-")
 @click.option("--abi", "form", flag_value="abi", help="Write the ABI, as JSON.")
 @click.option("--solidity", "form", flag_value="solidity", help="Write an interface that solc compiles.")
-@warehouse_option
-@pack_option
-@key_option
+@directory_options
 @json_option("Write what POST /api/v1/contract/ answers.")
-def contract(
-    code: str, form: str | None, folder: Path, pack: Path | None, key: str | None, as_json: bool
-) -> None:  # fmt: skip
+def contract(code: str, form: str | None, source: Source, as_json: bool) -> None:
     """Find the interface in a contract's bytecode: functions, events, errors, standards, proxies.
 
     The code is runtime or creation code, as hex digits with or without 0x: given here, in a FILE, or on standard
@@ -49,13 +45,13 @@ def contract(
       sigdir decode contract 0x6080604052...
       cast code 0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2 | sigdir decode contract - --solidity
     """
-    explain_code(code_of(code), form, chosen(folder, pack, key), as_json)
+    explain_code(code_of(code), form, source, as_json)
 
 
 def code_of(argument: str) -> ContractCode:
     """The code that an argument is or names, read; raises Failure."""
     try:
-        return read_code(*bytes_of_hex(_digits(argument)))
+        return read_code(*bytes_of_hex(entered(argument, _MAX_CHARACTERS, takes_files=True)))
     except BadBytecode as error:
         raise Failure(str(error)) from None
 
@@ -73,20 +69,21 @@ def explain_code(read: ContractCode, form: str | None, source: Source, as_json: 
     sys.exit(1 if found.unknown else 0)
 
 
-def _digits(argument: str) -> str:
-    """The digits that an argument is or names. An existing file is read; bytes that are not ASCII stay visible."""
+def entered(argument: str, most: int, *, takes_files: bool = False) -> str:
+    """What an argument is or names, at most so many characters. Bytes that are not ASCII stay visible as bad digits.
+
+    ``takes_files``: a file's path means the file, without an @ before it.
+    """
     if argument == "-":
         with waiting():
-            return sys.stdin.buffer.read(_MAX_CHARACTERS).decode("ascii", "replace")
-    if argument.startswith("@") or is_file(argument):
-        with Path(argument.removeprefix("@")).open("rb") as file:
-            return file.read(_MAX_CHARACTERS).decode("ascii", "replace")
+            return sys.stdin.buffer.read(most).decode("ascii", "replace")
+    is_file = os.path.isfile(argument)  # hex digits may be longer than a path, for which Path.is_file raises
+    if argument.startswith("@") or (is_file and takes_files):
+        with open(argument.removeprefix("@"), "rb") as file:
+            return file.read(most).decode("ascii", "replace")
+    if is_file and re.search("[^0-9a-fA-FxX]", argument):
+        raise Failure(f"{argument} is a file: write @{argument}")
     return argument
-
-
-def is_file(argument: str) -> bool:
-    """Whether an argument is a file's path. Hex digits may be longer than a path, for which ``Path.is_file`` raises."""
-    return os.path.isfile(argument)
 
 
 def _lines(found: ContractInterface) -> Iterator[str]:

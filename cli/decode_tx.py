@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import click
 
 from sigdir.cli.decode_lines import candidate_lines, noted
-from sigdir.cli.directories import chosen
+from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command
-from sigdir.cli.options import json_option, key_option, pack_option, warehouse_option
+from sigdir.cli.options import json_option
 from sigdir.cli.output import write_json
-from sigdir.pipeline.directory import opened, readings_of
+from sigdir.pipeline.directory import Source, opened, readings_of
 from sigdir.pipeline.node import Node
 from sigdir.pipeline.transaction import checked_hash, read_transaction
 from sigdir.serve.core.transactions import ExplainedTransaction, explain_transaction
@@ -28,13 +27,9 @@ from sigdir.signatures.interruption import waiting
 @click.option(
     "--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="How long the node may take in all."
 )
-@warehouse_option
-@pack_option
-@key_option
+@directory_options
 @json_option("Write the transaction with the answers of the API for its parts.")
-def transaction(
-    hash: str, rpc: str, seconds: float, folder: Path, pack: Path | None, key: str | None, as_json: bool
-) -> None:  # fmt: skip
+def transaction(hash: str, rpc: str, seconds: float, source: Source, as_json: bool) -> None:
     """Explain a transaction of a node: its call and the calls inside, its logs, and what it reverted with.
 
     HASH is 0x and 64 hex digits. The node is asked for the transaction, its receipt, and the code of the contracts
@@ -50,7 +45,7 @@ def transaction(
     """
     with waiting():
         found = read_transaction(Node(rpc, seconds), checked_hash(hash))
-    with opened(chosen(folder, pack, key)) as directory:
+    with opened(source) as directory:
         explained = explain_transaction(found, partial(readings_of, directory))
     if as_json:
         write_json(explained.to_dict())

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 
+from sigdir.cli.options import key_option, together, warehouse_option
 from sigdir.pipeline.directory import PackSource, Source
 
 _KEY_BYTES = 200
 
+_OPTIONS = together(
+    warehouse_option,
+    click.option(
+        "--pack", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+        help="Take the texts from this pack, and from no warehouse.",
+    ),
+    key_option,
+)  # fmt: skip
 
-def chosen(folder: Path, pack: Path | None, key: str | None) -> Source:
-    """The pack, if one is given; raises UsageError, OSError."""
-    if pack is not None:
-        return PackSource(pack, public_key(key))
-    if key is not None:
-        raise click.UsageError("--key is of a pack: --pack FILE")
-    return folder
+
+def directory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --warehouse, --pack and --key; the command gets ``source``. Raises UsageError, OSError."""
+
+    @wraps(command)
+    def gathered(folder: Path, pack: Path | None, key: str | None, **others: Any) -> Any:
+        if pack is None and key is not None:
+            raise click.UsageError("--key is of a pack: --pack FILE")
+        source: Source = folder if pack is None else PackSource(pack, public_key(key))
+        return command(source=source, **others)
+
+    return _OPTIONS(gathered)
 
 
 def public_key(key: str | None) -> str | None:

@@ -28,7 +28,7 @@ from typing import Any
 
 import click
 
-from sigdir.cli.statuses import INTERRUPTED_STATUS, end_interrupted
+from sigdir.cli.main import INTERRUPTED_STATUS, end_interrupted
 from sigdir.cli.store import StoreUrl, local_folder, mend
 from sigdir.signatures import interruption
 from sigdir.signatures.errors import SigdirError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -95,10 +94,8 @@ class SourceLicence(click.ParamType[tuple[str, str]]):
 @json_option("Report as JSON.")
 @quiet_option()
 def export(
-    format: str, target: str, folder: Path, version: int | datetime | None, collections: tuple[Collection, ...],
-    columns: str, ranked: bool, texts: tuple[str, ...], hashes: TextIO | None, most: int | None,
-    with_declarations: bool, indexed: bool, key: Path | None, padded: bool, licences: tuple[tuple[str, str], ...],
-    as_json: bool, quiet: bool,
+    folder: Path, collections: tuple[Collection, ...], hashes: TextIO | None, most: int | None, with_declarations: bool,
+    indexed: bool, key: Path | None, as_json: bool, quiet: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Export signatures in the format of another program, as a file or a folder tree.
 
@@ -127,13 +124,13 @@ def export(
       sigdir export parquet s3://exports/functions.parquet --warehouse s3://signatures/main
     """
     wanted = tuple(line.strip() for line in hashes or () if line.strip())
-    pack = PackOptions(most, with_declarations, indexed, key)
     options = Options(
-        format, target, folder, version, collections or None, columns, ranked, texts, wanted, pack, padded, licences
-    )
+        warehouse=folder, collections=collections or None, hashes=wanted,
+        pack=PackOptions(most, with_declarations, indexed, key), **given,
+    )  # fmt: skip
     with reporter(quiet) as progress:
         report = run_export(options, progress)
-    to_stderr = target == STDOUT
+    to_stderr = options.target == STDOUT
     if as_json:
         write_json(report.to_dict(), err=to_stderr)
     else:

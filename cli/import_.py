@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,7 +27,7 @@ from sigdir.pipeline.formats.tables import ROLES
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
-from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.decode_input import BadInput
 from sigdir.signatures.evidence import Deployed
 from sigdir.signatures.given_contract import address_of, chain_of
@@ -118,10 +119,8 @@ def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None)
 @threads_option
 @memory_limit_option("512MB", "Memory for joining Sourcify's tables; above it, data is spilled to disk.")
 def import_(
-    paths: tuple[str, ...], folder: Path, samples: bool, collection: Collection, format: str | None, source: str | None,
-    replace_source: bool, columns: tuple[tuple[str, str], ...], contract: Deployed | None, chain: int, usage: bool,
-    dry_run: bool, strict: bool, follow_links: bool, engine: str, master: str | None, as_json: bool, quiet: bool,
-    no_wait: bool, threads: int, memory_limit: str,
+    paths: tuple[str, ...], folder: Path, samples: bool, engine: str, master: str | None, as_json: bool, quiet: bool,
+    no_wait: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Import signatures from files, folders, archives, or standard input (-).
 
@@ -154,11 +153,7 @@ def import_(
         raise click.UsageError("name the files to import, or give --samples")
     if master is not None and engine != "spark":
         raise click.UsageError("--master is for --engine spark")
-    options = Options(
-        list(paths), folder, collection, format, source, dry_run, not no_wait, strict, follow_links,
-        threads=threads, memory_limit=memory_limit, replace_source=replace_source, columns=columns,
-        chain=chain, contract=contract, usage=usage,
-    )  # fmt: skip
+    options = Options(list(paths), folder, wait=not no_wait, **given)
     with reporter(quiet) as progress:
         report = run_import(options, progress) if engine == "local" else _run_on_spark(options, progress, master)
     if as_json:

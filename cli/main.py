@@ -9,7 +9,6 @@ from typing import NoReturn
 
 import click
 
-from sigdir.cli.statuses import end_interrupted
 from sigdir.signatures.interruption import noting
 
 # Name, module and line of help. Loading all modules to ask them takes 0.8 s.
@@ -108,3 +107,12 @@ def console() -> NoReturn:
         sys.stderr.flush()
         # Everything is closed by now. Unloading the engines' modules takes 0.4 s.
         os._exit(status if isinstance(status, int) else 1)
+
+
+INTERRUPTED_STATUS = 130
+
+
+def end_interrupted(state: str = "") -> None:
+    """End this process as it is, with the line and the status of an interrupted command."""
+    os.write(2, f"interrupted{state and ': '}{state}\n".encode())
+    os._exit(INTERRUPTED_STATUS)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from sigdir.cli.directories import chosen
+from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import key_option, pack_option, warehouse_option
-from sigdir.pipeline.directory import opened
+from sigdir.pipeline.directory import Source, opened
 from sigdir.signatures.errors import missing_package
 from sigdir.signatures.interruption import waiting
 
 
 @click.command(cls=Command)
-@warehouse_option
-@pack_option
-@key_option
-def mcp(folder: Path, pack: Path | None, key: str | None) -> None:
+@directory_options
+def mcp(source: Source) -> None:
     """Answer agents by the Model Context Protocol, on standard input and output.
 
     The tools are resolve, search, decode and contract. Nothing is written, and nothing asks the network. The extra
@@ -37,5 +32,5 @@ def mcp(folder: Path, pack: Path | None, key: str | None) -> None:
         if error.name != "mcp":
             raise
         raise Failure(missing_package("sigdir mcp", "mcp", "mcp")) from None
-    with opened(chosen(folder, pack, key)) as directory, waiting():
+    with opened(source) as directory, waiting():
         mcp_server(directory).run("stdio")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,7 +12,7 @@ from sigdir.cli.options import CollectionChoice, json_option, no_wait_option, qu
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.fetch import RetryPolicy
-from sigdir.pipeline.mirror import MAX_ROWS, Options, Way, run_mirror
+from sigdir.pipeline.mirror import MAX_ROWS, Options, run_mirror
 from sigdir.signatures.collections import COLLECTIONS, Collection
 
 
@@ -45,8 +46,8 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 @quiet_option()
 @no_wait_option
 def mirror(
-    url: str, folder: Path, collections: tuple[Collection, ...], way: Way | None, rate: float, tries: int,
-    timeout: float, max_rows: int, restart: bool, as_json: bool, quiet: bool, no_wait: bool,
+    url: str, folder: Path, collections: tuple[Collection, ...], rate: float, tries: int, timeout: float, as_json: bool,
+    quiet: bool, no_wait: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Keep a private copy of another directory.
 
@@ -67,7 +68,7 @@ def mirror(
       sigdir mirror http://127.0.0.1:8000 --collection event-signatures --json
     """
     policy = RetryPolicy(rate=rate, tries=tries, timeout=timeout)
-    options = Options(url, folder, collections or COLLECTIONS, way, policy, restart, not no_wait, max_rows)
+    options = Options(url, folder, collections or COLLECTIONS, policy=policy, wait=not no_wait, **given)
     with reporter(quiet) as progress:
         report = run_mirror(options, progress)
     if as_json:

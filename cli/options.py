@@ -20,6 +20,17 @@ from sigdir.warehouse.table.times import number_or_time
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """Several options as one decorator, in their order."""
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
 class Place(click.Path):
     """A folder, or a store by its URL; gives a Path or a StoreUrl, which ``Command`` replaces by a Path."""
 
@@ -36,10 +47,6 @@ warehouse_option = click.option(
     "--warehouse", "folder", type=Place(), default="data", metavar="DIR|URL",
     show_default=True, envvar="SIGDIR_WAREHOUSE", show_envvar=True,
     help="Folder of the warehouse, or a store: s3://bucket/prefix.",
-)  # fmt: skip
-pack_option = click.option(
-    "--pack", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-    help="Take the texts from this pack, and from no warehouse.",
 )  # fmt: skip
 key_option = click.option(
     "--key", metavar="KEY", help="The public key that must have signed the pack: 64 hex digits, or a file with them."

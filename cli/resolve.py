@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import click
 
-from sigdir.cli.directories import chosen
+from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import json_option, key_option, pack_option, warehouse_option
+from sigdir.cli.options import json_option
 from sigdir.cli.output import write_json
-from sigdir.pipeline.directory import RankedText, opened
+from sigdir.pipeline.directory import RankedText, Source, opened
 from sigdir.pipeline.errors import printable
 from sigdir.signatures.interruption import waiting
 
@@ -23,13 +22,9 @@ _MAX_LINE = 1000
 
 @click.command(cls=Command)
 @click.argument("hashes", nargs=-1, required=True, metavar="HASH...")
-@warehouse_option
-@pack_option
-@key_option
+@directory_options
 @json_option("Write a list of hashes and their texts, each with its declaration and its reasons.")
-def resolve(
-    hashes: tuple[str, ...], folder: Path, pack: Path | None, key: str | None, as_json: bool
-) -> None:  # fmt: skip
+def resolve(hashes: tuple[str, ...], source: Source, as_json: bool) -> None:
     """Show the texts of selectors and topics, the best first, and the reasons for their order.
 
     HASH is a selector, 8 hex digits, or a topic, 64; with or without 0x. - reads them from standard input, one a line.
@@ -44,7 +39,7 @@ def resolve(
       cut -d, -f3 calls.csv | sort -u | sigdir resolve - --json
     """
     wanted = list(dict.fromkeys(map(digest_of, hash_lines(hashes))))
-    with opened(chosen(folder, pack, key)) as directory:
+    with opened(source) as directory:
         found = {digest: directory.ranked(digest) for digest in wanted}
     if as_json:
         write_json([{"hash": f"0x{digest.hex()}", "texts": _documents(texts)} for digest, texts in found.items()])

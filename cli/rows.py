@@ -1,16 +1,22 @@
-"""The rows of a query, for people (table) and for programs."""
+"""The rows of a query, for people (table) and for programs, and what bounds a query: its time, and this process's memory."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, BinaryIO
 
 import click
 
 from sigdir.pipeline.row_writers import WRITERS
+from sigdir.serve.core.process import limited_memory
+from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.engine import Result
+from sigdir.warehouse.sql.time_limit import time_limit
+from sigdir.warehouse.table.errors import QueryError
 
 
 def write_rows(result: Result, format: str, out: BinaryIO | None = None) -> None:
@@ -38,3 +44,41 @@ def rows_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="How to write the rows.",
     )  # fmt: skip
     return format(json_flag(function))
+
+
+_BESIDE = 512 << 20
+"""Bytes beside the engine's own: rows on their way to the output, and threads."""
+
+_OUT_OF_MEMORY = ("Out of Memory", "malloc", "realloc", "allocat")
+
+
+@contextmanager
+def limits(warehouse: Warehouse, timeout: timedelta | None) -> Iterator[None]:
+    """Within the block the time limit ends a statement, and memory is limited; raises QueryError."""
+    database = warehouse.database
+    seconds = timeout.total_seconds() if timeout else None
+    why = _TOO_LONG.format(seconds) if seconds else ""
+    with _limited_memory(database.memory_limit()), time_limit(database.interrupt, seconds, why):
+        yield
+
+
+_TOO_LONG = "the query was stopped after {:g} seconds, its --timeout"
+
+
+@contextmanager
+def _limited_memory(engine: int) -> Iterator[None]:
+    """Within the block the process gets ``engine`` bytes and half a GiB more than it has; raises QueryError beyond.
+
+    The engine's limit counts what it keeps. A result of 20,000 texts of a megabyte passed 6 GB under a limit of 1 GB.
+    The kernel refuses the memory, and the engine says so.
+    """
+    try:
+        with limited_memory(engine + _BESIDE):
+            yield
+    except (MemoryError, QueryError) as error:
+        first = str(error).partition("\n")[0]
+        if isinstance(error, MemoryError) or any(word in first for word in _OUT_OF_MEMORY):
+            raise QueryError(
+                f"the query needs more memory than it may have: {first or 'MemoryError'}; --memory-limit allows more"
+            ) from error
+        raise

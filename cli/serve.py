@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -44,96 +46,74 @@ def _node_url(_context: click.Context, _option: click.Parameter, value: str) -> 
     return value
 
 
+def _option(name: str, help: str, **more: Any) -> Callable[[Any], Any]:
+    """An option of the setting of that name, which is its default."""
+    setting = name.removeprefix("--").replace("-", "_")
+    return click.option(name, show_envvar=True, help=help, **{"default": getattr(_DEFAULTS, setting, None)} | more)
+
+
+def _flag(name: str, help: str) -> Callable[[Any], Any]:
+    return click.option(name, is_flag=True, show_envvar=True, help=help)
+
+
 @click.command(cls=Command, opens_stores=True, context_settings={"auto_envvar_prefix": "SIGDIR", "show_default": True})
 @warehouse_option
-@click.option("--host", default=_DEFAULTS.host, show_envvar=True, help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=_DEFAULTS.port, show_envvar=True,
-    help="Port to listen on; 0 takes a free one.",
+@_option("--host", "Address to listen on.")
+@_option("--port", "Port to listen on; 0 takes a free one.", type=click.IntRange(0, 65535))
+@_option("--workers", "Worker processes, on one socket.", type=click.IntRange(1, 256))
+@_option(
+    "--threads", "Threads per worker.", type=click.IntRange(1, 256), default=None,
+    show_default=f"{_DEFAULTS.threads}; {_GRANIAN_THREADS} on granian",
 )  # fmt: skip
-@click.option(
-    "--workers", type=click.IntRange(1, 256), default=_DEFAULTS.workers, show_envvar=True,
-    help="Worker processes, on one socket.",
-)  # fmt: skip
-@click.option(
-    "--threads", type=click.IntRange(1, 256), show_envvar=True,
-    show_default=f"{_DEFAULTS.threads}; {_GRANIAN_THREADS} on granian", help="Threads per worker.",
-)  # fmt: skip
-@click.option(
-    "--max-body", type=click.IntRange(1), default=_DEFAULTS.max_body, show_envvar=True,
-    help="Largest body of a POST, in bytes.",
-)  # fmt: skip
-@click.option(
-    "--max-import-body", type=click.IntRange(1), default=_DEFAULTS.max_import_body, show_envvar=True,
-    help="Largest body of an import over HTTP, in bytes.",
-)  # fmt: skip
-@click.option(
-    "--fold-every", type=click.FloatRange(0), default=_DEFAULTS.fold_every, show_envvar=True,
-    help="Seconds between two moves of POSTed rows into the table; 0 for never.",
-)  # fmt: skip
-@click.option(
-    "--trust-proxy", is_flag=True, show_envvar=True, help="Trust X-Forwarded-Proto and X-Forwarded-Host of requests."
+@_option("--max-body", "Largest body of a POST, in bytes.", type=click.IntRange(1))
+@_option("--max-import-body", "Largest body of an import over HTTP, in bytes.", type=click.IntRange(1))
+@_option(
+    "--fold-every", "Seconds between two moves of POSTed rows into the table; 0 for never.", type=click.FloatRange(0)
 )
-@click.option(
-    "--public-url", default="", show_envvar=True, metavar="ORIGIN", callback=_origin,
-    help="What links begin with, as https://example.org. By default what the request was sent to.",
+@_flag("--trust-proxy", "Trust X-Forwarded-Proto and X-Forwarded-Host of requests.")
+@_option(
+    "--public-url", "What links begin with, as https://example.org. By default what the request was sent to.",
+    metavar="ORIGIN", callback=_origin,
 )  # fmt: skip
 @click.option(
     "--log-requests/--no-log-requests", default=True, show_envvar=True,
     help="Write a JSON line per request to standard output.",
 )  # fmt: skip
-@click.option(
-    "--server", type=click.Choice(list(EXTRAS)), default="waitress", show_envvar=True,
-    help="HTTP server that runs the application.",
+@_option("--server", "HTTP server that runs the application.", type=click.Choice(list(EXTRAS)), default="waitress")
+@_option(
+    "--silent-seconds", "On waitress, replace a worker that does nothing for so long; 0 for never.",
+    type=click.FloatRange(0),
 )  # fmt: skip
-@click.option(
-    "--silent-seconds", type=click.FloatRange(0), default=_DEFAULTS.silent_seconds, show_envvar=True,
-    help="On waitress, replace a worker that does nothing for so long; 0 for never.",
+@_flag("--read-only", "Refuse every POST that would store something.")
+@_option(
+    "--cache", "Folder for indexes where the warehouse is on read-only media.",
+    type=click.Path(file_okay=False, path_type=Path), show_default="a temporary folder",
 )  # fmt: skip
-@click.option("--read-only", is_flag=True, show_envvar=True, help="Refuse every POST that would store something.")
-@click.option(
-    "--cache", type=click.Path(file_okay=False, path_type=Path), show_envvar=True, show_default="a temporary folder",
-    help="Folder for indexes where the warehouse is on read-only media.",
+@_option(
+    "--follow-store",
+    "Serve the warehouse of a store, as s3://bucket/prefix, as a read replica; --warehouse is then where its copy is.",
+    metavar="URL",
 )  # fmt: skip
-@click.option(
-    "--follow-store", default="", show_envvar=True, metavar="URL",
-    help="Serve the warehouse of a store, as s3://bucket/prefix, as a read replica; --warehouse is then where its copy is.",
+@_option(
+    "--primary-url", "Where a replica sends those who POST, as https://example.org.", metavar="ORIGIN", callback=_origin
+)
+@_flag("--rank-lists", "Look up whole hashes in 4byte.directory's lists by evidence, without texts that look mined.")
+@_option(
+    "--rpc", "The decode page explains transactions of this node, and asks nobody else.", metavar="URL",
+    callback=_node_url,
 )  # fmt: skip
-@click.option(
-    "--primary-url", default="", show_envvar=True, metavar="ORIGIN", callback=_origin,
-    help="Where a replica sends those who POST, as https://example.org.",
-)  # fmt: skip
-@click.option(
-    "--rank-lists", is_flag=True, show_envvar=True,
-    help="Look up whole hashes in 4byte.directory's lists by evidence, without texts that look mined.",
-)  # fmt: skip
-@click.option(
-    "--rpc", default="", show_envvar=True, metavar="URL", callback=_node_url,
-    help="The decode page explains transactions of this node, and asks nobody else.",
-)  # fmt: skip
-@click.option(
-    "--solve", is_flag=True, show_envvar=True,
-    help="Let anybody look for texts of unknown hashes, ten seconds at a time: /solve/.",
-)  # fmt: skip
-@click.option(
-    "--mcp", is_flag=True, show_envvar=True,
-    help="Answer agents by the Model Context Protocol: /mcp. Needs the extra mcp.",
-)  # fmt: skip
-@click.option("--sql", is_flag=True, show_envvar=True, help="Let anybody run SQL that reads, within limits: /sql/.")
-@click.option(
-    "--sql-seconds", type=click.FloatRange(0, 3600, min_open=True), default=_DEFAULTS.sql_seconds, show_envvar=True,
-    help="How long a query over HTTP may take.",
-)  # fmt: skip
-@click.option(
-    "--sql-queries", type=click.Path(exists=True, dir_okay=False, path_type=Path), show_envvar=True, metavar="FILE",
-    callback=_readable_queries, help="Named queries for --sql, each after a line `-- name: NAME`.",
+@_flag("--solve", "Let anybody look for texts of unknown hashes, ten seconds at a time: /solve/.")
+@_flag("--mcp", "Answer agents by the Model Context Protocol: /mcp. Needs the extra mcp.")
+@_flag("--sql", "Let anybody run SQL that reads, within limits: /sql/.")
+@_option("--sql-seconds", "How long a query over HTTP may take.", type=click.FloatRange(0, 3600, min_open=True))
+@_option(
+    "--sql-queries", "Named queries for --sql, each after a line `-- name: NAME`.",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", callback=_readable_queries,
 )  # fmt: skip
 @click.pass_context
 def serve(
-    context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int | None, max_body: int, max_import_body: int,
-    fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str,
-    silent_seconds: float, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
-    rank_lists: bool, rpc: str, mcp: bool, solve: bool, sql: bool, sql_seconds: float, sql_queries: Path | None,
+    context: click.Context, /, folder: Path | StoreUrl, server: str, threads: int | None, follow_store: str, sql: bool,
+    solve: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -180,10 +160,8 @@ def serve(
     if (sql or solve) and threads < _SQL_THREADS:
         raise click.UsageError(f"--sql and --solve need --threads {_SQL_THREADS} or more: what runs holds one")
     settings = Settings(
-        folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
-        log_requests, read_only, token, silent_seconds, cache, follow_store, primary_url, rank_lists, rpc,
-        mcp, sql, sql_seconds, sql_queries, solve,
-    )  # fmt: skip
+        folder, threads=threads, write_token=token, follow_store=follow_store, sql=sql, solve=solve, **given
+    )
     sys.exit(run(settings, server, _write_address))
 
 

@@ -20,15 +20,13 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.limits import limits
-from sigdir.cli.rows import terminal_width
-from sigdir.cli.script import QUIT, is_whole
-from sigdir.cli.statuses import end_interrupted
+from sigdir.cli.main import end_interrupted
+from sigdir.cli.rows import limits, terminal_width
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.interruption import noting
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.search import NAME as SEARCH
-from sigdir.warehouse.table.errors import WarehouseError
+from sigdir.warehouse.table.errors import QueryError, WarehouseError
 
 _HISTORY_LINES = 10_000
 
@@ -207,3 +205,38 @@ def words_of(warehouse: Warehouse) -> Words:
         " FROM duckdb_functions() WHERE regexp_full_match(function_name, '[a-z]\\w*')"
     ).rows()
     return Words(columns, [name for (name,) in others])
+
+
+QUIT = (".quit", ".exit", "quit", "exit")
+COMMANDS = (".tables", ".refresh", ".help", *QUIT)
+_COMMENT = re.compile(r"^[^\S\n]*--.*$", re.MULTILINE)
+
+
+def parts_of(script: str) -> Iterator[tuple[int, str]]:
+    """The script cut at its commands: SQL or a command, each with the number of its first line.
+
+    Raises QueryError at a line that is a command inside of a statement.
+    """
+    sql: list[str] = []
+    lines = script.splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        word = line.strip().rstrip(";")
+        if not line.startswith(".") and word not in QUIT:
+            sql.append(line)
+        elif is_whole("".join(sql)):
+            if sql:
+                yield number - len(sql), "".join(sql)
+            yield number, word
+            sql.clear()
+        elif line.startswith(".") and word in COMMANDS:
+            raise QueryError(f"line {number}: {word}: end the statement in front of it with ;")
+        else:
+            sql.append(line)
+    if sql or not lines:
+        yield len(lines) - len(sql) + 1, "".join(sql)
+
+
+def is_whole(sql: str) -> bool:
+    """Whether the text ends with a finished statement, or has none."""
+    text = _COMMENT.sub("", sql).strip()
+    return not text or text.endswith(";")

@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from sigdir.cli.decode_contract import code_of
-from sigdir.cli.directories import chosen
+from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import json_option, key_option, pack_option, quiet_option, threads_option, warehouse_option
+from sigdir.cli.options import json_option, quiet_option, threads_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
 from sigdir.cli.resolve import digest_of, hash_lines
-from sigdir.pipeline.directory import Directory, opened
+from sigdir.pipeline.directory import Directory, Source, opened
 from sigdir.pipeline.solve import MAX_HASHES, SolveOptions, SolveReport, given_lists, given_names, solve_hashes
 from sigdir.signatures.plural import counted
 
@@ -46,14 +46,12 @@ _SHOWN = 10
     help="Note in FILE what is done. The same command goes on where it ended.",
 )  # fmt: skip
 @threads_option
-@warehouse_option
-@pack_option
-@key_option
+@directory_options
 @json_option("Write what was tried, and each text with its posterior.")
 @quiet_option("Show no progress and no summary.")
 def solve(
     hashes: tuple[str, ...], code: str | None, names: Path | None, lists: Path | None, most_lists: int, pairs: int,
-    seconds: float | None, state: Path | None, threads: int, folder: Path, pack: Path | None, key: str | None,
+    seconds: float | None, state: Path | None, threads: int, source: Source,
     as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Look for texts of selectors and topics that nobody knows: known names with the likeliest parameters.
@@ -81,7 +79,7 @@ def solve(
     if len(wanted) > MAX_HASHES:
         raise Failure(f"{len(wanted):,} hashes; at most {MAX_HASHES:,} are looked for at once")
     shown = code_of(code).arguments if code is not None else {}
-    with opened(chosen(folder, pack, key)) as directory, reporter(quiet) as progress:
+    with opened(source) as directory, reporter(quiet) as progress:
         options = SolveOptions(
             {hash: shown.get(hash) for hash in wanted} or _unknown(directory, shown), given_names(names), given_lists(lists),
             most_lists, pairs, seconds, threads, state,

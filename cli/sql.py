@@ -13,11 +13,9 @@ from typing import Any
 import click
 
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.limits import limits
 from sigdir.cli.options import Duration, as_of_option, memory_limit_option, warehouse_option
-from sigdir.cli.rows import rows_options, write_rows
-from sigdir.cli.script import COMMANDS, QUIT, parts_of
-from sigdir.cli.shell import run_command, run_shell, words_of
+from sigdir.cli.rows import limits, rows_options, write_rows
+from sigdir.cli.shell import COMMANDS, QUIT, parts_of, run_command, run_shell, words_of
 from sigdir.pipeline.row_writers import WRITERS
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.signatures.interruption import waiting

@@ -16,6 +16,9 @@ class StoreUrl:
 
     url: str
 
+    def __str__(self) -> str:
+        return self.url
+
 
 def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_be_missing: bool) -> Path:
     """The folder of the store's working copy, brought up to date; ``make`` makes a warehouse where there is none.

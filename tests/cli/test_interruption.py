@@ -23,7 +23,7 @@ MOMENTS = 4
 PATIENT = """
 import sys
 from sigdir.cli.main import console
-from sigdir.cli.statuses import end_interrupted
+from sigdir.cli.main import end_interrupted
 from sigdir.signatures import interruption
 interruption._GRACE_SECONDS = 1e6
 with interruption.noting(end_interrupted):
