@@ -7,7 +7,7 @@ import falcon
 from sigdir.serve.http.conditional import not_modified, weak
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import build, rendered, send
-from sigdir.serve.statistics.background import BackgroundRenderer, RenderedStatistics
+from sigdir.serve.statistics.background import BackgroundRenderer
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 
@@ -22,7 +22,6 @@ class StatisticsPage:
     def __init__(self, reader: Reader, paths: Paths) -> None:
         self._reader = reader
         self._renderer = BackgroundRenderer(paths)
-        self._page = ("", b"")  # its ETag, and the page
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view = self._reader.current()
@@ -31,11 +30,8 @@ class StatisticsPage:
         if statistics is None:
             self._send_without_charts(req, resp, version)
             return
-        tag = f"{statistics.tag}-{build()}"
-        if not not_modified(req, resp, weak(tag)):
-            send(req, resp, self._page_of(statistics, tag))
-
-    on_head = on_get
+        if not not_modified(req, resp, weak(f"{statistics.tag}-{build()}")):
+            send(req, resp, rendered("statistics.html", here="/statistics/", statistics=statistics))
 
     def _send_without_charts(self, req: falcon.Request, resp: falcon.Response, version: int) -> None:
         is_rendering = version >= 0 and not self._renderer.has_failed
@@ -46,13 +42,3 @@ class StatisticsPage:
             "statistics.html", here="/statistics/", statistics=None, version=version, is_rendering=is_rendering
         )
         send(req, resp, page)
-
-    def _page_of(self, statistics: RenderedStatistics, tag: str) -> bytes:
-        cached_tag, page = self._page
-        if cached_tag != tag:
-            page = rendered(
-                "statistics.html", here="/statistics/", statistics=statistics, about=statistics.about,
-                totals=statistics.totals, figures=statistics.figures,
-            )  # fmt: skip
-            self._page = (tag, page)
-        return page

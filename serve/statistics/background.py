@@ -1,7 +1,7 @@
 """Counting the figures for the statistics page in another process, into a file that all workers share.
 
-Counting 10 M rows takes both cores ten seconds: too long for a worker. A visit to the page starts the process. It runs at the lowest priority and ends with its worker. Figures may be ten
-minutes old; they name their version.
+Counting 10 M rows takes both cores ten seconds: too long for a worker. A visit to the page starts the process. It runs
+at the lowest priority and ends with its worker. Figures may be ten minutes old; they name their version.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from sigdir.serve.core.process import end_with_parent
-from sigdir.serve.statistics.figures import figures, totals
-from sigdir.serve.statistics.report import about
+from sigdir.serve.statistics.report import TEMPLATES, about, rendered_figures
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.statistics import statistics
 from sigdir.warehouse.table.errors import Busy, WarehouseError
@@ -40,14 +38,13 @@ _MEMORY_LIMIT = "256MB"  # 450 MiB in all for 10 M rows; a limit of 1 GB took 1,
 class RenderedStatistics:
     """The content of the file.
 
-    ``figures`` are ``figures.Figure`` as dictionaries, ``code`` identifies the code that rendered them, ``suppressed``
-    the list of texts that are not counted, ``tag`` differs between any two files.
+    ``html`` are the figures, ``code`` identifies the code that rendered them, ``suppressed`` the list of texts that are
+    not counted, ``tag`` differs between any two files.
     """
 
     version: int
     about: str
-    totals: list[tuple[str, str]]
-    figures: list[dict[str, Any]]
+    html: str
     code: str
     suppressed: str
     tag: str
@@ -57,7 +54,7 @@ class RenderedStatistics:
 def code_id() -> str:
     """Eight hex digits that change with the code of the figures: then they are rendered again."""
     here = Path(__file__).parent
-    files = [here / "figures.py", here.parents[1] / "warehouse" / "sql" / "statistics.py"]
+    files = [here / "figures.py", here.parents[1] / "warehouse" / "sql" / "statistics.py", *TEMPLATES]
     return hashlib.sha256(b"\0".join(map(Path.read_bytes, files))).hexdigest()[:8]
 
 
@@ -69,9 +66,8 @@ class BackgroundRenderer:
         self._lock = threading.Lock()
         self._last: RenderedStatistics | None = None
         self._last_written_ns = 0
-        self._is_rendering = False
+        self.is_rendering = self.has_failed = False
         self._not_before = 0.0
-        self.has_failed = False
 
     def newest(self, version: int, suppressed: str = "") -> RenderedStatistics | None:
         """The rendered figures, None before the first of this suppress list. Starts a process if they should be newer."""
@@ -98,8 +94,8 @@ class BackgroundRenderer:
         return self._last
 
     def _start(self) -> None:
-        if not self._is_rendering and time.monotonic() >= self._not_before:
-            self._is_rendering = True
+        if not self.is_rendering and time.monotonic() >= self._not_before:
+            self.is_rendering = True
             threading.Thread(target=self._run, name="statistics", daemon=True).start()
 
     def _run(self) -> None:
@@ -115,7 +111,7 @@ class BackgroundRenderer:
             print(f"statistics: {error}", file=sys.stderr, flush=True)
             has_failed = True
         with self._lock:
-            self._is_rendering, self.has_failed = False, has_failed
+            self.is_rendering, self.has_failed = False, has_failed
             pause = _PAUSE_AFTER_FAILURE_SECONDS if has_failed else _PAUSE_SECONDS
             self._not_before = time.monotonic() + pause
 
@@ -128,14 +124,10 @@ def render(paths: Paths) -> None:
         suppressed = read(paths)
         found = statistics(Warehouse(paths.root, memory_limit=_MEMORY_LIMIT, served=paths))
         content = {
-            "version": found.version,
-            "about": about(found),
-            "totals": totals(found),
-            "figures": [asdict(figure) for figure in figures(found)],
-            "code": code_id(),
+            "version": found.version, "about": about(found), "html": rendered_figures(found), "code": code_id(),
             "suppressed": suppressed.id,
-        }
-        write_file(paths.statistics, orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS))
+        }  # fmt: skip
+        write_file(paths.statistics, orjson.dumps(content))
 
 
 def main(folder: str, derived: str = "") -> int:

@@ -1,4 +1,4 @@
-"""The page of `sigdir report`: the statistics of a version as one self-contained HTML file."""
+"""The statistics of a version as HTML: the figures, and the page of `sigdir report`, one self-contained file."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from sigdir.warehouse.sql.statistics import Statistics
 
 _PAGES = Path(__file__).parents[1] / "pages"
 _STYLES = ("site.css", "plots.css")
+TEMPLATES = [_PAGES / "templates" / name for name in ("figures.html", "charts.html")]
+
+
+def rendered_figures(found: Statistics, template: str = "figures.html", **values: str) -> str:
+    """The totals and the figures, or a template that includes them."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_PAGES / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template(template).render(totals=totals(found), figures=figures(found), **values)
 
 
 def page(found: Statistics) -> bytes:
     """The page, with its style inside. Its Content-Security-Policy permits that style by hash, and nothing else."""
     style = "".join((_PAGES / "assets" / name).read_text() for name in _STYLES)
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_PAGES / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    text = environment.get_template("report.html").render(
-        title="Signature directory", about=about(found), style=style, digest=f"sha256-{digest}",
-        totals=totals(found), figures=figures(found),
-    )  # fmt: skip
+    digest = "sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    text = rendered_figures(
+        found, "report.html", title="Signature directory", about=about(found), style=style, digest=digest
+    )
     return text.encode(errors="backslashreplace")
 
 

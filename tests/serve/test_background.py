@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from pathlib import Path
 
 import orjson
@@ -44,10 +43,6 @@ def age(paths: Paths, seconds: int) -> None:
     os.utime(paths.statistics, (written, written))
 
 
-def is_rendering() -> bool:
-    return any(thread.name == "statistics" for thread in threading.enumerate())
-
-
 def newest(renderer: BackgroundRenderer, version: int) -> RenderedStatistics:
     """Wait for the figures of this version."""
 
@@ -60,11 +55,12 @@ def newest(renderer: BackgroundRenderer, version: int) -> RenderedStatistics:
 
 def test_figures_of_this_version_are_only_read(paths: Paths) -> None:
     """No process is started for them."""
-    found = BackgroundRenderer(paths).newest(1)
+    renderer = BackgroundRenderer(paths)
+    found = renderer.newest(1)
     assert found is not None
     assert found.version == 1
-    assert found.figures[0]["name"] == "growth"
-    assert not is_rendering()
+    assert '<figure class="figure" id="growth">' in found.html
+    assert not renderer.is_rendering
 
 
 def test_a_newer_version_is_rendered_after_ten_minutes(paths: Paths) -> None:
@@ -74,12 +70,12 @@ def test_a_newer_version_is_rendered_after_ten_minutes(paths: Paths) -> None:
     before = renderer.newest(2)
     assert before is not None
     assert before.version == 1
-    assert not is_rendering()
+    assert not renderer.is_rendering
     age(paths, 601)
     assert newest(renderer, 2).tag != before.tag
 
 
-OF_OTHER_CODE = '{"version": 1, "about": "", "totals": [], "figures": [], "code": "other"}'
+OF_OTHER_CODE = '{"version": 1, "about": "", "html": "", "code": "other"}'
 
 
 @pytest.mark.parametrize("content", long_except({OF_OTHER_CODE}, ["{", OF_OTHER_CODE]))
@@ -88,7 +84,7 @@ def test_a_file_of_other_code_is_rendered_again(paths: Paths, content: str) -> N
     """So is a broken file."""
     paths.statistics.write_text(content)
     renderer = BackgroundRenderer(paths)
-    until(lambda: (found := renderer.newest(1)) is not None and found.figures, "figures")
+    until(lambda: (found := renderer.newest(1)) is not None and found.html, "figures")
     assert orjson.loads(paths.statistics.read_bytes())["code"] == code_id()
 
 
@@ -102,9 +98,9 @@ def test_a_failure_is_logged_and_not_retried_at_once(paths: Paths, capfd: pytest
     data.write_bytes(damaged)
     renderer = BackgroundRenderer(paths)
     assert renderer.newest(1) is None
-    until(lambda: renderer.has_failed and not is_rendering(), "a failure")
+    until(lambda: renderer.has_failed and not renderer.is_rendering, "a failure")
     assert renderer.newest(1) is None
-    assert not is_rendering()
+    assert not renderer.is_rendering
     logged = capfd.readouterr().err
     assert logged.startswith(f"statistics: {data}: damaged")
     assert logged.count("\n") == 1

@@ -40,6 +40,10 @@ class CountsBy:
     signatures: int
     events: int
 
+    @property
+    def total(self) -> int:
+        return self.signatures + self.events
+
 
 @dataclass(frozen=True, slots=True)
 class TotalsAt:
@@ -123,7 +127,7 @@ class Statistics:
     @property
     def total(self) -> int:
         """The rows of both collections."""
-        return self.rows.signatures + self.rows.events
+        return self.rows.total
 
 
 def statistics(warehouse: Warehouse, stage: Callable[[str], object] = lambda _: None) -> Statistics:
