@@ -10,11 +10,9 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.api.contract import ContractResource
-from sigdir.serve.api.decode import DecodeResource
-from sigdir.serve.api.document import DocumentResource
+from sigdir.serve.api.decode import ContractResource, DecodeResource
 from sigdir.serve.api.evidence import EvidenceResource
-from sigdir.serve.api.health import LiveResource, ReadyResource
+from sigdir.serve.api.health import DocumentResource, LiveResource, ReadyResource
 from sigdir.serve.api.imports import AbiImportResource, SolidityImportResource
 from sigdir.serve.api.search import SearchResource
 from sigdir.serve.api.stored_contract import StoredContractResource
@@ -32,16 +30,14 @@ from sigdir.serve.http.write_access import WriteAccess
 from sigdir.serve.lists.resources import ListResource, RowResource
 from sigdir.serve.mcp_http import McpResource
 from sigdir.serve.metrics.counts import Counts
+from sigdir.serve.metrics.exposition import MetricsResource
 from sigdir.serve.metrics.recorder import AnswerRecorder
-from sigdir.serve.metrics.resource import MetricsResource
 from sigdir.serve.pages.answers import add_error_handlers
 from sigdir.serve.pages.assets import AssetResource, NamedAssetResource
 from sigdir.serve.pages.browse import BrowsePage
 from sigdir.serve.pages.decode import DecodePage
 from sigdir.serve.pages.docs import DocsPage
-from sigdir.serve.pages.home import HomePage
-from sigdir.serve.pages.links import LinkPage
-from sigdir.serve.pages.llms import LlmsResource
+from sigdir.serve.pages.home import HomePage, LinkPage
 from sigdir.serve.pages.page import page_cache, set_public_url
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
@@ -77,7 +73,6 @@ def create_app(
     app.add_middleware([Negotiation(table, access), AnswerHeaders()])
     if budget is not None:
         app.add_middleware(CostlyRequests(budget, settings, patient))
-    app.req_options.strip_url_path_trailing_slash = False
     add_error_handlers(app)
     add_routes(app, table)
     return app
@@ -95,67 +90,67 @@ def routes(
     # fmt: off
     return [
         # 4byte.directory's API.
-        Route("/api/v1/signatures/", ListResource(SIGNATURES, settings, reader, writer, counts, streams), "GET, POST, HEAD, OPTIONS"),
-        Route("/api/v1/signatures/{id}/", RowResource(SIGNATURES, reader), "GET, HEAD, OPTIONS"),
-        Route("/api/v1/signatures/{id}/evidence/", EvidenceResource(SIGNATURES, settings, reader), "GET, HEAD"),
-        Route("/api/v1/event-signatures/", ListResource(EVENTS, settings, reader, writer, counts, streams), "GET, POST, HEAD, OPTIONS"),
-        Route("/api/v1/event-signatures/{id}/", RowResource(EVENTS, reader), "GET, HEAD, OPTIONS"),
-        Route("/api/v1/event-signatures/{id}/evidence/", EvidenceResource(EVENTS, settings, reader), "GET, HEAD"),
-        Route("/api/v1/import-abi/", AbiImportResource(settings, writer), "POST, OPTIONS"),
-        Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer), "POST, OPTIONS"),
+        Route("/api/v1/signatures/", ListResource(SIGNATURES, settings, reader, writer, counts, streams)),
+        Route("/api/v1/signatures/{id}/", RowResource(SIGNATURES, reader)),
+        Route("/api/v1/signatures/{id}/evidence/", EvidenceResource(SIGNATURES, settings, reader)),
+        Route("/api/v1/event-signatures/", ListResource(EVENTS, settings, reader, writer, counts, streams)),
+        Route("/api/v1/event-signatures/{id}/", RowResource(EVENTS, reader)),
+        Route("/api/v1/event-signatures/{id}/evidence/", EvidenceResource(EVENTS, settings, reader)),
+        Route("/api/v1/import-abi/", AbiImportResource(settings, writer)),
+        Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer)),
         # Decoding and bulk.
-        Route("/api/v1/decode/", DecodeResource(reader), "GET, HEAD, POST"),
-        Route("/api/v1/contract/", ContractResource(reader), "POST"),
-        Route("/api/v1/contracts/{chain}/{address}/", StoredContractResource(reader), "GET, HEAD"),
-        Route("/api/v1/search/", SearchResource(settings, reader), "GET, HEAD"),
-        Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams), "GET, HEAD, POST"),
-        Route("/api/v1/changes/", changes.ChangesResource(reader, streams), "GET, HEAD"),
-        Route("/dumps/", dumps.VersionsResource(versions), "GET, HEAD, OPTIONS"),
-        Route("/dumps/{version}/", dumps.VersionResource(versions), "GET, HEAD, OPTIONS"),
-        Route("/dumps/{version}/{name}", dumps.CollectionResource(versions, streams), "GET, HEAD"),
-        Route("/dumps/{version}/{name}/{file}", dumps.FileResource(versions), "GET, HEAD"),
-        Route("/range/{collection}/{prefix}", ranges.RangeResource(reader, cache), "GET, HEAD"),
-        Route("/range/{collection}/{prefix}/{edition}", ranges.RangeResource(reader, cache), "GET, HEAD"),
+        Route("/api/v1/decode/", DecodeResource(reader)),
+        Route("/api/v1/contract/", ContractResource(reader)),
+        Route("/api/v1/contracts/{chain}/{address}/", StoredContractResource(reader)),
+        Route("/api/v1/search/", SearchResource(settings, reader)),
+        Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams)),
+        Route("/api/v1/changes/", changes.ChangesResource(reader, streams)),
+        Route("/dumps/", dumps.VersionsResource(versions)),
+        Route("/dumps/{version}/", dumps.VersionResource(versions)),
+        Route("/dumps/{version}/{name}", dumps.CollectionResource(versions, streams)),
+        Route("/dumps/{version}/{name}/{file}", dumps.FileResource(versions)),
+        Route("/range/{collection}/{prefix}", ranges.RangeResource(reader, cache)),
+        Route("/range/{collection}/{prefix}/{edition}", ranges.RangeResource(reader, cache)),
         # Other dialects.
-        Route("/signature-database/v1/lookup", openchain.LookupResource(reader), "GET, HEAD"),
-        Route("/signature-database/v1/search", openchain.SearchResource(reader, cache), "GET, HEAD"),
-        Route("/signature-database/v1/import", openchain.ImportResource(settings, writer), "POST"),
-        Route("/signature-database/v1/stats", openchain.StatsResource(reader), "GET, HEAD"),
-        Route("/signature-database/v1/export", openchain.ExportResource(reader, streams), "GET, HEAD"),
-        Route("/api/v1/import", openchain.OlderImportResource(settings, writer), "POST"),
-        Route("/api/v1/signatures", openchain.OlderLookup(reader), "GET, HEAD, OPTIONS"),
-        Route("/signatures/{hash}", HashFileResource(SIGNATURES, reader), "GET, HEAD"),
-        Route("/topic0/{hash}", HashFileResource(EVENTS, reader), "GET, HEAD"),
+        Route("/signature-database/v1/lookup", openchain.LookupResource(reader)),
+        Route("/signature-database/v1/search", openchain.SearchResource(reader, cache)),
+        Route("/signature-database/v1/import", openchain.ImportResource(settings, writer)),
+        Route("/signature-database/v1/stats", openchain.StatsResource(reader)),
+        Route("/signature-database/v1/export", openchain.ExportResource(reader, streams)),
+        Route("/api/v1/import", openchain.OlderImportResource(settings, writer)),
+        Route("/api/v1/signatures", openchain.OlderLookup(reader)),
+        Route("/signatures/{hash}", HashFileResource(SIGNATURES, reader)),
+        Route("/topic0/{hash}", HashFileResource(EVENTS, reader)),
         # The server itself.
-        Route("/healthz", LiveResource(), "GET, HEAD"),
-        Route("/readyz", ReadyResource(settings, reader), "GET, HEAD"),
-        Route("/metrics", MetricsResource(counts, reader, paths), "GET, HEAD"),
-        Route("/api/v1/openapi.json", DocumentResource(), "GET, HEAD"),
+        Route("/healthz", LiveResource()),
+        Route("/readyz", ReadyResource(settings, reader)),
+        Route("/metrics", MetricsResource(counts, reader, paths)),
+        Route("/api/v1/openapi.json", DocumentResource()),
         # Pages.
-        Route("/", HomePage(reader, cache), "GET, HEAD"),
-        Route("/signatures/", LinkPage(SIGNATURES, reader), "GET, HEAD"),
-        Route("/event-signatures/", LinkPage(EVENTS, reader), "GET, HEAD"),
-        Route("/assets/{name}", AssetResource(), "GET, HEAD"),
-        Route("/favicon.ico", NamedAssetResource("icon.svg"), "GET, HEAD"),
-        Route("/robots.txt", NamedAssetResource("robots.txt"), "GET, HEAD"),
-        Route("/llms.txt", LlmsResource(has_mcp=settings.mcp), "GET, HEAD"),
-        *([Route("/mcp", McpResource(reader, solves=settings.solve), "POST")] if settings.mcp else []),
-        Route("/search/", ResultsPage(reader, cache, "search.html"), "GET, HEAD"),
-        Route("/search/results/", ResultsPage(reader, cache, "results.html"), "GET, HEAD"),
-        Route("/browse/", BrowsePage(reader, cache), "GET, HEAD"),
-        Route("/browse/{collection}/", BrowsePage(reader, cache), "GET, HEAD"),
-        Route("/selector/{hash}/", RecordPage(SIGNATURES, reader, cache, origins, settings.solve), "GET, HEAD"),
-        Route("/topic/{hash}/", RecordPage(EVENTS, reader, cache, origins, settings.solve), "GET, HEAD"),
-        Route("/submit/", SubmitPage(settings, reader), "GET, HEAD, POST"),
-        Route("/submit/store/", StorePage(settings, reader, writer), "POST"),
-        Route(STORED_PATH, StoredPage(reader, cache), "GET, HEAD"),
-        Route("/decode/", DecodePage(reader, cache, settings.rpc), "GET, HEAD, POST"),
-        Route("/contracts/{chain}/{contract}/", StoredContractPage(reader, cache), "GET, HEAD"),
-        Route("/docs/", DocsPage(settings), "GET, HEAD"),
-        Route("/statistics/", StatisticsPage(reader, paths), "GET, HEAD"),
-        Route("/status/", StatusPage(reader, cache, paths), "GET, HEAD"),
+        Route("/", HomePage(reader, cache)),
+        Route("/signatures/", LinkPage(SIGNATURES, reader)),
+        Route("/event-signatures/", LinkPage(EVENTS, reader)),
+        Route("/assets/{name}", AssetResource()),
+        Route("/favicon.ico", NamedAssetResource("icon.svg")),
+        Route("/robots.txt", NamedAssetResource("robots.txt")),
+        Route("/llms.txt", NamedAssetResource("llms.txt")),
+        *([Route("/mcp", McpResource(reader, solves=settings.solve))] if settings.mcp else []),
+        Route("/search/", ResultsPage(reader, cache, "search.html")),
+        Route("/search/results/", ResultsPage(reader, cache, "results.html")),
+        Route("/browse/", BrowsePage(reader, cache)),
+        Route("/browse/{collection}/", BrowsePage(reader, cache)),
+        Route("/selector/{hash}/", RecordPage(SIGNATURES, reader, cache, origins, settings.solve)),
+        Route("/topic/{hash}/", RecordPage(EVENTS, reader, cache, origins, settings.solve)),
+        Route("/submit/", SubmitPage(settings, reader)),
+        Route("/submit/store/", StorePage(settings, reader, writer)),
+        Route(STORED_PATH, StoredPage(reader, cache)),
+        Route("/decode/", DecodePage(reader, cache, settings.rpc)),
+        Route("/contracts/{chain}/{contract}/", StoredContractPage(reader, cache)),
+        Route("/docs/", DocsPage(settings)),
+        Route("/statistics/", StatisticsPage(reader, paths)),
+        Route("/status/", StatusPage(reader, cache, paths)),
         *(_sql_routes(settings, reader) if settings.sql else ()),
-        *([Route("/solve/", SolvePage(settings, reader), "GET, HEAD, POST")] if settings.solve else ()),
+        *([Route("/solve/", SolvePage(settings, reader))] if settings.solve else ()),
     ]
     # fmt: on
 
@@ -166,4 +161,4 @@ def _sql_routes(settings: Settings, reader: Reader) -> list[Route]:
     from sigdir.serve.pages.sql import SqlPage
 
     runner = SqlRunner(settings, reader)
-    return [Route("/api/v1/sql/", SqlResource(runner), "GET, HEAD, POST"), Route("/sql/", SqlPage(runner), "GET, HEAD")]
+    return [Route("/api/v1/sql/", SqlResource(runner)), Route("/sql/", SqlPage(runner))]

@@ -13,8 +13,8 @@ import falcon
 
 from sigdir.serve.core.contracts import BODY_BYTES, explained
 from sigdir.serve.http import bodies
+from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.errors import HttpError, field_error
-from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.signatures.abi_decoder import SPARE
 from sigdir.signatures.contract_json import document as contract_document
 from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text, whole
@@ -58,8 +58,6 @@ class DecodeResource:
         if "text" in req.params:
             fields["texts"] = [req.get_param("text", default="")]
         self._answer(req, resp, self._one(fields))
-
-    on_head = on_get
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         given = bodies.fields_or_list(req, BODY_BYTES)
@@ -136,3 +134,21 @@ def _error(field: str, problem: str) -> dict[str, Any]:
 
 def _refused(error: BadInput) -> HttpError:
     return field_error(error.field, error.problem)
+
+
+class ContractResource:
+    """POST takes ``code``: hex digits of runtime or creation code."""
+
+    is_costly = True
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        text = bodies.text_field(bodies.fields_of(req, BODY_BYTES), "code")
+        try:
+            found = explained(self._reader.current(), code_input(text))
+        except BadInput as error:
+            raise field_error(error.field, error.problem) from None
+        resp.set_header("Cache-Control", "no-cache")
+        send_json(req, resp, json_bytes(contract_document(found)))

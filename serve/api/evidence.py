@@ -6,25 +6,23 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.urls import base_url
+from sigdir.serve.core.settings import Settings, base_url
+from sigdir.serve.http.codings import json_bytes
 from sigdir.serve.http.conditional import lookup_caching, not_modified, token_of
-from sigdir.serve.http.errors import detail, not_found
-from sigdir.serve.http.json_answer import json_bytes
+from sigdir.serve.http.errors import detail
 from sigdir.serve.lists.paging import InvalidPage, link, page_number
 from sigdir.serve.lists.query import parse
+from sigdir.serve.lists.resources import row_of_id
 from sigdir.serve.pages.answers import answer, etag
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.rank import Ranked
 from sigdir.warehouse.evidence.lookup import SourceSighting, text_evidence
 from sigdir.warehouse.evidence.usage import uses_of
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
-from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 
 MAX_DECLARATIONS = 100
 """Variants of a declaration that an answer has; it says how many there are."""
-_MAX_ID_DIGITS = 18
 
 
 def summary_document(text: Ranked) -> dict[str, Any]:
@@ -61,16 +59,9 @@ class EvidenceResource:
         if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=True)):
             answer(req, resp, body)
 
-    on_head = on_get
-
     def _texts(self, view: View, id: str) -> tuple[RankedRow, int]:
         """The text with this id and the number of texts with its hash; raises HttpError."""
-        if not (id.isascii() and id.isdigit() and len(id) <= _MAX_ID_DIGITS):
-            raise not_found()
-        found = _row_of(view, self._collection, int(id))
-        if found is None:
-            raise not_found()
-        segment, row = found
+        segment, row = row_of_id(view, self._collection, id)
         texts = ranked_rows(view, self._collection, segment.hash[row].tobytes())
         return next(text for text in texts if text.id == int(id)), len(texts)
 
@@ -96,14 +87,6 @@ class EvidenceResource:
             "previous": link(url, query.pairs, number - 1) if number > 1 else None,
             "results": [_sighting_document(one) for one in evidence.sightings(start, query.page_size)],
         }
-
-
-def _row_of(view: View, collection: Collection, id: int) -> tuple[Segment, int] | None:
-    for segment in view.segments[collection]:
-        row = segment.row_of_id(id)
-        if row is not None:
-            return segment, row
-    return None
 
 
 def _sighting_document(said: SourceSighting) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Health checks: /healthz for liveness, /readyz for readiness."""
+"""What a server says of itself: /healthz for liveness, /readyz for readiness, and its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import falcon
 
+from sigdir.serve.core import openapi
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.http.json_answer import json_bytes, send_json
+from sigdir.serve.http.codings import json_bytes, send_json
+from sigdir.serve.http.conditional import not_modified, weak
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.files import is_disk_full, marked_at
 from sigdir.warehouse.table.paths import Paths
@@ -17,6 +19,7 @@ from sigdir.warehouse.table.times import iso
 
 _MISSED_PERIODS = 3
 _AWAY_SECONDS = 10.0
+_CACHE_CONTROL = "public, max-age=3600"
 
 
 class LiveResource:
@@ -24,8 +27,6 @@ class LiveResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         send_json(req, resp, json_bytes({"status": "ok"}))
-
-    on_head = on_get
 
 
 class ReadyResource:
@@ -52,12 +53,12 @@ class ReadyResource:
             "version": view.snapshot.version,
             "rows": {collection: view.count(collection) for collection in view.segments},
         }
-        failing_since = self._fold_failing_since()
-        if failing_since is not None:
-            state["fold"] = f"failing {_since(failing_since)}"
-        away_since = self._store_away_since()
-        if away_since is not None:
-            state["store"] = f"away {_since(away_since)}"
+        if self._fold_every > 0 and (
+            failing := self._late(marked_at(self._paths.last_fold), _MISSED_PERIODS * self._fold_every)
+        ):
+            state["fold"] = f"failing {failing}"
+        if self._is_replica and (away := self._late(marked_at(self._paths.last_pull), _AWAY_SECONDS)):
+            state["store"] = f"away {away}"
         if is_disk_full(self._paths.root):
             state["disk"] = "full"
         if self._reader.is_replaced():
@@ -65,25 +66,16 @@ class ReadyResource:
             resp.status = falcon.HTTP_503
         send_json(req, resp, json_bytes(state))
 
-    on_head = on_get
-
-    def _fold_failing_since(self) -> float | None:
-        """The time of the last success, or of this worker's start, once it is three periods ago; else None.
-
-        Also None if this server does not fold.
-        """
-        if self._fold_every <= 0:
-            return None
-        since = max(marked_at(self._paths.last_fold) or 0.0, self._started)
-        return since if time.time() - since > _MISSED_PERIODS * self._fold_every else None
-
-    def _store_away_since(self) -> float | None:
-        """The time at which a replica last found its copy up to date, if that is over ten seconds ago; else None."""
-        if not self._is_replica:
-            return None
-        since = marked_at(self._paths.last_pull) or self._started
-        return since if time.time() - since > _AWAY_SECONDS else None
+    def _late(self, last: float | None, after: float) -> str:
+        """Since when nothing has succeeded, by the last success or this worker's start; "" where that is not longer ago."""
+        since = max(last or 0.0, self._started)
+        return f"since {iso(datetime.fromtimestamp(since, UTC), 'seconds')}" if time.time() - since > after else ""
 
 
-def _since(seconds: float) -> str:
-    return f"since {iso(datetime.fromtimestamp(seconds, UTC), 'seconds')}"
+class DocumentResource:
+    """The OpenAPI document."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        body, token = openapi.rendered()
+        if not not_modified(req, resp, weak(f"{token}-json"), _CACHE_CONTROL):
+            send_json(req, resp, body)

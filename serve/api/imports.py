@@ -11,7 +11,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.texts import store_entries
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies, options
-from sigdir.serve.http.json_answer import json_bytes
+from sigdir.serve.http.codings import json_bytes
 from sigdir.serve.pages.answers import answer
 from sigdir.signatures.candidates import Entry
 

@@ -8,12 +8,11 @@ from urllib.parse import urlencode
 
 import falcon
 
-from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.urls import base_url
+from sigdir.serve.core.settings import Settings, base_url
+from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.conditional import not_modified, token_at, weak
 from sigdir.serve.http.errors import detail, field_error
-from sigdir.serve.http.json_answer import json_bytes, send_json
-from sigdir.serve.http.query_string import pairs_of
+from sigdir.serve.http.forms import pairs_of
 from sigdir.serve.lists.query import positive
 from sigdir.serve.pages.ranking import Matches, find
 from sigdir.serve.pages.rows import BY_URL_NAME, Row
@@ -51,8 +50,6 @@ class SearchResource:
         links = {name: number and f"{url}?{urlencode(fields | {'page': number})}" for name, number in pages.items()}
         results = {matches.collection: _document(matches) for matches in found}
         send_json(req, resp, json_bytes({"understood": understood(query), **links, **results}))
-
-    on_head = on_get
 
 
 def _query(fields: dict[str, str]) -> SearchQuery:

@@ -11,9 +11,8 @@ import falcon
 from sigdir.pipeline.row_writers import WRITERS, json_of, rows_of
 from sigdir.serve.core.sql_request import SqlRequest, request_of
 from sigdir.serve.core.sql_runner import MAX_BYTES, MAX_ROWS, Rows, SqlRunner, too_large
-from sigdir.serve.http.codings import packed
+from sigdir.serve.http.codings import json_bytes, packed, send_json
 from sigdir.serve.http.conditional import not_modified, token_at, weak
-from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.http.negotiate import JSON, NDJSON
 from sigdir.warehouse.sql.guard import STRANGERS_VIEWS
 
@@ -34,8 +33,6 @@ class SqlResource:
         _, token = self._runner.snapshot(request.as_of)
         if not not_modified(req, resp, weak(token_at(token, f"{req.path}?{req.query_string}"))):
             self._answer(req, resp, request)
-
-    on_head = on_get
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         request = request_of(req, self._runner.named, self._runner.seconds)

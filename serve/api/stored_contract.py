@@ -6,9 +6,9 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.core.stored_contract import TITLES, SeenContract, known_by, seen_contract
+from sigdir.serve.core.contracts import TITLES, SeenContract, known_by, seen_contract
+from sigdir.serve.http.codings import json_bytes
 from sigdir.serve.http.conditional import lookup_caching, not_modified, token_of
-from sigdir.serve.http.json_answer import json_bytes
 from sigdir.serve.pages.answers import answer, etag
 from sigdir.warehouse.index.known import InterfaceMember
 from sigdir.warehouse.index.view import Reader
@@ -26,8 +26,6 @@ class StoredContractResource:
         body = json_bytes(_document(seen_contract(self._reader.current(), chain, address)))
         if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=True)):
             answer(req, resp, body)
-
-    on_head = on_get
 
 
 def _document(found: SeenContract) -> dict[str, Any]:

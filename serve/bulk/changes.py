@@ -59,19 +59,12 @@ class Changes:
     last_id: int
     left: int
 
-    def lines(self) -> Iterator[bytes]:
+    def lines(self, *, with_evidence: bool = False) -> Iterator[bytes]:
         """The rows as NDJSON, in chunks."""
         for segment, first, last in self.parts:
             for start, stop in segment.spans(first, last, _CHUNK_ROWS, _CHUNK_BYTES):
-                yield render_records(segment, np.arange(start, stop))
-
-    def lines_with_evidence(self) -> Iterator[bytes]:
-        """The same, each row with its evidence."""
-        for segment, first, last in self.parts:
-            for start, stop in segment.spans(first, last, _CHUNK_ROWS, _CHUNK_BYTES):
-                records = render_records(segment, np.arange(start, stop)).splitlines()
-                for row, record in zip(range(start, stop), records, strict=True):
-                    yield record[:-1] + b"," + orjson.dumps(_evidence(segment, row))[1:] + b"\n"
+                records = render_records(segment, np.arange(start, stop))
+                yield _with_evidence(segment, start, records) if with_evidence else records
 
     @property
     def size(self) -> int:
@@ -113,6 +106,14 @@ def _evidence(segment: Segment, row: int) -> dict[str, Any]:
     }
 
 
+def _with_evidence(segment: Segment, first: int, records: bytes) -> bytes:
+    """The lines of rows from ``first`` on, each with what is known of its text."""
+    return b"".join(
+        line[:-1] + b"," + orjson.dumps(_evidence(segment, row))[1:] + b"\n"
+        for row, line in enumerate(records.splitlines(), first)
+    )
+
+
 class ChangesResource:
     """Lines of JSON: the rows, then a line with the next cursor. An answer without that line is incomplete."""
 
@@ -127,17 +128,14 @@ class ChangesResource:
         limit = min(req.get_param_as_int("limit", min_value=1, default=DEFAULT_LIMIT), most)
         view = self._reader.current()
         found = changes(view, collection, after, limit)
-        lines, size = found.lines(), found.size
+        lines, size = found.lines(with_evidence=with_evidence), found.size
         if with_evidence:
-            lines = found.lines_with_evidence()
             size += _EVIDENCE_BYTES * sum(last - first for _, first, last in found.parts)
         cursor = cursor_at(collection, found.last_id)
         last_line = orjson.dumps({"next": cursor, "more": found.left > 0, "left": found.left}) + b"\n"
         resp.content_type = NDJSON
         resp.set_header("Cache-Control", "no-cache")
         self._streams.send(req, resp, chain(lines, [last_line]), size + len(last_line))
-
-    on_head = on_get
 
 
 def _collection(req: falcon.Request) -> Collection:

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.serve.core.cursors import cursor_at
+from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.conditional import if_range_holds, is_current, not_modified, strong
 from sigdir.serve.http.errors import HttpError, detail, not_found
-from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.http.negotiate import HTML, NDJSON
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.pages.page import rendered, send
@@ -124,15 +124,12 @@ class VersionsResource:
 
     def __init__(self, versions: Versions) -> None:
         self._versions = versions
-        self._history = lru_cache(maxsize=1)(lambda newest: _history(versions.paths, newest))
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         newest = self._versions.newest()
         latest = self._versions.document(newest) if newest.version >= 0 else None
-        versions = self._history(newest.version) if latest else []
+        versions = _history(self._versions.paths, newest.version) if latest else []
         _answer(req, resp, {"latest": latest, "versions": versions}, latest, versions)
-
-    on_head = on_get
 
 
 def _history(paths: Paths, newest: int) -> list[dict[str, Any]]:
@@ -158,8 +155,6 @@ class VersionResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str) -> None:
         document = self._versions.document(self._versions.version(req, version))
         _answer(req, resp, document, document)
-
-    on_head = on_get
 
 
 def _answer(
@@ -206,8 +201,6 @@ class CollectionResource:
         resp.set_header("Cache-Control", "no-cache")
         resp.set_header("Content-Disposition", f'attachment; filename="{name}"')
         resp.stream = self._streams.stream(chunks(collection, files)) if req.method != "HEAD" else ()
-
-    on_head = on_get
 
 
 def _check_kept(files: tuple[DataFile, ...]) -> None:
@@ -270,8 +263,6 @@ class FileResource:
                     _send_file(req, resp, known.path)
                     return
         raise not_found()
-
-    on_head = on_get
 
 
 def _send_file(req: falcon.Request, resp: falcon.Response, path: Path) -> None:

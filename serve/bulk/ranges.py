@@ -10,8 +10,8 @@ import falcon
 
 from sigdir.serve.http.conditional import not_modified, strong, token_of
 from sigdir.serve.http.errors import detail, not_found
+from sigdir.serve.http.forms import pairs_of
 from sigdir.serve.http.page_cache import ANY_VIEW, PageCache
-from sigdir.serve.http.query_string import pairs_of
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.pack_range import DIGITS, is_prefix, range_bytes
 from sigdir.signatures.pack_texts import PackRow
@@ -56,8 +56,6 @@ class RangeResource:
             self._cache.put(ANY_VIEW, f"{place}?{query}", body)
         if not not_modified(req, resp, strong(token_of(body)), _FOREVER):
             resp.content_type, resp.data = PACK, body
-
-    on_head = on_get
 
 
 def _range(view: View, collection: Collection, prefix: str, *, is_padded: bool) -> bytes:

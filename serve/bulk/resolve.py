@@ -19,10 +19,10 @@ import orjson
 from sigdir.serve.api.evidence import summary_document
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.bodies import read_body
+from sigdir.serve.http.codings import json_bytes
 from sigdir.serve.http.errors import HttpError, detail, field_error
-from sigdir.serve.http.json_answer import json_bytes
+from sigdir.serve.http.forms import format_of, pairs_of
 from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted
-from sigdir.serve.http.query_string import format_of, pairs_of
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.ranked import ranked_rows
@@ -73,8 +73,6 @@ class ResolveResource:
             raise field_error("hash", "Selectors or topics, separated by commas, please.")
         resp.set_header("Cache-Control", "no-cache")  # an unknown text may be POSTed a second later
         self._answer(req, resp, hashes)
-
-    on_head = on_get
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         self._answer(req, resp, hashes_of(read_body(req, self._max_body), req.content_type or ""))

@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from sigdir.warehouse.table.files import is_read_only
+
+if TYPE_CHECKING:  # the parent of a server's processes does without
+    import falcon
 
 MIB = 1 << 20
 
@@ -142,3 +145,18 @@ def write_token() -> str:
         problem = "must be ASCII characters without spaces" if token else "is empty"
         raise ValueError(f"{_WRITE_TOKEN} {problem}; unset it to take every POST")
     return token or ""
+
+
+def base_url(req: falcon.Request, settings: Settings) -> str:
+    """Scheme and host that links begin with: the public URL of the settings, else the client's request.
+
+    Of a trusted proxy we read X-Forwarded-Proto and X-Forwarded-Host alone. Many proxies pass the client's own
+    Forwarded header on, so it is not read. A value that is not a scheme or a host counts as not sent.
+    """
+    if settings.public_url:
+        return settings.public_url
+    if not settings.trust_proxy:
+        return f"{req.scheme}://{req.netloc}"
+    scheme = req.env.get("HTTP_X_FORWARDED_PROTO", "").lower()
+    host = req.env.get("HTTP_X_FORWARDED_HOST", "")
+    return f"{scheme if scheme in SCHEMES else req.scheme}://{host if HOST_PATTERN.fullmatch(host) else req.netloc}"

@@ -37,8 +37,6 @@ class HashFileResource:
             resp.content_type = "text/plain; charset=utf-8"
             resp.data = body
 
-    on_head = on_get
-
     def _texts(self, hash: str) -> list[str]:
         if not self._hash.fullmatch(hash):
             return []

@@ -22,9 +22,9 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.texts import Refused, canonical_texts, store_texts
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
+from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.conditional import lookup_caching, not_modified, strong, token_of, weak
 from sigdir.serve.http.errors import detail, method_not_allowed
-from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import redirect_to_slash
 from sigdir.serve.http.streams import StreamLimit
@@ -43,6 +43,7 @@ from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 _LOOKUP, _OLDER_LOOKUP = "/signature-database/v1/lookup", "/api/v1/signatures"
 LOOKUP_PATHS = (_LOOKUP, _OLDER_LOOKUP)
+_ALLOW = "GET, HEAD, OPTIONS"
 
 KINDS: Mapping[str, Collection] = {"function": SIGNATURES, "event": EVENT_SIGNATURES}
 
@@ -69,6 +70,9 @@ class _Resource:
 
     error_body = staticmethod(error_body)
 
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
 
 def _answer(req: falcon.Request, resp: falcon.Response, result: Any) -> None:
     _send(req, resp, json_bytes({"ok": True, "result": result}))
@@ -92,14 +96,9 @@ def _wants_filter(values: Mapping[str, list[str]]) -> bool:
 class LookupResource(_Resource):
     """Hashes to texts, in the order of their rank. The query string bounds their number."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         values = _parameters(req)
         _look_up(self._reader.current(), req, resp, values, _wants_filter(values))
-
-    on_head = on_get
 
 
 def _look_up(
@@ -143,30 +142,27 @@ def _name(text: RankedRow) -> dict[str, Any]:
     return {"name": text.text, "filtered": text.is_filtered, "hasVerifiedContract": text.has_verified_contract}
 
 
-class OlderLookup:
+class OlderLookup(_Resource):
     """sig.eth.samczsun.com's lookup, on the path of the list without its slash.
 
     A request with ``function`` or ``event`` is a lookup, filtered unless ``all`` is given. Any other request is
     redirected to the list, whatever its method, so this is a sink and not a resource.
     """
 
-    methods = "GET, HEAD, OPTIONS"
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
     def __call__(self, req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
-        values = _parameters(req)
-        if KINDS.keys().isdisjoint(values):
+        if KINDS.keys().isdisjoint(_parameters(req)):
             redirect_to_slash(req, resp)
             return
         req.context.error_body = error_body
-        resp.set_header("Allow", self.methods)
+        resp.set_header("Allow", _ALLOW)
         if req.method in ("GET", "HEAD"):
-            is_filtering = values.get("all", ["false"])[-1] == "false"
-            _look_up(self._reader.current(), req, resp, values, is_filtering)
+            self.on_get(req, resp)
         elif req.method != "OPTIONS":
-            raise method_not_allowed(req.method, self.methods)
+            raise method_not_allowed(req.method, _ALLOW)
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        values = _parameters(req)
+        _look_up(self._reader.current(), req, resp, values, values.get("all", ["false"])[-1] == "false")
 
 
 class SearchResource(_Resource):
@@ -184,8 +180,6 @@ class SearchResource(_Resource):
             body = self._found(view, req)
             self._cache.put(view.token, address, body)
         _send(req, resp, body)
-
-    on_head = on_get
 
     def _found(self, view: View, req: falcon.Request) -> bytes:
         values = _parameters(req)
@@ -230,14 +224,9 @@ def _rows_like(view: View, collection: Collection, pattern: str) -> list[tuple[b
 class StatsResource(_Resource):
     """The number of rows of each kind."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view = self._reader.current()
         _answer(req, resp, {"count": {kind: view.count(collection) for kind, collection in KINDS.items()}})
-
-    on_head = on_get
 
 
 class ImportResource(_Resource):
@@ -251,12 +240,10 @@ class ImportResource(_Resource):
     def __init__(self, settings: Settings, writer: Writer) -> None:
         self._max_body, self._writer = settings.max_import_body, writer
 
-    def texts_of(self, fields: dict[str, Any]) -> dict[str, list[str]]:
-        """The texts of a body by kind; raises HttpError."""
-        return _texts_of(fields)
-
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        texts = self.texts_of(bodies.fields_of(req, self._max_body))
+        self._store(req, resp, _texts_of(bodies.fields_of(req, self._max_body)))
+
+    def _store(self, req: falcon.Request, resp: falcon.Response, texts: dict[str, list[str]]) -> None:
         if not any(texts.values()):
             raise detail(400, "No signatures provided.")
         _answer(req, resp, {kind: _store(self._writer, KINDS[kind], texts[kind]) for kind in KINDS})
@@ -267,13 +254,15 @@ class OlderImportResource(ImportResource):
 
     is_costly = True
 
-    def texts_of(self, fields: dict[str, Any]) -> dict[str, list[str]]:
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        fields = bodies.fields_of(req, self._max_body)
         kind, data = fields.get("type"), fields.get("data")
         if kind == "raw" and isinstance(data, dict):
-            return _texts_of(data)
-        if kind == "abi" and isinstance(data, list) and all(isinstance(abi, list) for abi in data):
-            return _texts_of_abi([entry for abi in data for entry in abi])
-        raise detail(400, 'Expected "type" raw with "data" of texts, or abi with a list of ABIs.')
+            self._store(req, resp, _texts_of(data))
+        elif kind == "abi" and isinstance(data, list) and all(isinstance(abi, list) for abi in data):
+            self._store(req, resp, _texts_of_abi([entry for abi in data for entry in abi]))
+        else:
+            raise detail(400, 'Expected "type" raw with "data" of texts, or abi with a list of ABIs.')
 
 
 def _store(writer: Writer, collection: Collection, texts: list[str]) -> dict[str, Any]:
@@ -328,8 +317,6 @@ class ExportResource(_Resource):
         resp.content_length = sum(_size(segment) for kind in KINDS.values() for segment in view.segments[kind])
         if req.method != "HEAD":
             resp.stream = self._streams.stream(_chunks(view))
-
-    on_head = on_get
 
 
 def _size(segment: Segment) -> int:

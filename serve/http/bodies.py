@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +65,11 @@ def fields_of(request: falcon.Request, limit: int) -> dict[str, Any]:
 
     Of repeated fields the last one counts. Raises HttpError.
     """
+    return _as_fields(fields_or_list(request, limit))
+
+
+def fields_or_list(request: falcon.Request, limit: int) -> dict[str, Any] | list[Any]:
+    """The same, or the values of a JSON list."""
     body = read_body(request, limit)
     content_type = request.content_type or ""
     media_type = content_type.partition(";")[0].strip().lower()
@@ -86,17 +91,9 @@ def loads(text: str) -> Any:
     return json.loads(text)
 
 
-def fields_or_list(request: falcon.Request, limit: int) -> dict[str, Any] | list[Any]:
-    """The fields of a body as ``fields_of`` gives them, or the values of a JSON list. Raises HttpError."""
-    if (request.content_type or "").partition(";")[0].strip().lower() != "application/json":
-        return fields_of(request, limit)
-    body = read_body(request, limit)
-    value = _json_value(body) if body else {}
+def _json(body: bytes, _: str) -> dict[str, Any] | list[Any]:
+    value = _json_value(body)
     return value if isinstance(value, list) else _as_fields(value)
-
-
-def _json(body: bytes, _: str) -> dict[str, Any]:
-    return _as_fields(_json_value(body))
 
 
 def _json_value(body: bytes) -> Any:
@@ -136,7 +133,7 @@ def _multipart(body: bytes, content_type: str) -> dict[str, Any]:
     return fields
 
 
-_READERS = {
+_READERS: dict[str, Callable[[bytes, str], dict[str, Any] | list[Any]]] = {
     "application/json": _json,
     "application/x-www-form-urlencoded": _form,
     "multipart/form-data": _multipart,

@@ -1,4 +1,4 @@
-"""Content codings: which one a client gets by its Accept-Encoding (RFC 9110, 12.5.3), and packing a body in it.
+"""Content codings: which one a client gets by its Accept-Encoding (RFC 9110, 12.5.3), and packing a body in it, as JSON or not.
 
 zstd comes first where a client takes both: it is faster and smaller. ``docs/decisions/serving.md`` has the figures,
 and why there is no brotli. Clients keep a window of at most 8 MiB (RFC 9659); level 1 needs 512 KiB.
@@ -6,12 +6,15 @@ and why there is no brotli. Clients keep a window of at most 8 MiB (RFC 9659); l
 
 from __future__ import annotations
 
+import json
 import zlib
+from typing import Any
 
 import falcon
+import orjson
 from backports import zstd
 
-from sigdir.serve.http.negotiate import MAX_CHARACTERS, quality_parameter
+from sigdir.serve.http.negotiate import JSON, MAX_CHARACTERS, quality_parameter
 
 ZSTD, GZIP = "zstd", "gzip"
 
@@ -19,7 +22,6 @@ CODINGS = (ZSTD, GZIP)
 """Among codings that a client takes equally well, the first one is used."""
 
 _MIN_BYTES = 1024  # a smaller body fits into one packet as it is
-_LEVELS = {ZSTD: (1, 19), GZIP: (1, 9)}
 
 
 def coding_for(accept_encoding: str) -> str:
@@ -32,12 +34,11 @@ def coding_for(accept_encoding: str) -> str:
     return best if qualities.get(best, 0.0) > 0 else ""
 
 
-def packed_in(coding: str, body: bytes, *, once: bool = False) -> bytes:
-    """The body in a coding. ``once`` is for what is packed once and sent often: small rather than fast."""
-    level = _LEVELS[coding][once]
+def packed_in(coding: str, body: bytes) -> bytes:
+    """The body in a coding, by the fastest level."""
     if coding == ZSTD:
-        return zstd.compress(body, level)
-    packer = zlib.compressobj(level, wbits=31)
+        return zstd.compress(body, 1)
+    packer = zlib.compressobj(1, wbits=31)
     return packer.compress(body) + packer.flush()
 
 
@@ -51,3 +52,19 @@ def packed(req: falcon.Request, resp: falcon.Response, body: bytes) -> bytes:
         return body
     resp.set_header("Content-Encoding", coding)
     return packed_in(coding, body)
+
+
+_OPTIONS = orjson.OPT_NON_STR_KEYS  # collections are keys
+
+
+def json_bytes(value: Any, *, indent: bool = False) -> bytes:
+    try:
+        return orjson.dumps(value, option=_OPTIONS | orjson.OPT_INDENT_2 if indent else _OPTIONS)
+    except TypeError:  # half of a surrogate pair, which a client's JSON may have and UTF-8 may not: escape it
+        return json.dumps(value, indent=2 if indent else None).encode()
+
+
+def send_json(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
+    """Answer with JSON that is dumped already."""
+    resp.content_type = JSON
+    resp.data = packed(req, resp, body)

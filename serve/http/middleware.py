@@ -8,8 +8,8 @@ from typing import Any
 import falcon
 
 from sigdir.serve.http.errors import detail, method_not_allowed
+from sigdir.serve.http.forms import format_of
 from sigdir.serve.http.negotiate import HTML, JSON, representation
-from sigdir.serve.http.query_string import format_of
 from sigdir.serve.http.routing import ROUTE, Route
 from sigdir.serve.http.write_access import WriteAccess
 
@@ -32,7 +32,7 @@ class Negotiation:
     """
 
     def __init__(self, table: Iterable[Route], access: WriteAccess) -> None:
-        self._methods = {route.path: (_allow(route.methods), frozenset(route.methods.split(", "))) for route in table}
+        self._methods = {route.path: (", ".join(route.methods), frozenset(route.methods)) for route in table}
         self._access = access
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
@@ -45,7 +45,7 @@ class Negotiation:
             resp.set_header("Vary", "Accept")
             self._negotiate(req)
         # Falcon answers OPTIONS where a resource does not: browsers ask it before requests to another origin.
-        if req.method not in methods and req.method != "OPTIONS":
+        if req.method not in methods:
             raise method_not_allowed(req.method, allow)
         if req.method == "POST" and getattr(resource, "stores", False):
             is_page = getattr(resource, "kind", JSON) == HTML
@@ -56,11 +56,6 @@ class Negotiation:
         if len(req.query_string) > _MAX_QUERY_BYTES:
             raise detail(414, "Query string too long.")
         req.context.kind = representation(req.env.get("HTTP_ACCEPT", ""), format_of(req.query_string))
-
-
-def _allow(methods: str) -> str:
-    """The Allow header of a route with these methods. OPTIONS is answered everywhere."""
-    return methods if "OPTIONS" in methods else f"{methods}, OPTIONS"
 
 
 class AnswerHeaders:

@@ -17,19 +17,27 @@ ROUTE = "sigdir.route"
 """The key of a WSGI environment under which the path template of a request is left, for the counts of requests."""
 
 
+_METHODS = {"GET": "on_get", "POST": "on_post", "HEAD": "on_get", "OPTIONS": ""}
+"""The responder that a resource needs for a method."""
+
+
 class Route(NamedTuple):
-    """A path template, its resource, and its methods as the Allow header lists them.
+    """A path template and its resource.
 
     A callable resource gets requests of every method, including methods unknown to HTTP's standards.
     """
 
     path: str
     resource: Any
-    methods: str
+
+    @property
+    def methods(self) -> list[str]:
+        """What the resource answers, and OPTIONS, which is answered everywhere."""
+        return [name for name, responder in _METHODS.items() if not responder or hasattr(self.resource, responder)]
 
 
 def add_routes(app: Any, table: Iterable[Route]) -> None:
-    """Add the routes of a table to an application that has none."""
+    """Add the routes of a table to an application that has none. HEAD is answered as GET; the server leaves the body out."""
     routes = list(table)
     # Falcon tries the sink that was added last first.
     app.add_sink(_unknown_path, "/")
@@ -38,6 +46,8 @@ def add_routes(app: Any, table: Iterable[Route]) -> None:
         if callable(route.resource):
             app.add_sink(partial(_noted, route), f"^{re.escape(route.path)}$")
         else:
+            if "HEAD" in route.methods:
+                route.resource.on_head = route.resource.on_get
             app.add_route(route.path, route.resource)
 
 
@@ -49,7 +59,7 @@ def _noted(route: Route, req: falcon.Request, resp: falcon.Response, **parameter
 
 def _without_slash(routes: Iterable[Route]) -> str:
     """A pattern of all routes' paths without their final slash."""
-    paths = [path.removesuffix("/") for path, _, _ in routes if path.endswith("/") and path != "/"]
+    paths = [path.removesuffix("/") for path, _ in routes if path.endswith("/") and path != "/"]
     return f"^(?:{'|'.join(re.sub('{[^{}]*}', '[^/]+', path) for path in paths)})$"
 
 

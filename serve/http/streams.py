@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import falcon
 
@@ -27,7 +27,7 @@ class StreamLimit:
         """The chunks as an answer that holds a permit until it ends or is closed; raises HttpError, 503."""
         if not self._permits.acquire(blocking=False):
             raise unavailable("Too many downloads at once.")
-        return Stream(self._permits.release, chunks)
+        return Stream(chunks, lambda _: self._permits.release())
 
     def send(self, req: falcon.Request, resp: falcon.Response, chunks: Iterator[bytes], size: int) -> None:
         """Answer with chunks of ``size`` bytes or fewer. Raises as ``stream``.
@@ -43,25 +43,32 @@ class StreamLimit:
 
 
 class Stream:
-    """An iterator that returns its permit once, at its end, at an error, or when it is closed."""
+    """A streamed body. ``end`` gets the bytes that were taken, once: at the end, at an error, or when it is closed."""
 
-    def __init__(self, release: Callable[[], None], chunks: Iterator[bytes]) -> None:
-        self._release: Callable[[], None] | None = release
-        self._chunks = chunks
+    def __init__(self, chunks: Iterable[bytes], end: Callable[[int], object]) -> None:
+        self._chunks, self._source = iter(chunks), chunks
+        self._end: Callable[[int], object] | None = end
+        self._size = 0
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
         try:
-            return next(self._chunks)
+            chunk = next(self._chunks)
         except BaseException:
             self.close()
             raise
+        self._size += len(chunk)
+        return chunk
 
     def close(self) -> None:
-        release, self._release = self._release, None
-        if release is not None:
-            release()
+        end, self._end = self._end, None
+        if end is None:
+            return
+        try:
+            getattr(self._source, "close", tuple)()
+        finally:
+            end(self._size)
 
     __del__ = close  # for servers that do not close what they were given

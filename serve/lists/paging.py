@@ -88,18 +88,6 @@ def page_of_selections(selections: list[Selection], collection: Collection, quer
     )
 
 
-def check_page(view: View, collection: Collection, query: Query) -> None:
-    """Raise InvalidPage or InvalidCursor where ``page_of`` would. Rows are counted at most, never rendered.
-
-    The first and the last page always exist, so only other numbers need the count.
-    """
-    if query.cursor:
-        id_of(collection, query.cursor)
-    elif query.cursor is None and query.page not in ("1", "last"):
-        count = _count(selections_of(view, collection, query.filter))
-        page_number(query.page, _pages(count, query.page_size))
-
-
 def _count(selections: list[Selection]) -> int:
     return sum(selection.count for selection in selections)
 

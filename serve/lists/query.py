@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from sigdir.serve.http.query_string import pairs_of
+from sigdir.serve.http.forms import pairs_of
 
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
@@ -176,9 +176,11 @@ def _text(value: str) -> dict[str, Any]:
 
 
 _TIME = re.compile(
-    r"(\d{4})-(\d{1,2})-(\d{1,2})[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d{1,6})\d*)?)?\s*(Z|[+-]\d{2}(?::?\d{2})?)?",
+    r"(\d{4})-(\d{1,2})-(\d{1,2})[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d{1,6})\d*)?)?"
+    r"\s*(Z|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?",
     re.ASCII | re.IGNORECASE,
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time(value: str) -> int | None:
@@ -186,28 +188,16 @@ def parse_time(value: str) -> int | None:
     match = _TIME.fullmatch(value.strip())
     if not match:
         return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
-    offset = _zone_minutes(match[8])
-    if offset is None:
-        return None
+    year, month, day, hour, minute, second, fraction, zone = (part or "0" for part in match.groups())
+    date, time = (
+        "-".join(part.zfill(2) for part in (year, month, day)),
+        ":".join(part.zfill(2) for part in (hour, minute, second)),
+    )
     try:
-        at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        at = datetime.fromisoformat(f"{date}T{time}.{fraction:0<6}{'Z' if zone == '0' else zone.upper()}")
     except ValueError:
         return None
-    since = at - datetime(1970, 1, 1, tzinfo=UTC)
-    microseconds = int((match[7] or "0").ljust(6, "0"))
-    return (since.days * 86_400 + since.seconds - offset * 60) * 1_000_000 + microseconds
-
-
-def _zone_minutes(zone: str | None) -> int | None:
-    """The offset of Z, +HH, +HHMM or +HH:MM in minutes; None if it is out of range."""
-    if zone is None or zone in "Zz":
-        return 0
-    digits = zone[1:].replace(":", "")
-    hours, minutes = int(digits[:2]), int(digits[2:] or 0)
-    if hours > 23 or minutes > 59:
-        return None
-    return (hours * 60 + minutes) * (-1 if zone[0] == "-" else 1)
+    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def _time_bound(key: str, shift: int) -> Callable[[str], dict[str, Any]]:

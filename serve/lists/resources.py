@@ -6,9 +6,8 @@ import falcon
 import numpy as np
 
 from sigdir.serve.core.cursors import InvalidCursor
-from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.settings import Settings, base_url
 from sigdir.serve.core.texts import canonical_text
-from sigdir.serve.core.urls import base_url
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies, options
 from sigdir.serve.http.conditional import (
@@ -24,7 +23,7 @@ from sigdir.serve.http.errors import detail, field_error, not_found, reject
 from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.streams import WHOLE_BYTES, StreamLimit
-from sigdir.serve.lists.paging import InvalidPage, Page, check_page, page_of
+from sigdir.serve.lists.paging import InvalidPage, Page, page_of
 from sigdir.serve.lists.query import FAR, Query, parse
 from sigdir.serve.lists.ranking import ranked_page
 from sigdir.serve.lists.selection import needs_scan
@@ -34,6 +33,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.index.ranked import rival_of
 from sigdir.warehouse.index.records import render_record, render_rows
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.rows import NewText, StagedRow
 from sigdir.warehouse.table.fields import MAX_SEARCHED
@@ -81,8 +81,6 @@ class ListResource:
         if query.unknown:
             resp.set_header("Unknown-Parameters", query.unknown)
 
-    on_head = on_get
-
     def _look_up(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
         """The rows of whole hashes. The ETag changes only when these rows do."""
         page = (ranked_page if self._settings.rank_lists else page_of)(
@@ -97,17 +95,13 @@ class ListResource:
 
     def _list(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
         tag = self._tag(req, view)
-        page = None
-        if has_any(req):
-            check_page(view, self._collection, query)
-        elif not is_current(req, tag):
+        page: bytes | Page = b""
+        if has_any(req) or not is_current(req, tag):
             page = self._page(view, query, self._address(req), req.query_string)
+        if not_modified(req, resp, tag):
+            return
         if isinstance(page, Page):
             self._send_long(req, resp, view, page)
-            return
-        set_validators(resp, tag)
-        if page is None:
-            resp.status = falcon.HTTP_304
         else:
             answer(req, resp, page)
 
@@ -190,6 +184,16 @@ def _require_short(query: Query) -> None:
         raise field_error("text_signature", f"Ensure this value has at most {MAX_SEARCHED} characters (it has {size}).")
 
 
+def row_of_id(view: View, collection: Collection, id: str) -> tuple[Segment, int]:
+    """A segment and the number of the row there that has an id; raises HttpError."""
+    if id.isascii() and id.isdigit() and len(id) <= _MAX_ID_DIGITS:
+        for segment in view.segments[collection]:
+            row = segment.row_of_id(int(id))
+            if row is not None:
+                return segment, row
+    raise not_found()
+
+
 class RowResource:
     """One row, by its id."""
 
@@ -199,19 +203,10 @@ class RowResource:
         self._collection, self._reader = collection, reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
-        if not (id.isascii() and id.isdigit() and len(id) <= _MAX_ID_DIGITS):
-            raise not_found()
-        view = self._reader.current()
-        for segment in view.segments[self._collection]:
-            row = segment.row_of_id(int(id))
-            if row is not None:
-                body = render_rows(segment, np.array([row], np.int64))
-                if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=True)):
-                    answer(req, resp, body)
-                return
-        raise not_found()
-
-    on_head = on_get
+        segment, row = row_of_id(self._reader.current(), self._collection, id)
+        body = render_rows(segment, np.array([row], np.int64))
+        if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=True)):
+            answer(req, resp, body)
 
     def on_options(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         answer(req, resp, options.description(f"{self._collection.row_title} Instance"))

@@ -1,4 +1,4 @@
-"""The counts of all workers and the state of the warehouse as Prometheus' text, by its client library."""
+"""``/metrics``: the counts of all workers and the state of the warehouse as Prometheus' text, by its client library."""
 
 from __future__ import annotations
 
@@ -9,37 +9,38 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import falcon
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sigdir.serve.core.openapi import package_version
+from sigdir.serve.http.codings import packed
 from sigdir.serve.metrics.counts import Counts
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.view import View
+from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.log.history import newest_import
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import marked_at
 from sigdir.warehouse.table.paths import Paths
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 
+class MetricsResource:
+    """The counts of all workers, and the state of the warehouse, in Prometheus' text format."""
 
-class WarehouseState:
-    """What a scrape says of the warehouse and of the process that answers."""
-
-    def __init__(self, paths: Paths) -> None:
-        self._paths = paths
+    def __init__(self, counts: Counts, reader: Reader, paths: Paths) -> None:
+        self._counts, self._reader, self._paths = counts, reader, paths
         self._import: dict[str, Any] = {}
         self._looked_up_to = -1
 
-    def exposition(self, counts: Counts, view: View) -> bytes:
-        """The text of one scrape: the sums of all workers' counts, whichever worker makes it."""
-        state = CollectorRegistry()
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        view, state = self._reader.current(), CollectorRegistry()
         state.register(_Gauges(view, self._paths, self._last_import(view.snapshot.version)))
         ProcessCollector(registry=state)
-        return generate_latest(counts.of_all_processes()) + generate_latest(state)
+        resp.content_type = CONTENT_TYPE_LATEST
+        resp.set_header("Cache-Control", "no-store")
+        resp.data = packed(req, resp, generate_latest(self._counts.of_all_processes()) + generate_latest(state))
 
     def _last_import(self, newest: int) -> dict[str, Any]:
         """The summary of the newest import, empty before the first. An entry of the log is read once.

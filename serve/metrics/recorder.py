@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ import falcon
 import orjson
 
 from sigdir.serve.http.routing import ROUTE
+from sigdir.serve.http.streams import Stream
 from sigdir.serve.metrics.counts import OTHER, Counts
 
 _MAX_PATH = 200
@@ -42,7 +42,7 @@ class AnswerRecorder:
         elif hasattr(resp.stream, "read"):  # a file, which the server may send by itself
             end(int(resp.get_header("Content-Length") or 0))
         else:
-            resp.stream = CountedParts(resp.stream, end)
+            resp.stream = Stream(resp.stream, end)
 
     def _record(self, req: falcon.Request, status: int, seconds: float, size: int) -> None:
         self._counts.count_request(req.method, req.env.get(ROUTE, OTHER), status, seconds, size)
@@ -68,31 +68,3 @@ def _write_line(req: falcon.Request, status: int, seconds: float, size: int) -> 
     }
     sys.stdout.buffer.write(orjson.dumps(entry) + b"\n")
     sys.stdout.buffer.flush()
-
-
-class CountedParts:
-    """A streamed body. When the server closes it, ``end`` gets the bytes that the server took."""
-
-    def __init__(self, parts: Iterable[bytes], end: Callable[[int], None]) -> None:
-        self._source, self._parts, self._end = parts, iter(parts), end
-        self._size = 0
-        self._is_open = True
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        part = next(self._parts)
-        self._size += len(part)
-        return part
-
-    def close(self) -> None:
-        if not self._is_open:
-            return
-        self._is_open = False
-        try:
-            close = getattr(self._source, "close", None)
-            if close is not None:
-                close()
-        finally:
-            self._end(self._size)

@@ -8,8 +8,8 @@ from typing import Any
 import falcon
 
 from sigdir.serve.http import conditional
+from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.errors import HttpError, http_error_of
-from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.pages.json_page import send_answer
 from sigdir.serve.pages.page import build

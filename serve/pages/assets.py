@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import falcon
 
-from sigdir.serve.http.codings import CODINGS, coding_for, packed_in
+from sigdir.serve.http.codings import packed
 from sigdir.serve.http.errors import not_found
 
 FOLDER = Path(__file__).parent / "assets"
@@ -23,22 +23,17 @@ _TYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
+class Asset(NamedTuple):
     """A file that pages refer to. ``name`` contains the content's hash, so the content at a name never changes."""
 
     name: str
     type: str
     body: bytes
-    packed: Mapping[str, bytes]
-    """The body by its coding."""
 
     @classmethod
     def of(cls, path: Path) -> Asset:
         body = path.read_bytes()
-        name = f"{path.stem}-{hashlib.sha256(body).hexdigest()[:12]}{path.suffix}"
-        packed = {coding: packed_in(coding, body, once=True) for coding in CODINGS}
-        return cls(name, _TYPES[path.suffix], body, packed)
+        return cls(f"{path.stem}-{hashlib.sha256(body).hexdigest()[:12]}{path.suffix}", _TYPES[path.suffix], body)
 
 
 @lru_cache(maxsize=1)
@@ -64,8 +59,6 @@ class AssetResource:
             raise not_found()
         _send(req, resp, asset, f"public, max-age={_ASSET_SECONDS}, immutable")
 
-    on_head = on_get
-
 
 class NamedAssetResource:
     """An asset at the address where browsers or crawlers look for it on their own: the icon, as with a JSON answer."""
@@ -76,16 +69,8 @@ class NamedAssetResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         _send(req, resp, self._asset, f"public, max-age={_DAY}")
 
-    on_head = on_get
-
 
 def _send(req: falcon.Request, resp: falcon.Response, asset: Asset, cache_control: str) -> None:
     resp.content_type = asset.type
     resp.set_header("Cache-Control", cache_control)
-    resp.set_header("Vary", "Accept-Encoding")
-    coding = coding_for(req.get_header("Accept-Encoding") or "")
-    if coding:
-        resp.set_header("Content-Encoding", coding)
-        resp.data = asset.packed[coding]
-    else:
-        resp.data = asset.body
+    resp.data = packed(req, resp, asset.body)

@@ -15,14 +15,16 @@ from sigdir.serve.http.codings import packed
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.page_cache import PageCache
+from sigdir.serve.pages.abi import indented
 from sigdir.serve.pages.page import ViewPage, rendered, send
-from sigdir.serve.pages.shown_contract import ShownContract, shown_contract
 from sigdir.serve.pages.shown_reading import shown_reading
 from sigdir.serve.pages.transaction import shown_transaction
 from sigdir.signatures.abi_decoder import WORD_BYTES
+from sigdir.signatures.contract import ContractInterface
 from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, texts_to_try, whole
 from sigdir.signatures.given_contract import with_contract
 from sigdir.signatures.readings import Form, Input
+from sigdir.signatures.solidity_interface import abi_of, solidity_of
 from sigdir.warehouse.index.known import contract_at, read_alternatives
 from sigdir.warehouse.index.view import Reader, View
 
@@ -71,8 +73,6 @@ class DecodePage(ViewPage):
         except BadInput as error:
             self._send_problem(req, resp, entered, error)
 
-    on_head = on_get
-
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         entered = Entered.of_query(req)
         if not entered.is_filled:
@@ -90,7 +90,7 @@ class DecodePage(ViewPage):
         """The answer to a POST; ``wanted`` is the name of a file to download, or empty."""
         alternatives = entered.inputs()
         if wanted in _DOWNLOADS and alternatives[0].form is Form.CODE:
-            _send_file(req, resp, wanted, self._contract(self._reader.current(), alternatives[0]))
+            _send_file(req, resp, wanted, explained(self._reader.current(), alternatives[0]))
             return
         address = entered.address(alternatives)
         if entered.contract and not entered.place and alternatives[0].form is not Form.CODE:
@@ -110,15 +110,13 @@ class DecodePage(ViewPage):
         given = entered.place or {"abi" if is_abi else "code": entered.contract}
         return with_contract(alternatives, given, partial(contract_at, view))
 
-    def _contract(self, view: View, input: Input) -> ShownContract:
-        return shown_contract(explained(view, input))
-
     def _decoded(self, view: View, entered: Entered, alternatives: list[Input]) -> bytes:
         address = entered.address(alternatives)
         if alternatives[0].form is Form.CODE:
+            found = explained(view, alternatives[0])
             return self._rendered(
-                "contract.html", entered, downloads=_DOWNLOADS, contract=self._contract(view, alternatives[0]),
-                json=_json(address),
+                "contract.html", entered, downloads=_DOWNLOADS, contract=found, solidity=solidity_of(found),
+                abi=indented(abi_of(found)), json=_json(address),
             )  # fmt: skip
         readings = read_alternatives(view, alternatives)
         data = readings[0].data
@@ -234,9 +232,9 @@ def _text(fields: dict[str, Any], name: str) -> str:
     return ""
 
 
-def _send_file(req: falcon.Request, resp: falcon.Response, name: str, contract: ShownContract) -> None:
+def _send_file(req: falcon.Request, resp: falcon.Response, name: str, contract: ContractInterface) -> None:
     """Answer with the ABI or the Solidity interface as a file of this name."""
-    text = contract.solidity if name == _SOLIDITY_FILE else contract.abi
+    text = solidity_of(contract) if name == _SOLIDITY_FILE else indented(abi_of(contract))
     resp.content_type = JSON if name == _ABI_FILE else "text/plain; charset=utf-8"
     resp.downloadable_as = name
     resp.set_header("Cache-Control", "no-store")

@@ -11,63 +11,14 @@ import orjson
 
 from sigdir.serve.core import openapi
 from sigdir.serve.core.openapi import resolve
-from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.urls import base_url
+from sigdir.serve.core.settings import Settings, base_url
 from sigdir.serve.http.conditional import not_modified, token_of, weak
 from sigdir.serve.http.negotiate import HTML, JSON
-from sigdir.serve.pages.decode import EXAMPLE
 from sigdir.serve.pages.page import rendered, send
 
 _SHOWN_METHODS = ("get", "post")  # HEAD and OPTIONS add nothing a reader needs
-_TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 _CACHED_PAGES = 16  # one for each address that clients use
 _SECONDS = 3600
-
-GETS = {
-    "listSignatures": ["/api/v1/signatures/?hex_signature=0xa9059cbb", "/api/v1/signatures/?text_signature=permit&page_size=5"],
-    "listEventSignatures": ["/api/v1/event-signatures/?text_signature=transfer&ordering=created_at"],
-    "getSignature": ["/api/v1/signatures/1/"],
-    "getEventSignature": ["/api/v1/event-signatures/1/"],
-    "signatureEvidence": ["/api/v1/signatures/1/evidence/"],
-    "eventSignatureEvidence": ["/api/v1/event-signatures/1/evidence/"],
-    "resolveGet": [f"/api/v1/resolve/?hash=0xa9059cbb,0x{_TOPIC}&full=1"],
-    "decode": [f"/api/v1/decode/?data={EXAMPLE}"],
-    "search": ["/api/v1/search/?q=(address,uint256)", "/api/v1/search/?q=swap*+(uint256,*)"],
-    "changes": ["/api/v1/changes/?collection=event-signatures&limit=3"],
-    "dumps": ["/dumps/"],
-    "dump": ["/dumps/latest/"],
-    "dumpCollection": ["/dumps/latest/event-signatures.csv"],
-    "range": ["/range/signatures/a90"],
-    "openchainLookup": [f"/signature-database/v1/lookup?function=0xa9059cbb&event=0x{_TOPIC}"],
-    "openchainSearch": ["/signature-database/v1/search?query=balanceOf*"],
-    "openchainStats": ["/signature-database/v1/stats"],
-    "openchainExport": ["/signature-database/v1/export"],
-    "olderLookup": ["/api/v1/signatures?function=0xa9059cbb&all"],
-    "textsSignature": ["/signatures/a9059cbb"],
-    "textsEventSignature": [f"/topic0/{_TOPIC}"],
-    "alive": ["/healthz"],
-    "ready": ["/readyz"],
-    "metrics": ["/metrics"],
-    "openapi": ["/api/v1/openapi.json"],
-}  # fmt: skip
-"""Addresses to try, by operation. Some have none: the names of data files and versions are known
-only at run time, and SQL is there only where the operator allows it."""
-
-POSTS: dict[str, tuple[Any, ...]] = {
-    "createSignature": ("-d", "text_signature=function hello(uint a)"),
-    "createEventSignature": ("-d", "text_signature=event Hello(address indexed who)"),
-    "importAbi": ("--data-urlencode", "contract_abi@abi.json"),
-    "importSolidity": ("-F", "source_file=@Token.sol"),
-    "decodeLong": ("--data-urlencode", "data@calldata.hex"),
-    "contract": ("-d", "code=0x5f3560e01c8063a9059cbb14610014575f5ffd005b00"),
-    "resolve": ("-H", "Content-Type: application/json", "-d", ["0xa9059cbb", "0x" + _TOPIC]),
-    "openchainImport": ("-H", "Content-Type: application/json", "-d", {"function": ["hello(uint256)"], "event": []}),
-    "olderImport": (
-        "-H", "Content-Type: application/json", "-d",
-        {"type": "raw", "data": {"function": ["hello(uint256)"], "event": []}},
-    ),
-}  # fmt: skip
-"""The arguments of curl in front of the address, by operation."""
 
 
 def _groups() -> list[tuple[dict[str, Any], list[tuple[str, str, dict[str, Any]]]]]:
@@ -98,12 +49,15 @@ def _type_of_answer(answer: dict[str, Any]) -> str:
     return ""
 
 
-def _tries(operation: str, path: str, base: str) -> list[tuple[str, str]]:
-    """The examples of an operation: for a GET the address to follow, and the curl line."""
-    if operation in POSTS:
-        words = [word if isinstance(word, str) else orjson.dumps(word).decode() for word in POSTS[operation]]
-        return [("", shlex.join(["curl", *words, base + path]))]
-    return [(address, shlex.join(["curl", base + address])) for address in GETS.get(operation, ())]
+def _tries(operation: dict[str, Any], path: str, base: str) -> list[tuple[str, str]]:
+    """The examples of an operation: for a GET the address to follow, and the curl line.
+
+    ``x-try`` has the addresses, ``x-curl`` curl's arguments in front of the address. Some operations have none: the names
+    of data files and versions are known only at run time, and SQL is there only where the operator allows it.
+    """
+    if "x-curl" in operation:
+        return [("", shlex.join(["curl", *operation["x-curl"], base + path]))]
+    return [(address, shlex.join(["curl", base + address])) for address in operation.get("x-try", ())]
 
 
 def kind(schema: dict[str, Any]) -> str:
@@ -141,8 +95,6 @@ class DocsPage:
         etag = weak(token_of(page))
         if not not_modified(req, resp, etag, f"public, max-age={_SECONDS}"):
             send(req, resp, page)
-
-    on_head = on_get
 
 
 @lru_cache(maxsize=_CACHED_PAGES)

@@ -127,5 +127,3 @@ class ViewPage:
             page = self.render(view, req, **parameters)
             self._cache.put(view.token, address, page)
         return page
-
-    on_head = on_get

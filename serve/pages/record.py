@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import falcon
@@ -33,6 +33,8 @@ _MAX_SAID = 20
 _MAX_VARIANTS = 5
 _SHORT = 60
 
+Value = TypeVar("Value")
+
 
 class RecordPage(ViewPage):
     """A selector or topic. The address has it in lower case with 0x; other spellings redirect there."""
@@ -57,7 +59,11 @@ class RecordPage(ViewPage):
             "record.html",
             here="/search/",
             **self._values(view, chosen, others),
-            **_evidence_values(self._row(chosen), chosen.ranked, self._evidence(view, chosen.id)),
+            **_evidence_values(
+                self._row(chosen),
+                chosen.ranked,
+                _unless_damaged(lambda: text_evidence(view.snapshot.evidence, self._collection, chosen.id), None),
+            ),
         )
 
     def _unknown(self, hex: str) -> HttpError:
@@ -67,13 +73,6 @@ class RecordPage(ViewPage):
 
     def _row(self, ranked: RankedRow) -> Row:
         return row_of(self._collection, ranked.segment, ranked.row, looks_mined=bool(ranked.mined))
-
-    def _evidence(self, view: View, id: int) -> TextEvidence | None:
-        """The sightings of a text; None if they were vacuumed or are damaged, so that the rest is shown."""
-        try:
-            return text_evidence(view.snapshot.evidence, self._collection, id)
-        except (WarehouseError, OSError):
-            return None
 
     def _digest(self, hash: str) -> bytes:
         """The hash of an address; raises HttpError."""
@@ -91,7 +90,7 @@ class RecordPage(ViewPage):
         hex, segment = f"0x{row.digest.hex()}", _number_of(view.segments[self._collection], chosen.segment)
         return {
             "title": f"{hex[:10]} {_short(row.text)}", "is_event": self._collection == EVENT_SIGNATURES,
-            "hash_name": self._hash_name, "uses": _uses(view, row.digest), "hex": hex, "row": row, "count": len(others) + 1, "url_name": url_name,
+            "hash_name": self._hash_name, "uses": _unless_damaged(lambda: uses_of(view.snapshot.evidence, row.digest), 0), "hex": hex, "row": row, "count": len(others) + 1, "url_name": url_name,
             "others": others[:_MAX_OTHERS],
             "short_name": _short(row.name), "neighbours": self._neighbours(view, row),
             "all_of_name": f"/search/?q={quote(row.name + '(')}&in={url_name}",
@@ -107,12 +106,12 @@ class RecordPage(ViewPage):
         return [other for other in same_name if other.id != row.id][:_MAX_NEIGHBOURS]
 
 
-def _uses(view: View, digest: bytes) -> int:
-    """How often the hash is used; 0 where that is damaged, so that the rest is shown."""
+def _unless_damaged(read: Callable[[], Value], otherwise: Value) -> Value:
+    """What is read of the evidence; ``otherwise`` where it was vacuumed or is damaged, so that the rest is shown."""
     try:
-        return uses_of(view.snapshot.evidence, digest)
+        return read()
     except (WarehouseError, OSError):
-        return 0
+        return otherwise
 
 
 def _number_of(segments: Sequence[Segment], wanted: Segment) -> int:

@@ -23,68 +23,52 @@ _FILTERED_TAG = '<span class="tag">not the well-known signature</span>\n'
 _MINED_TAG = '<span class="tag">looks mined to collide</span>\n'
 
 
-def soft(text: str) -> Markup:
+def soft(text: str) -> str:
     """A text with a permitted line break after each comma."""
-    return Markup(_soft(text))  # noqa: S704 - escaped
-
-
-def _soft(text: str) -> str:
     return escape(text).replace(",", ",<wbr>")
 
 
-def copy(value: str, name: str) -> Markup:
+def copy(value: str, name: str) -> str:
     """A button that copies a value; the stylesheet hides it where scripts are off."""
-    return Markup(_copy(value, name))  # noqa: S704 - escaped
-
-
-def _copy(value: str, name: str) -> str:
     return f'<button class="copy scripted" type="button" data-copy="{escape(value)}" aria-label="Copy {name}">Copy</button>'
 
 
-def heading(collection: Collection, count: int) -> Markup:
+def heading(collection: Collection, count: int) -> str:
     """The heading of a collection's rows; its id labels the section around it."""
-    return Markup(f'<h2 id="{URL_NAMES[collection]}">{TITLES[collection]} <span class="count">{count:,}</span></h2>\n')  # noqa: S704 - ours
+    return f'<h2 id="{URL_NAMES[collection]}">{TITLES[collection]} <span class="count">{count:,}</span></h2>\n'
 
 
-def time(row: Row) -> Markup:
+def time(row: Row) -> str:
     """When a row was added."""
     added = row.added
-    return Markup(f'<time datetime="{added.replace(" ", "T")}Z">{added}</time>\n')  # noqa: S704 - digits
+    return f'<time datetime="{added.replace(" ", "T")}Z">{added}</time>\n'
 
 
-def listing(rows: Iterable[Row], dated: bool = False) -> Markup:
+def listing(rows: Iterable[Row], dated: bool = False) -> str:
     """A list of rows of one collection, optionally with their times. Topics stand on lines of their own."""
     found = list(rows)
     classes = (" dated" if dated else "") + (" topics" if found[0].collection == EVENT_SIGNATURES else "")
-    return Markup(f'<ol class="rows{classes}">\n{"".join(_listed(row, dated) for row in found)}</ol>\n')  # noqa: S704 - escaped
+    return f'<ol class="rows{classes}">\n{"".join(_listed(row, dated) for row in found)}</ol>\n'
 
 
 def _listed(row: Row, dated: bool) -> str:
     hex = f"0x{row.digest.hex()}"
+    declared = f'<span class="declared text">{_marked(_clipped((row.declaration, "", "")))}</span>\n'
     return (
         f'<li>\n<a class="text" href="{row.address}">{_marked(_clipped(_parted(row.text, row.fragment)))}</a>\n'
-        f'<span class="hash"><span class="hex">{_marked(_parted(hex, row.digits))}</span>{_copy(hex, "hash")}</span>\n'
-        f"{_declaration(row)}"
-        f"{_tag(row)}{time(row) if dated else ''}</li>\n"
+        f'<span class="hash"><span class="hex">{_marked(_parted(hex, row.digits))}</span>{copy(hex, "hash")}</span>\n'
+        f"{declared if row.declaration else ''}{_tag(row)}{time(row) if dated else ''}</li>\n"
     )
 
 
-def same_hash_listing(rows: Iterable[Row]) -> Markup:
+def same_hash_listing(rows: Iterable[Row]) -> str:
     """A list of rows that share the hash of the page they are on: each links to itself as that page's row."""
     items = (
         f'<li><a class="text" href="{row.address}?id={row.id}">{_marked(_clipped((row.text, "", "")))}</a>\n'
         f"{_tag(row)}{time(row)}</li>\n"
         for row in rows
     )
-    return Markup(f'<ol class="rows">\n{"".join(items)}</ol>\n')  # noqa: S704 - escaped
-
-
-def _declaration(row: Row) -> str:
-    return (
-        f'<span class="declared text">{_marked(_clipped((row.declaration, "", "")))}</span>\n'
-        if row.declaration
-        else ""
-    )
+    return f'<ol class="rows">\n{"".join(items)}</ol>\n'
 
 
 def _tag(row: Row) -> str:
@@ -120,14 +104,15 @@ def _cut(text: str, size: int) -> str:
 
 def _marked(parts: _Parts) -> str:
     before, match, after = parts
-    if not match:
-        return _soft(before)
-    return f"{_soft(before)}<mark>{_soft(match)}</mark>{_soft(after)}"
+    return soft(before) + (f"<mark>{soft(match)}</mark>{soft(after)}" if match else "")
 
 
-FILTERS: dict[str, Callable[..., Any]] = {"soft": soft, "n": "{:,}".format}
+def _markup(build: Callable[..., str]) -> Callable[..., Markup]:
+    return lambda *values, **more: Markup(build(*values, **more))  # noqa: S704 - each escapes what it is given
+
+
+FILTERS: dict[str, Callable[..., Any]] = {"soft": _markup(soft), "n": "{:,}".format}
 FUNCTIONS: dict[str, Any] = {
-    "listing": listing, "same_hash_listing": same_hash_listing, "heading": heading, "copy": copy, "time": time,
-    "filtered": FILTERED,
-}  # fmt: skip
+    build.__name__: _markup(build) for build in (listing, same_hash_listing, heading, copy, time)
+} | {"filtered": FILTERED}
 """What templates may call, by name."""

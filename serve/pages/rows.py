@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -15,6 +14,7 @@ TITLES: dict[Collection, str] = {SIGNATURES: "Functions and errors", EVENT_SIGNA
 HASH_NAMES: dict[Collection, str] = {SIGNATURES: "selector", EVENT_SIGNATURES: "topic"}
 URL_NAMES: dict[Collection, str] = {SIGNATURES: "functions", EVENT_SIGNATURES: "events"}
 """The name of a collection in the address of a page."""
+_MAX_ID = 2**62
 BY_URL_NAME: dict[str, Collection] = {name: collection for collection, name in URL_NAMES.items()}
 
 
@@ -85,43 +85,25 @@ def found_row(
     return replace(found, declaration=segment.declaration_at(row))
 
 
+def rows_between(
+    view: View, collection: Collection, first: int, last: int, count: int, *, newest_first: bool = False
+) -> list[Row]:
+    """At most ``count`` rows with ids from ``first`` to ``last``, both inclusive, from the oldest on or from the newest."""
+    found: list[Row] = []
+    for segment in view.segments[collection][:: -1 if newest_first else 1]:
+        ids = segment.ids[: segment.rows]
+        numbers = range(int(ids.searchsorted(first)), int(ids.searchsorted(last, side="right")))
+        wanted = numbers[:: -1 if newest_first else 1][: count - len(found)]
+        found += [row_of(collection, segment, number) for number in wanted]
+    return found
+
+
 def newest(view: View, collection: Collection, below: int | None, count: int) -> list[Row]:
     """The newest rows, newest first; only ids below ``below`` if it is given."""
-    found: list[Row] = []
-    for segment in reversed(view.segments[collection]):
-        last = segment.rows if below is None else int(segment.ids[: segment.rows].searchsorted(below))
-        first = max(0, last - (count - len(found)))
-        found += [row_of(collection, segment, row) for row in range(last - 1, first - 1, -1)]
-        if len(found) == count:
-            break
-    return found
+    last = _MAX_ID if below is None else below - 1
+    return rows_between(view, collection, 0, last, count, newest_first=True)
 
 
 def next_above(view: View, collection: Collection, above: int, count: int) -> list[Row]:
     """The ``count`` rows with the next higher ids than ``above``, newest first."""
-    found: list[Row] = []
-    for segment in view.segments[collection]:
-        first = int(segment.ids[: segment.rows].searchsorted(above, side="right"))
-        last = min(segment.rows, first + count - len(found))
-        found += [row_of(collection, segment, row) for row in range(first, last)]
-        if len(found) == count:
-            break
-    return found[::-1]
-
-
-def rows_of_ids(view: View, collection: Collection, first: int, last: int, limit: int) -> list[Row]:
-    """The rows with ids from ``first`` to ``last``, both inclusive, oldest first; at most ``limit``."""
-    found: list[Row] = []
-    for segment in view.segments[collection]:
-        ids = segment.ids[: segment.rows]
-        start, stop = int(ids.searchsorted(first)), int(ids.searchsorted(last, side="right"))
-        found += [row_of(collection, segment, row) for row in range(start, min(stop, start + limit - len(found)))]
-    return found
-
-
-def with_hash(view: View, collection: Collection, digest: bytes) -> Iterable[tuple[int, Segment, int]]:
-    """Segment number, segment and row number of each row with this hash, oldest first."""
-    numbers = {id(segment): number for number, segment in enumerate(view.segments[collection])}
-    for segment, rows in view.with_hash(collection, digest):
-        for row in rows.tolist():
-            yield numbers[id(segment)], segment, row
+    return rows_between(view, collection, above + 1, _MAX_ID, count)[::-1]

@@ -14,7 +14,7 @@ from sigdir.serve.http.errors import detail
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.ranking import Matches, find
-from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, found_row, hash_address, with_hash
+from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, found_row, hash_address
 from sigdir.serve.pages.search_query import SearchQuery, parse_search
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind
@@ -131,7 +131,7 @@ def _meanings(view: View, query: SearchQuery) -> list[dict[str, Any]]:
     found = []
     for collection in COLLECTIONS:
         digest = query.digest[: collection.hash_bytes]
-        known = any(s.text_at(row) == query.canonical for _, s, row in with_hash(view, collection, digest))
+        known = view.id_of_text(collection, query.canonical, digest) is not None
         found.append({
             "hash_name": HASH_NAMES[collection], "hex": "0x" + digest.hex(), "known": known,
             "address": hash_address(collection, digest), "kind": _noun(collection, 1),

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sigdir.serve.pages.rows import hash_address
 from sigdir.signatures.calldata import as_json
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.inner_calls import Path
 from sigdir.signatures.logs import IndexedHash
-from sigdir.signatures.readings import Candidate, Confidence, Form, Membership, Reading
+from sigdir.signatures.readings import Candidate, Form, Reading
 from sigdir.signatures.standards import is_filtered
 from sigdir.signatures.types import Type
 
@@ -28,8 +27,7 @@ TITLES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ShownValue:
+class ShownValue(NamedTuple):
     """A value on the page: ``text``, or for tuples and arrays ``items`` and how many ``more`` are not shown.
 
     ``note`` adds a remark, such as the size; ``nested`` is what its bytes were read as.
@@ -45,25 +43,15 @@ class ShownValue:
     nested: ShownReading | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ShownCandidate:
+class ShownCandidate(NamedTuple):
     """A signature that decodes, as the page shows it."""
 
     candidate: Candidate
     is_filtered: bool
     values: tuple[ShownValue, ...]
 
-    @property
-    def is_sure(self) -> bool:
-        return self.candidate.confidence is Confidence.HIGH
 
-    @property
-    def is_ruled_out(self) -> bool:
-        return self.candidate.known.membership is Membership.CANNOT
-
-
-@dataclass(frozen=True, slots=True)
-class ShownReading:
+class ShownReading(NamedTuple):
     """A reading; ``decoded`` are the signatures that decode, ``failed`` the others."""
 
     reading: Reading
@@ -71,10 +59,6 @@ class ShownReading:
     address: str
     decoded: tuple[ShownCandidate, ...]
     failed: tuple[Candidate, ...]
-
-    @property
-    def is_return(self) -> bool:
-        return self.reading.form is Form.RETURN
 
 
 class PageBudget:

@@ -34,8 +34,6 @@ class SolvePage:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         self._send(req, resp, (req.get_param("hash") or "").strip(), "")
 
-    on_head = on_get
-
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields = bodies.fields_of(req, self._settings.max_body)
         hash, code = (str(fields.get(name) or "").strip() for name in ("hash", "code"))

@@ -54,8 +54,6 @@ class SqlPage:
             values["problem"] = _sentence(error.body)
         send(req, resp, self._page(req, values))
 
-    on_head = on_get
-
     def _answer(self, request: SqlRequest) -> dict[str, Any]:
         """What the template shows of an answer; raises HttpError."""
         wanted = sorted(self._runner.parameters(request.sql, request.as_of))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import falcon
@@ -14,7 +13,7 @@ from sigdir.serve.pages.rows import TITLES
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.index.origins import Origin, origin_of
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.log.entry import read_summary
+from sigdir.warehouse.log.history import history
 from sigdir.warehouse.table.identity import FORMAT
 from sigdir.warehouse.table.paths import Paths
 
@@ -40,24 +39,9 @@ class StatusPage(ViewPage):
 
 def _last_jobs(paths: Paths, version: int) -> tuple[list[Origin], dict[str, Any] | None]:
     """The last imports, newest first, and the last fold."""
-    imports: list[Origin] = []
-    fold = None
-    for summary in _newest_summaries(paths, version):
-        if summary["kind"] == "fold" and fold is None:
-            fold = summary
-        if "import" in summary and len(imports) < _MAX_IMPORTS:
-            imports.append(origin_of(summary))
-        if len(imports) == _MAX_IMPORTS and fold is not None:
-            break
-    return imports, fold
-
-
-def _newest_summaries(paths: Paths, version: int) -> Iterator[dict[str, Any]]:
-    """The summaries of the last commits, newest first."""
-    for number in range(version, max(version - _MAX_COMMITS, -1), -1):
-        summary = read_summary(paths, number)
-        if summary is not None:
-            yield summary
+    summaries = history(paths, version, _MAX_COMMITS)[::-1] if version >= 0 else []
+    imports = [origin_of(summary) for summary in summaries if "import" in summary]
+    return imports[:_MAX_IMPORTS], next((summary for summary in summaries if summary["kind"] == "fold"), None)
 
 
 def _collections(view: View) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import falcon
 
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.pages.page import ViewPage, rendered
-from sigdir.serve.pages.rows import BY_URL_NAME, URL_NAMES, Row, rows_of_ids
+from sigdir.serve.pages.rows import BY_URL_NAME, URL_NAMES, Row, rows_between
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.index.view import View
 
@@ -70,7 +70,7 @@ def _rows(view: View, collection: Collection, written: str) -> list[Row]:
         match = _RANGE.fullmatch(text)
         if match is None:
             raise _no_such_rows()
-        found += rows_of_ids(view, collection, int(match[1]), int(match[2]), _MAX_ROWS - len(found))
+        found += rows_between(view, collection, int(match[1]), int(match[2]), _MAX_ROWS - len(found))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import falcon
 
-from sigdir.serve.core.stored_contract import TITLES, known_by, seen_contract
+from sigdir.serve.core.contracts import TITLES, known_by, seen_contract
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import hash_address
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES

@@ -11,9 +11,8 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.core.settings import MIB, Settings
+from sigdir.serve.core.settings import MIB, Settings, base_url
 from sigdir.serve.core.texts import store_texts
-from sigdir.serve.core.urls import base_url
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail
@@ -80,8 +79,6 @@ class SubmitPage:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         text, collection = req.get_param("text") or "", req.get_param("as") or ""
         self._show(req, resp, _Form(text[:_MAX_PREFILLED], collection), [])
-
-    on_head = on_get
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         require_same_origin(req, self._settings)

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from sigdir.serve.bulk import dumps
 from sigdir.serve.core.texts import canonical_text
-from sigdir.serve.http import forms
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.code_scan import scan_code
@@ -68,7 +67,7 @@ def _code() -> None:
 
 
 _OF_REQUESTS: Final[Mapping[str, Callable[[], None]]] = {
-    "grammar": _grammar, "one_text": _one_text, "records": _records, "search": _search, "forms": forms.warm, "code": _code,
+    "grammar": _grammar, "one_text": _one_text, "records": _records, "search": _search, "code": _code,
 }  # fmt: skip
 """What a request may need."""
 
@@ -106,7 +105,7 @@ def _solve() -> None:
 
 
 STEPS: Final = {**_OF_REQUESTS, "import": warm_import, "solve": _solve}
-PARTS: Final = (("grammar", "one_text", "import", "solve"), ("records", "search", "forms", "code"))
+PARTS: Final = (("grammar", "one_text", "import", "solve"), ("records", "search", "code"))
 """The steps for two processes at the same time. They share no kernel, but that the import loads all of requests at its end."""
 
 if __name__ == "__main__":

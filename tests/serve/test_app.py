@@ -17,7 +17,6 @@ from urllib.parse import quote, unquote_to_bytes, urlencode
 import falcon.testing
 import pytest
 from backports import zstd
-from falcon.inspect import inspect_routes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -1254,18 +1253,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Route]]:
     root = tmp_path_factory.mktemp("table") / "warehouse"
     with opened(root) as storage:
         yield routes(Settings(root), *storage)
-
-
-def test_the_table_has_the_methods_of_each_resource(make_app: Callable[..., Any], table: list[Route]) -> None:
-    """No resource answers more methods or fewer; OPTIONS is answered everywhere."""
-    inspected = {
-        route.path: {method.method for method in route.methods if not method.internal} | {"OPTIONS"}
-        for route in inspect_routes(make_app())
-    }
-    listed = {
-        route.path: set(route.methods.split(", ")) | {"OPTIONS"} for route in table if not callable(route.resource)
-    }
-    assert inspected == listed
 
 
 def test_every_path_of_the_table_redirects_to_its_slash(make_app: Callable[..., Any], table: list[Route]) -> None:

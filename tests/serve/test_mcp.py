@@ -220,10 +220,9 @@ def test_http_refuses_what_is_no_message(stored: Path) -> None:
             headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
             assert request(server.port, method, "/mcp", body, headers).status == status
         assert request(server.port, "POST", "/mcp", b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
-        assert "POST /mcp" in get(server.port, "/llms.txt").body.decode()
+        assert "streamable HTTP" in get(server.port, "/llms.txt").body.decode()
     with serving(stored, workers=1) as server:
         assert request(server.port, "POST", "/mcp", b"{}", {}).status == 404
-        assert "POST /mcp" not in get(server.port, "/llms.txt").body.decode()
 
 
 def test_a_warehouse_that_is_missing_is_one_line(tmp_path: Path) -> None:

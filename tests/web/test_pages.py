@@ -13,7 +13,7 @@ from urllib.robotparser import RobotFileParser
 import pytest
 from backports import zstd
 
-from sigdir.serve.http.codings import CODINGS
+from sigdir.serve.http.codings import CODINGS, packed_in
 from sigdir.serve.pages.assets import asset_address, assets
 from sigdir.serve.pages.decode import EXAMPLE
 from tests.serve.support import (
@@ -102,13 +102,17 @@ def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> N
         answer = get(server.port, name)
         assert answer.status == 200
         assert answer.header("Cache-Control") == "public, max-age=31536000, immutable"
-        packed = get(server.port, name, {"Accept-Encoding": "gzip"})
-        assert gzip.decompress(packed.body) == answer.body
-        packed = get(server.port, name, {"Accept-Encoding": "gzip, deflate, br, zstd"})
-        assert zstd.decompress(packed.body) == answer.body
+        if len(answer.body) >= 1024:
+            packed = get(server.port, name, {"Accept-Encoding": "gzip"})
+            assert gzip.decompress(packed.body) == answer.body
+            packed = get(server.port, name, {"Accept-Encoding": "gzip, deflate, br, zstd"})
+            assert zstd.decompress(packed.body) == answer.body
         assert get(server.port, re.sub(r"-\w", "-z", name)).status == 404
     for coding in CODINGS:
-        assert sum(len(asset.packed[coding]) for name, asset in assets().items() if name != "preview.png") < 10_000
+        assert (
+            sum(len(packed_in(coding, asset.body)) for name, asset in assets().items() if name != "preview.png")
+            < 10_000
+        )
     assert len(assets()["preview.png"].body) < 100_000
 
 
