@@ -1,20 +1,29 @@
-"""Declarations by selector and topic, as the tables have them that glaciers and programs over cryo's files decode with.
+"""Declarations by contract, selector and topic, as the tables have them that glaciers and programs over cryo's files decode with.
 
-A hash has one row, because a join would else give a log twice: its best text by rank, where that does not look mined.
-Events without a declaration stay out, because nobody knows which of their parameters are indexed.
+First a hash has one row without an address, because a join would else give a log twice: its best text by rank, where that does
+not look mined. Then each contract whose address is known has a row for each text of its interface, and of those that it
+delegates to. Events without a declaration stay out, because nobody knows which of their parameters are indexed.
+
+The rows of contracts are many, their interfaces are few: the engine sorts the addresses, and the texts are put in by batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sigdir.pipeline.export_dataset import write_parquet
 from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse import Warehouse
+
+Array = npt.NDArray[Any]
 
 ABIS = "abis"
 """The name of the format."""
@@ -25,27 +34,105 @@ SCHEMA = pa.schema(
         ("name", pa.string()), ("anonymous", pa.bool_()), ("state_mutability", pa.string()), ("id", pa.string()),
     ]
 )  # fmt: skip
-"""glaciers' columns, and the chain. A row is of a hash and of no single contract, so the address and the chain are null."""
+"""glaciers' columns, and the chain. Address and chain are null where a row is of a hash and of no contract."""
 
+_MEMBERS = """
+    SELECT interface, id AS number FROM (SELECT interface, unnest(texts) AS text_signature FROM interfaces)
+    JOIN {view} USING (text_signature) ORDER BY interface, number"""
 _DECLARED = """
-    WITH best AS (
-        SELECT hash, hex_signature, text_signature, CASE WHEN declaration IS NULL AND collection = 'signatures'
-            THEN 'function ' || text_signature ELSE declaration END AS declaration
-        FROM ranked WHERE collection = ? AND position = 1 AND NOT looks_mined)
-    SELECT NULL::BLOB AS address, NULL::UBIGINT AS chain, hash, declaration AS full_signature,
-        split_part(text_signature, '(', 1) AS name,
+    WITH declared AS (
+        SELECT id AS number, hash, hex_signature, text_signature, position = 1 AND NOT looks_mined AS is_best,
+            CASE WHEN declaration IS NULL AND collection = 'signatures' THEN 'function ' || text_signature
+                ELSE declaration END AS declaration
+        FROM ranked WHERE collection = ?)
+    SELECT number, hash, declaration AS full_signature, split_part(text_signature, '(', 1) AS name,
         CASE WHEN starts_with(declaration, 'event ') THEN ends_with(declaration, ' anonymous') END AS anonymous,
         CASE WHEN starts_with(declaration, 'function ') THEN coalesce(nullif(
             regexp_extract(split_part(declaration, ' returns (', 1), ' (view|pure|payable)$', 1), ''), 'nonpayable')
             END AS state_mutability,
         hex_signature || ' - ' || declaration AS id
-    FROM best WHERE starts_with(declaration, 'event ') OR starts_with(declaration, 'function ') ORDER BY hash"""
+    FROM declared WHERE (starts_with(declaration, 'event ') OR starts_with(declaration, 'function ')) AND """
+_BEST = "is_best ORDER BY hash"
+_OF_CONTRACTS = f"number IN (SELECT number FROM ({_MEMBERS})) ORDER BY number"
+_PLACED = """
+    WITH proxies AS (SELECT chain, address, implementation FROM contracts WHERE implementation IS NOT NULL),
+    placed AS (
+        SELECT chain, address, interface FROM contracts WHERE interface IS NOT NULL
+        UNION ALL SELECT p.chain, p.address, c.interface FROM proxies AS p
+            JOIN contracts AS c ON c.chain = p.chain AND c.address = p.implementation
+        UNION ALL SELECT p.chain, p.address, c.interface FROM proxies AS p
+            JOIN proxies AS q ON q.chain = p.chain AND q.address = p.implementation
+            JOIN contracts AS c ON c.chain = q.chain AND c.address = q.implementation)
+    SELECT chain, unhex(address[3:]) AS address, interface FROM placed ORDER BY chain, address"""
 
 
 def write_abis(
     warehouse: Warehouse, collections: Sequence[Collection], out: BinaryIO, progress: Reporter
 ) -> dict[Collection, int]:
-    """Write functions and events into one Parquet file; gives their number by collection."""
+    """Write functions and events into one Parquet file; gives the number of rows."""
     progress.stage("abis", sum(map(warehouse.count, collections)))
-    readers = ((one, warehouse.sql(_DECLARED, [one.value]).reader()) for one in collections)
-    return write_parquet(SCHEMA, readers, out)
+    return write_parquet(SCHEMA, ((one, _rows(warehouse, one)) for one in collections), out)
+
+
+def _rows(warehouse: Warehouse, collection: Collection) -> Iterator[pa.RecordBatch]:
+    declared, members = _DECLARED + _BEST, _MEMBERS.format(view=collection.view_name)
+    for batch in warehouse.sql(declared, [collection.value]).reader():
+        nothing = pa.nulls(len(batch))
+        yield from _batches(pa.Table.from_batches([batch]), nothing, nothing)
+    declared = _DECLARED + _OF_CONTRACTS.format(view=collection.view_name)
+    texts = warehouse.sql(declared, [collection.value]).arrow().combine_chunks()
+    interfaces = _Interfaces(warehouse.sql(members).arrow(), values(texts["number"]))
+    for placed in _whole_addresses(warehouse.sql(_PLACED).reader()):
+        place, text = interfaces.texts_of(placed)
+        yield from _batches(
+            texts.take(numbers(text)), *(placed[name].take(numbers(place)) for name in ("address", "chain"))
+        )
+
+
+class _Interfaces:
+    """The texts of each interface, as rows of the table of texts."""
+
+    def __init__(self, members: pa.Table, known: Array) -> None:
+        """``members`` are interfaces with numbers of texts, in their order; ``known`` are the numbers that have a row."""
+        self._known = max(1, len(known))
+        rows = known.searchsorted(values(members["number"]))
+        is_known = np.append(known, -1)[rows] == values(members["number"])
+        self._rows = rows[is_known]
+        counted = members["interface"].filter(numbers(is_known)).combine_chunks().value_counts()
+        self._keys = counted.field("values")
+        self._ends = np.cumsum(values(counted.field("counts")))
+
+    def texts_of(self, placed: pa.Table) -> tuple[Array, Array]:
+        """Row numbers of ``placed`` and of texts, each text once for an address; interfaces without texts have none."""
+        key = pc.index_in(placed["interface"], self._keys)
+        rows, at = np.flatnonzero(values(key.is_valid())), values(key.drop_null())
+        ends = self._ends[at]
+        counts = np.diff(self._ends, prepend=0)[at]
+        filled = np.cumsum(counts)
+        text = self._rows[np.arange(filled[-1] if len(filled) else 0) + np.repeat(ends - filled, counts)]
+        return np.divmod(np.unique(np.repeat(_address_of(placed)[rows], counts) * self._known + text), self._known)
+
+
+def _address_of(placed: pa.Table) -> Array:
+    """The number of the first row of each row's address."""
+    is_new = np.ones(len(placed), np.bool_)
+    columns = [placed[name].combine_chunks() for name in ("address", "chain")]
+    differs = [values(pc.not_equal(column[1:], column[:-1])) for column in columns]
+    is_new[1:] = differs[0] | differs[1]
+    return np.maximum.accumulate(np.where(is_new, np.arange(len(placed)), 0))
+
+
+def _whole_addresses(placed: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """The rows in tables, none of which ends within an address."""
+    rest = placed.schema.empty_table()
+    for batch in placed:
+        rows = pa.concat_tables([rest, pa.Table.from_batches([batch])])
+        last = int(_address_of(rows)[-1])
+        yield rows[:last]
+        rest = rows[last:]
+    yield rest
+
+
+def _batches(texts: pa.Table, address: pa.Array, chain: pa.Array) -> Iterator[pa.RecordBatch]:
+    table = texts.drop_columns("number").add_column(0, "address", address).add_column(1, "chain", chain)
+    yield from table.cast(SCHEMA).combine_chunks().to_batches()

@@ -161,6 +161,49 @@ def test_a_hash_has_one_declaration(stored: Path) -> None:
         assert row["anonymous"] == declared.abi_entry().get("anonymous")
 
 
+@pytest.fixture(scope="module")
+def placed(stored: Path) -> Path:
+    """The samples with a token that two sources know, proxies of it, another chain, and more addresses than a batch has."""
+    folder = stored.with_name("placed")
+    abi = [
+        parse_declaration(one).abi_entry() for one in (EVENT_TRANSFER, "function transfer(address to, uint256 value)")
+    ]
+    owners = [(10, TOKEN), (1, PROXY), *((2, f"0x{number:040x}") for number in range(70_000))]
+    files = {
+        f"{TOKEN}.json": json.dumps(abi), f"again/{TOKEN}.json": json.dumps(abi),
+        "own.csv": "chain,address,text\n" + "".join(f"{chain},{address},owner()\n" for chain, address in owners),
+        "to.csv": f"address,implementation\n{PROXY},{TOKEN}\n{BEHIND},{PROXY}\n",
+    }  # fmt: skip
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        import_files([path], folder / "warehouse")
+    import_files([ROOT / "samples"], folder / "warehouse")
+    return folder / "warehouse"
+
+
+TOKEN, PROXY, BEHIND = (f"0x{digits * 20}" for digits in ("ab", "0e", "cd"))
+EVENT_TRANSFER = "event Transfer(address indexed from, address indexed to, uint256 value)"
+
+
+def test_a_contract_has_a_row_for_each_text(placed: Path) -> None:
+    """Of its own and of what it delegates to, once, whatever many sources say; after the rows without an address, in their order."""
+    table = pl.read_parquet(export(placed, "abis", "abis.parquet"))
+    found = table.filter(pl.col("address").is_not_null() & (pl.col("chain") != 2))
+    names: dict[tuple[int, str], list[str]] = {}
+    for row in found.to_dicts():
+        names.setdefault((row["chain"], f"0x{row['address'].hex()}"), []).append(row["name"])
+    both = ["Transfer", "owner", "transfer"]
+    assert {place: sorted(some) for place, some in names.items()} == {
+        (1, TOKEN): ["Transfer", "transfer"], (1, PROXY): both, (1, BEHIND): both, (10, TOKEN): ["owner"]
+    }  # fmt: skip
+    functions = table.filter(pl.col("hash").bin.size() == 4)
+    places = functions.select("chain", "address", "hash")
+    assert places.equals(places.sort(["chain", "address"], nulls_last=False, maintain_order=True))
+    assert places.n_unique() == places.height == functions["address"].null_count() + 70_006
+
+
 def _decoded(row: dict[str, Any]) -> dict[str, Any]:
     """A log by its declaration: values of topics, then of the data."""
     inputs = parse_declaration(row["full_signature"]).abi_entry()["inputs"]
@@ -186,3 +229,23 @@ def test_polars_decodes_logs_with_the_table(stored: Path) -> None:
     assert named["name"].to_list() == ["Transfer", None]
     (decoded,) = map(_decoded, named.filter(pl.col("name").is_not_null()).to_dicts())
     assert list(decoded.values()) == [f"0x{FROM}", f"0x{TO}", 40]
+
+
+def test_polars_decodes_logs_by_their_address(placed: Path) -> None:
+    """A log of a contract that is known has its declaration, and of another chain or address none."""
+    abis = pl.read_parquet(
+        export(placed, "abis", "abis.parquet"), columns=["address", "chain", "hash", "full_signature"]
+    )
+    logs = pl.DataFrame(
+        {
+            "chain": [1, 1, 10], "address": [bytes.fromhex(one[2:]) for one in (TOKEN, BEHIND, TOKEN)],
+            "topic0": [bytes.fromhex("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef")] * 3,
+            "topic1": [bytes.fromhex(FROM.rjust(64, "0"))] * 3, "topic2": [bytes.fromhex(TO.rjust(64, "0"))] * 3,
+            "topic3": [None] * 3, "data": [number.to_bytes(32) for number in (40, 41, 42)],
+        },
+        schema={"chain": pl.UInt64} | dict.fromkeys(["address", "topic0", "topic1", "topic2", "topic3", "data"], pl.Binary),
+    )  # fmt: skip
+    named = logs.join(abis, left_on=["chain", "address", "topic0"], right_on=["chain", "address", "hash"], how="inner")
+    assert [list(_decoded(row).values()) for row in named.to_dicts()] == [
+        [f"0x{FROM}", f"0x{TO}", value] for value in (40, 41)
+    ]
