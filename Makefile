@@ -88,9 +88,9 @@ torture: dev ## kill its processes and see that nothing is lost (SEED=1 ROUNDS=2
 	$(BIN)/python -m tests.torture --seed $(SEED) --rounds $(ROUNDS)
 
 SECONDS ?= 60
-fuzz: dev ## fuzz grammar, readers, archives, POST bodies and the log by coverage, and costs (SECONDS=60 each)
+fuzz: dev ## fuzz grammar, readers, archives, POST bodies, the log and packs by coverage, and costs (SECONDS=60 each)
 	$(PIP_INSTALL) '.[fuzz]'
-	for target in grammar readers csv usage tar parquet bodies decoding log cost; do $(BIN)/python -m tests.fuzz $$target $(SECONDS) || exit 1; done
+	for target in grammar readers csv usage tar parquet bodies decoding log pack cost; do $(BIN)/python -m tests.fuzz $$target $(SECONDS) || exit 1; done
 
 second-machine: dev ## mirror, export and import again the real corpora, or WAREHOUSE=..., and compare all rows
 	$(BIN)/python -m tests.second_machine $(WAREHOUSE)

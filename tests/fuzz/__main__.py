@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-TARGETS = ("grammar", "readers", "csv", "usage", "tar", "parquet", "bodies", "decoding", "log")
+TARGETS = ("grammar", "readers", "csv", "usage", "tar", "parquet", "bodies", "decoding", "log", "pack")
 CORPUS = Path(".fuzz")
 # numba cannot compile a function that Atheris has instrumented. So the grammar runs uncompiled, and for the
 # other targets modules with kernels are not instrumented.
@@ -47,6 +47,7 @@ INSTRUMENTED = {
     "parquet": ["sigdir.pipeline.formats.parquet", "sigdir.pipeline.formats.parquet_pages"],
     "decoding": ["sigdir.serve.api.decode", "sigdir.signatures"],
     "log": ["sigdir.warehouse.log", "sigdir.warehouse.log.snapshot", "json"],
+    "pack": ["sigdir.signatures.pack", "sigdir.signatures.pack_file", "sigdir.signatures.pack_texts"],
     "bodies": ["sigdir.serve", "sigdir.pipeline.formats", "falcon.media", "json", "urllib.parse"],
 }
 

@@ -7,6 +7,7 @@ Hypothesis and with every input that once broke one.
 from __future__ import annotations
 
 import atexit
+import hashlib
 import json
 import os
 import shutil
@@ -35,9 +36,13 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.canonicalise import canonicalise
-from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.collections import COLLECTIONS, EVENTS, FUNCTIONS, SIGNATURES, UNKNOWN
 from sigdir.signatures.grammar import GrammarError, normalise
 from sigdir.signatures.grammar_rows import normalise_rows
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.pack import Pack
+from sigdir.signatures.pack_file import TEXTS, BadPack, PackColumns, pack_bytes
+from sigdir.signatures.pack_texts import PackRow, encoded
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.history import history
@@ -275,6 +280,29 @@ def _error_of(read: Callable[[], object]) -> str:
     return ""
 
 
+def pack(data: bytes) -> None:
+    """A pack is refused, or each of its texts is found by its hash. An odd first byte puts the right digest below the bytes."""
+    content = data[1:]
+    if data and data[0] % 2:
+        body = content[:-_TRAILER]
+        content = body + hashlib.sha256(body).digest() + bytes(_TRAILER - 32)
+    try:
+        read = Pack(content)
+        read.check()
+        for collection in COLLECTIONS:
+            for text in read.texts(collection):
+                assert text in read.lookup(keccak256(text.encode())[: collection.hash_bytes])
+    except BadPack:
+        return
+
+
+_TRAILER = 128  # digest, key, signature
+_PACKED = [
+    PackRow("transfer(address,uint256)", 1, "function transfer(address to, uint256 value)"),
+    PackRow("burn((bool,bytes)[2])", 2),
+]
+
+
 _FORMAT_NUMBERS = {format.name: number for number, format in enumerate(FORMATS)}
 _DETECTED = 128
 
@@ -296,6 +324,9 @@ def seeds(name: str) -> Iterator[bytes]:
         for number in range(len(_BESIDE)):
             yield bytes([number]) + bytes(31) + b"\1"
             yield bytes([number]) + bytes.fromhex("a9059cbb") + bytes(31) + b"\x20" + bytes(31) + b"\1" + bytes(64)
+    elif name == "pack":
+        made = pack_bytes(TEXTS, 7, [PackColumns(SIGNATURES, len(_PACKED), encoded(_PACKED))])
+        yield from (bytes([choice]) + form for choice in (0, 1) for form in (made, Pack(made).indexed()))
     elif name == "csv":
         for data, reading in SAMPLES.values():
             if reading.format == "csv":
@@ -347,5 +378,5 @@ def _archive(format: int, name: str, attributes: dict[str, str] | None = None) -
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "grammar": grammar, "readers": readers, "csv": csv, "usage": usage, "tar": tar, "parquet": parquet, "bodies": bodies,
-    "decoding": decoding, "log": log,
+    "decoding": decoding, "log": log, "pack": pack,
 }  # fmt: skip
