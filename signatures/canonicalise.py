@@ -30,14 +30,7 @@ from sigdir.signatures.grammar import (
     GrammarError,
     check_encoding,
 )
-from sigdir.signatures.grammar_rows import (
-    Normalised,
-    normalise_into,
-    normalise_rows,
-    notes_room,
-    spelled_room,
-    text_room,
-)
+from sigdir.signatures.grammar_rows import Normalised, normalise_rows, normalised
 from sigdir.signatures.keccak_rows import digests_of, keccak256_rows
 from sigdir.signatures.kernels import kernel
 
@@ -280,17 +273,11 @@ _cached = lru_cache(maxsize=1 << 14)(_spelled)
 @kernel()
 def _canonicalise_one(data: Array, collection: int, kind: int) -> tuple[int, int, int, Array, Array, int, Array]:
     """The reason, column, collection, text, digest, kind and declaration of one text."""
-    size = len(data)
-    starts, ends = np.zeros(1, np.int32), np.full(1, size, np.int32)
-    declared_kinds, kinds = np.full(1, collection, np.uint8), np.full(1, kind, np.uint8)
-    out, offsets = np.empty(text_room(size), np.uint8), np.empty(2, np.int32)
-    reasons, columns, collections = np.empty(1, np.uint8), np.empty(1, np.int32), np.empty(1, np.uint8)
-    spelled, spelled_offsets = np.empty(spelled_room(size, 1), np.uint8), np.empty(2, np.int32)
-    digests = np.empty((1, 4), np.uint64)
-    normalise_into(
-        data, starts, ends, declared_kinds, collection, np.empty(notes_room(size), np.int64),
-        out, offsets, reasons, columns, collections, kinds, spelled, spelled_offsets,
+    out, offsets, reasons, columns, collections, kinds, spelled, spelled_offsets = normalised(
+        data, np.zeros(1, np.int32), np.full(1, len(data), np.int32), np.full(1, collection, np.uint8), collection,
+        np.full(1, kind, np.uint8),
     )  # fmt: skip
+    digests = np.empty((1, 4), np.uint64)
     digests_of(out, offsets, digests)
     return (
         reasons[0], columns[0], collections[0], out[: offsets[1]], digests[0], kinds[0], spelled[: spelled_offsets[1]]

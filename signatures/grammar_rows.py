@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba.extending import register_jitable
 
 from sigdir.signatures.arrow import validity
 from sigdir.signatures.collections import FUNCTIONS, UNKNOWN
@@ -101,18 +100,26 @@ def _is_canonical(data: Array, start: Any, end: Any) -> bool:
 
 
 @kernel(nogil=True)
-def normalise_into(
-    data: Array, starts: Array, ends: Array, declared_kinds: Array, default_kind: int, notes: Array,
-    out: Array, offsets: Array, reasons: Array, columns: Array, collections: Array,
-    kinds: Array, spelled: Array, spelled_offsets: Array,
-) -> None:  # fmt: skip
-    """Fill the columns of ``Normalised``; ``kinds`` has the stated ones, and is empty if no declarations are wanted."""
+def normalised(
+    data: Array, starts: Array, ends: Array, declared_kinds: Array, default_kind: int, stated: Array
+) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
+    """The columns of ``Normalised``. ``stated`` is empty if no declarations are wanted."""
+    rows, spells = len(starts), len(stated) > 0
+    size = 0
+    longest = 0
+    for row in range(rows):
+        width = min(int(ends[row]) - int(starts[row]), MAX_TEXT_BYTES)
+        size += width
+        longest = max(longest, width)
+    # `fixed,` becomes `fixed128x18,` and is spelled `fixed128x18, `; a keyword may be added. Three bytes make a parameter
+    # with words of another one: `(...)a`.
+    out, spelled = np.empty(2 * size + 16, np.uint8), np.empty(3 * size + 64 * len(stated), np.uint8)
+    notes = np.empty(FIRST_NOTE + NOTE_SIZE * (longest // 3 + 1), np.int64)
+    offsets, spelled_offsets = np.zeros(rows + 1, np.int32), np.zeros(len(stated) + 1, np.int32)
+    reasons, columns, collections = np.zeros(rows, np.uint8), np.zeros(rows, np.int32), np.empty(rows, np.uint8)
+    kinds = stated.copy()
     length = spelled_length = 0
-    offsets[0] = 0
-    spells = len(kinds) > 0
-    if spells:
-        spelled_offsets[0] = 0
-    for row in range(len(starts)):
+    for row in range(rows):
         start, end = starts[row], ends[row]
         if end - start <= MAX_TEXT_BYTES and _is_canonical(data, start, end):
             to = np.uint64(length)
@@ -120,8 +127,6 @@ def normalise_into(
                 out[to] = data[at]
                 to += np.uint64(1)
             length += end - start
-            reasons[row] = OK
-            columns[row] = 0
             collections[row] = default_kind if declared_kinds[row] == UNKNOWN else declared_kinds[row]
         else:
             first = length
@@ -139,6 +144,7 @@ def normalise_into(
         offsets[row + 1] = length
         if spells:
             spelled_offsets[row + 1] = spelled_length
+    return out, offsets, reasons, columns, collections, kinds, spelled, spelled_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,37 +194,8 @@ def normalise_rows(
     collection that the input states for each row, or UNKNOWN. Texts must be UTF-8: ``canonicalise`` checks that.
     With ``stated``, the number of the ``Kind`` that the input states for each row, there are kinds and declarations.
     """
-    rows = len(starts)
-    sizes = int((ends.astype(np.int64) - starts).clip(max=MAX_TEXT_BYTES).sum())
-    kinds = stated.astype(np.uint8) if stated is not None else np.empty(0, np.uint8)
-    spelled = len(kinds)
-    result = Normalised(
-        np.empty(text_room(sizes), np.uint8), np.empty(rows + 1, np.int32), np.empty(rows, np.uint8),
-        np.empty(rows, np.int32), np.empty(rows, np.uint8),
-        kinds, np.empty(spelled_room(sizes, spelled), np.uint8), np.empty(spelled + 1, np.int32),
-    )  # fmt: skip
-    normalise_into(
+    found: Any = normalised(
         as_readonly(data), as_readonly(starts), as_readonly(ends), as_readonly(declared_kinds), default_kind,
-        np.empty(notes_room(MAX_TEXT_BYTES), np.int64),
-        result.data, result.offsets, result.reasons, result.columns, result.collections,
-        result.kinds, result.spelled, result.spelled_offsets,
+        np.empty(0, np.uint8) if stated is None else stated,
     )  # fmt: skip
-    return result
-
-
-@register_jitable
-def text_room(size: int) -> int:
-    """The most bytes that texts of ``size`` bytes are normalised to: `int,` becomes `int256,`, `fixed,` `fixed128x18,`."""
-    return 2 * size + 16
-
-
-@register_jitable
-def spelled_room(size: int, rows: int) -> int:
-    """The most bytes that texts are spelled in: `fixed,` becomes `fixed128x18, `, and a keyword may be added."""
-    return 3 * size + 64 * rows
-
-
-@register_jitable
-def notes_room(size: int) -> int:
-    """The most numbers that are noted of a text: three bytes make a parameter with words of another one: `(...)a`."""
-    return FIRST_NOTE + NOTE_SIZE * (size // 3 + 1)
+    return Normalised(*found)

@@ -63,100 +63,76 @@ def _rotate(word: Any, bits: Any) -> Any:
     return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
 
 
+@kernel(inline="always")
+def _parity(state: Array, x: int, i: int) -> Any:
+    """The exclusive or of column ``x``."""
+    at = x * WIDTH + i
+    return state[at] ^ state[at + 5 * WIDTH] ^ state[at + 10 * WIDTH] ^ state[at + 15 * WIDTH] ^ state[at + 20 * WIDTH]
+
+
+@kernel(inline="always")
+def _moved(state: Array, word: int, i: int, effect: Any, bits: int) -> Any:
+    """The word that rho and pi bring to another place, after the effect of theta on it."""
+    return _rotate(state[word * WIDTH + i] ^ effect, bits)
+
+
+@kernel(inline="always")
+def _chi(state: Array, row: int, i: int, b0: Any, b1: Any, b2: Any, b3: Any, b4: Any) -> None:
+    """Write the five words that begin at word ``row``."""
+    state[row * WIDTH + i] = b0 ^ (~b1 & b2)
+    state[(row + 1) * WIDTH + i] = b1 ^ (~b2 & b3)
+    state[(row + 2) * WIDTH + i] = b2 ^ (~b3 & b4)
+    state[(row + 3) * WIDTH + i] = b3 ^ (~b4 & b0)
+    state[(row + 4) * WIDTH + i] = b4 ^ (~b0 & b1)
+
+
 @kernel(nogil=True)
 def permute(state: Array) -> None:
     """Keccak-f[1600] on WIDTH states, in place; ``state`` is uint64 of 25 * WIDTH."""
     for round_number in range(_ROUNDS):
         iota = _IOTA[round_number]
         for i in range(WIDTH):
-            a0 = state[i]
-            a1 = state[1 * WIDTH + i]
-            a2 = state[2 * WIDTH + i]
-            a3 = state[3 * WIDTH + i]
-            a4 = state[4 * WIDTH + i]
-            a5 = state[5 * WIDTH + i]
-            a6 = state[6 * WIDTH + i]
-            a7 = state[7 * WIDTH + i]
-            a8 = state[8 * WIDTH + i]
-            a9 = state[9 * WIDTH + i]
-            a10 = state[10 * WIDTH + i]
-            a11 = state[11 * WIDTH + i]
-            a12 = state[12 * WIDTH + i]
-            a13 = state[13 * WIDTH + i]
-            a14 = state[14 * WIDTH + i]
-            a15 = state[15 * WIDTH + i]
-            a16 = state[16 * WIDTH + i]
-            a17 = state[17 * WIDTH + i]
-            a18 = state[18 * WIDTH + i]
-            a19 = state[19 * WIDTH + i]
-            a20 = state[20 * WIDTH + i]
-            a21 = state[21 * WIDTH + i]
-            a22 = state[22 * WIDTH + i]
-            a23 = state[23 * WIDTH + i]
-            a24 = state[24 * WIDTH + i]
             # theta
-            c0 = a0 ^ a5 ^ a10 ^ a15 ^ a20
-            c1 = a1 ^ a6 ^ a11 ^ a16 ^ a21
-            c2 = a2 ^ a7 ^ a12 ^ a17 ^ a22
-            c3 = a3 ^ a8 ^ a13 ^ a18 ^ a23
-            c4 = a4 ^ a9 ^ a14 ^ a19 ^ a24
+            c0, c1, c2 = _parity(state, 0, i), _parity(state, 1, i), _parity(state, 2, i)
+            c3, c4 = _parity(state, 3, i), _parity(state, 4, i)
             d0 = c4 ^ _rotate(c1, 1)
             d1 = c0 ^ _rotate(c2, 1)
             d2 = c1 ^ _rotate(c3, 1)
             d3 = c2 ^ _rotate(c4, 1)
             d4 = c3 ^ _rotate(c0, 1)
             # rho and pi
-            b0 = a0 ^ d0
-            b1 = _rotate(a6 ^ d1, 44)
-            b2 = _rotate(a12 ^ d2, 43)
-            b3 = _rotate(a18 ^ d3, 21)
-            b4 = _rotate(a24 ^ d4, 14)
-            b5 = _rotate(a3 ^ d3, 28)
-            b6 = _rotate(a9 ^ d4, 20)
-            b7 = _rotate(a10 ^ d0, 3)
-            b8 = _rotate(a16 ^ d1, 45)
-            b9 = _rotate(a22 ^ d2, 61)
-            b10 = _rotate(a1 ^ d1, 1)
-            b11 = _rotate(a7 ^ d2, 6)
-            b12 = _rotate(a13 ^ d3, 25)
-            b13 = _rotate(a19 ^ d4, 8)
-            b14 = _rotate(a20 ^ d0, 18)
-            b15 = _rotate(a4 ^ d4, 27)
-            b16 = _rotate(a5 ^ d0, 36)
-            b17 = _rotate(a11 ^ d1, 10)
-            b18 = _rotate(a17 ^ d2, 15)
-            b19 = _rotate(a23 ^ d3, 56)
-            b20 = _rotate(a2 ^ d2, 62)
-            b21 = _rotate(a8 ^ d3, 55)
-            b22 = _rotate(a14 ^ d4, 39)
-            b23 = _rotate(a15 ^ d0, 41)
-            b24 = _rotate(a21 ^ d1, 2)
+            b0 = state[i] ^ d0
+            b1 = _moved(state, 6, i, d1, 44)
+            b2 = _moved(state, 12, i, d2, 43)
+            b3 = _moved(state, 18, i, d3, 21)
+            b4 = _moved(state, 24, i, d4, 14)
+            b5 = _moved(state, 3, i, d3, 28)
+            b6 = _moved(state, 9, i, d4, 20)
+            b7 = _moved(state, 10, i, d0, 3)
+            b8 = _moved(state, 16, i, d1, 45)
+            b9 = _moved(state, 22, i, d2, 61)
+            b10 = _moved(state, 1, i, d1, 1)
+            b11 = _moved(state, 7, i, d2, 6)
+            b12 = _moved(state, 13, i, d3, 25)
+            b13 = _moved(state, 19, i, d4, 8)
+            b14 = _moved(state, 20, i, d0, 18)
+            b15 = _moved(state, 4, i, d4, 27)
+            b16 = _moved(state, 5, i, d0, 36)
+            b17 = _moved(state, 11, i, d1, 10)
+            b18 = _moved(state, 17, i, d2, 15)
+            b19 = _moved(state, 23, i, d3, 56)
+            b20 = _moved(state, 2, i, d2, 62)
+            b21 = _moved(state, 8, i, d3, 55)
+            b22 = _moved(state, 14, i, d4, 39)
+            b23 = _moved(state, 15, i, d0, 41)
+            b24 = _moved(state, 21, i, d1, 2)
             # chi, and iota in the first word
-            state[i] = b0 ^ (~b1 & b2) ^ iota
-            state[1 * WIDTH + i] = b1 ^ (~b2 & b3)
-            state[2 * WIDTH + i] = b2 ^ (~b3 & b4)
-            state[3 * WIDTH + i] = b3 ^ (~b4 & b0)
-            state[4 * WIDTH + i] = b4 ^ (~b0 & b1)
-            state[5 * WIDTH + i] = b5 ^ (~b6 & b7)
-            state[6 * WIDTH + i] = b6 ^ (~b7 & b8)
-            state[7 * WIDTH + i] = b7 ^ (~b8 & b9)
-            state[8 * WIDTH + i] = b8 ^ (~b9 & b5)
-            state[9 * WIDTH + i] = b9 ^ (~b5 & b6)
-            state[10 * WIDTH + i] = b10 ^ (~b11 & b12)
-            state[11 * WIDTH + i] = b11 ^ (~b12 & b13)
-            state[12 * WIDTH + i] = b12 ^ (~b13 & b14)
-            state[13 * WIDTH + i] = b13 ^ (~b14 & b10)
-            state[14 * WIDTH + i] = b14 ^ (~b10 & b11)
-            state[15 * WIDTH + i] = b15 ^ (~b16 & b17)
-            state[16 * WIDTH + i] = b16 ^ (~b17 & b18)
-            state[17 * WIDTH + i] = b17 ^ (~b18 & b19)
-            state[18 * WIDTH + i] = b18 ^ (~b19 & b15)
-            state[19 * WIDTH + i] = b19 ^ (~b15 & b16)
-            state[20 * WIDTH + i] = b20 ^ (~b21 & b22)
-            state[21 * WIDTH + i] = b21 ^ (~b22 & b23)
-            state[22 * WIDTH + i] = b22 ^ (~b23 & b24)
-            state[23 * WIDTH + i] = b23 ^ (~b24 & b20)
-            state[24 * WIDTH + i] = b24 ^ (~b20 & b21)
+            _chi(state, 0, i, b0, b1, b2, b3, b4)
+            state[i] ^= iota
+            _chi(state, 5, i, b5, b6, b7, b8, b9)
+            _chi(state, 10, i, b10, b11, b12, b13, b14)
+            _chi(state, 15, i, b15, b16, b17, b18, b19)
+            _chi(state, 20, i, b20, b21, b22, b23, b24)
 
 
 @kernel(nogil=True)
