@@ -19,7 +19,7 @@ from sigdir.cli.options import json_option, quiet_option, together
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.directory import Source, opened, readings_of
-from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.contract import read_code
 from sigdir.signatures.decode_input import (
     hex_bytes,

@@ -17,10 +17,9 @@ from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, known_of_all, opened
 from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode, bytes_of_hex
 from sigdir.signatures.contract import ContractCode, ContractInterface, Member, interface_of, read_code
-from sigdir.signatures.contract_json import document
 from sigdir.signatures.evidence import Kind
+from sigdir.signatures.interface_forms import abi_of, document, solidity_of
 from sigdir.signatures.interruption import waiting
-from sigdir.signatures.solidity_interface import abi_of, solidity_of
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and line breaks
 

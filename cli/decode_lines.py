@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from sigdir.signatures.calldata import as_json
+from sigdir.signatures.abi_decoder import as_json
 from sigdir.signatures.clear_signing import CallDisplay
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.readings import Candidate, Reading

@@ -17,7 +17,7 @@ from sigdir.pipeline.directory import Source, opened, readings_of
 from sigdir.pipeline.node import Node
 from sigdir.pipeline.transaction import checked_hash, read_transaction
 from sigdir.serve.core.transactions import ExplainedTransaction, explain_transaction
-from sigdir.signatures.calldata import checksummed
+from sigdir.signatures.abi_decoder import checksummed
 from sigdir.signatures.interruption import waiting
 
 

@@ -17,7 +17,7 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from sigdir.pipeline.directory import Directory, known_of_all, readings_of
-from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.plural import counted
@@ -195,7 +195,7 @@ class _Tools:
         `code` is hex digits of runtime or creation code, at most 1 MiB. A function without texts is unknown; its
         arguments are what its code shows.
         """
-        from sigdir.signatures import contract_json
+        from sigdir.signatures import interface_forms
         from sigdir.signatures.contract import interface_of
         from sigdir.signatures.decode_input import BadInput, code_input
         from sigdir.signatures.given_contract import code_of_input
@@ -205,7 +205,7 @@ class _Tools:
         except BadInput as error:
             raise ToolError(str(error)) from None
         found = interface_of(read, known_of_all(self._directory, read.hashes))
-        document = contract_json.document(found)
+        document = interface_forms.document(found)
         kept = {name: document[name] for name in ("functions", "events", "errors", "standards", "proxies")}
         return _bounded(Interface(summary=_described(found), **kept), _described(found))
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
-from sigdir.signatures.calldata import as_json
+from sigdir.signatures.abi_decoder import as_json
 from sigdir.signatures.types import BadDeclaration, Type, parse_declaration
 
 _MAX_VALUES = 100

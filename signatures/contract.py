@@ -29,12 +29,12 @@ from sigdir.signatures.bytecode import BadBytecode, CodeProblem, RuntimeCode, an
 from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.dispatcher import CodeFunction, functions_of, is_tron, selectors_of
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.signatures.interfaces import Implemented, Interface, implemented, interface_ids, standard_declarations
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.plural import counted
 from sigdir.signatures.proxies import ProxyPattern, proxy_patterns
 from sigdir.signatures.readings import Known
-from sigdir.signatures.reverts import BUILT_IN
+from sigdir.signatures.returns import BUILT_IN
+from sigdir.signatures.standards import Implemented, Interface, implemented, interface_ids, standard_declarations
 from sigdir.signatures.types import BadDeclaration, Declaration, canonical_declaration, parse_declaration
 
 _SPARE = SPARE // 2  # a page has each text in its table, its ABI and its source: eight times as much

@@ -16,8 +16,16 @@ from typing import Any, NamedTuple
 import orjson
 
 from sigdir.signatures.abi_columns import Values, exact_rows
-from sigdir.signatures.abi_decoder import SELECTOR_BYTES, Budget, Layout, exact_values, layout_of
-from sigdir.signatures.calldata import MAX_BYTES, JsonForm, json_form
+from sigdir.signatures.abi_decoder import (
+    MAX_BYTES,
+    SELECTOR_BYTES,
+    Budget,
+    JsonForm,
+    Layout,
+    exact_values,
+    json_form,
+    layout_of,
+)
 from sigdir.signatures.decode_input import hex_bytes, log_input
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import DeployedContract
@@ -34,7 +42,7 @@ from sigdir.signatures.readings import (
     inner_reading,
     likely_kind,
 )
-from sigdir.signatures.reverts import BUILT_IN
+from sigdir.signatures.returns import BUILT_IN
 from sigdir.signatures.standards import canonical
 from sigdir.signatures.types import BadTypeList, Type
 

@@ -11,9 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sigdir.signatures.abi_decoder import SELECTOR_BYTES, WORD_BYTES
+from sigdir.signatures.abi_decoder import MAX_BYTES, SELECTOR_BYTES, WORD_BYTES
 from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex, other_machine
-from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.canonicalise import canonicalise_one, spelled
 from sigdir.signatures.collections import FUNCTIONS
 from sigdir.signatures.dispatcher import is_library

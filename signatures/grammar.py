@@ -39,12 +39,24 @@ Source: the Solidity grammar (docs.soliditylang.org, "Language Grammar") and the
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.errors import SigdirError
-from sigdir.signatures.jitable import jitable
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+JITABLE: list[Callable[..., Any]] = []
+"""The functions that are parts of kernels too. ``grammar_rows.py`` tells numba, which a small pack is read without."""
+
+
+def jitable(function: Function) -> Function:
+    """Note a function in ``JITABLE``, and leave it as it is."""
+    JITABLE.append(function)
+    return function
+
 
 MAX_TEXT_BYTES = 65_536
 """The longest text that is read, and the longest canonical text, in bytes."""

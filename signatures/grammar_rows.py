@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from numba.extending import register_jitable
 
 from sigdir.signatures.arrow import validity
 from sigdir.signatures.collections import FUNCTIONS, UNKNOWN
@@ -16,6 +17,7 @@ from sigdir.signatures.grammar import (
     CLOSE,
     COMMA,
     FIRST_NOTE,
+    JITABLE,
     MAX_TEXT_BYTES,
     NOTE_SIZE,
     OK,
@@ -27,6 +29,9 @@ from sigdir.signatures.kernels import kernel, pointer
 from sigdir.signatures.spelling import spell
 
 Array = npt.NDArray[Any]
+
+for part in JITABLE:
+    register_jitable(part)
 
 _DEAD, _BEGIN, _NAME, _AFTER_OPEN, _AFTER_COMMA, _AFTER_TYPE, _BRACKET, _LENGTH = range(8)
 

@@ -32,9 +32,7 @@ from typing import Any, TypeVar
 
 from numba import config, njit, types
 from numba.core import event
-from numba.extending import intrinsic, register_jitable
-
-from sigdir.signatures.jitable import marked
+from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,8 +44,6 @@ _log = logging.getLogger(__name__)
 
 def kernel(**options: Any) -> Callable[[Function], Function]:
     """``numba.njit`` with these options; what it compiles is kept in ``FOLDER``."""
-    while marked:
-        register_jitable(marked.pop())
     decorator: Callable[[Function], Function] = njit(cache=FOLDER is not None, **options)
     return decorator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sigdir.signatures.calldata import as_json
+from sigdir.signatures.abi_decoder import as_json
 from sigdir.signatures.given_contract import GivenContract
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.readings import Candidate, Confidence, Form, Membership, Reading

@@ -33,13 +33,21 @@ from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.inner_calls import Inner, Path, inner_calls
-from sigdir.signatures.interfaces import event_declaration
 from sigdir.signatures.logs import Split, log_attempt
 from sigdir.signatures.plural import counted
 from sigdir.signatures.rank import Summary
-from sigdir.signatures.returns import NOTHING, Returned, given_returns, with_standard
-from sigdir.signatures.reverts import BUILT_IN, EMPTY, ERROR, PANIC, panic
-from sigdir.signatures.standards import canonical, sources
+from sigdir.signatures.returns import (
+    BUILT_IN,
+    EMPTY,
+    ERROR,
+    NOTHING,
+    PANIC,
+    Returned,
+    given_returns,
+    panic,
+    with_standard,
+)
+from sigdir.signatures.standards import canonical, event_declaration, sources
 from sigdir.signatures.types import MAX_TEXT, BadDeclaration, parse_declaration
 
 if TYPE_CHECKING:  # it prefers the texts that are defined here

@@ -16,9 +16,9 @@ from sigdir.serve.http import bodies
 from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.errors import HttpError, field_error
 from sigdir.signatures.abi_decoder import SPARE
-from sigdir.signatures.contract_json import document as contract_document
 from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text, whole
 from sigdir.signatures.given_contract import with_contract
+from sigdir.signatures.interface_forms import document as contract_document
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import contract_at, read_alternatives

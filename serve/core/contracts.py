@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sigdir.serve.http.errors import detail, field_error
-from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.contract import ContractInterface, interface_of
 from sigdir.signatures.decode_input import BadInput
 from sigdir.signatures.evidence import Kind

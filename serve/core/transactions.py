@@ -8,8 +8,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from sigdir.pipeline.transaction import ChainTransaction
+from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.bytecode import BadBytecode
-from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.clear_signing import Called
 from sigdir.signatures.contract import ContractCode, read_code
 from sigdir.signatures.given_contract import CodeContract

@@ -23,8 +23,8 @@ from sigdir.signatures.abi_decoder import WORD_BYTES
 from sigdir.signatures.contract import ContractInterface
 from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, texts_to_try, whole
 from sigdir.signatures.given_contract import with_contract
+from sigdir.signatures.interface_forms import abi_of, solidity_of
 from sigdir.signatures.readings import Form, Input
-from sigdir.signatures.solidity_interface import abi_of, solidity_of
 from sigdir.warehouse.index.known import contract_at, read_alternatives
 from sigdir.warehouse.index.view import Reader, View
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sigdir.serve.pages.rows import hash_address
-from sigdir.signatures.calldata import as_json
+from sigdir.signatures.abi_decoder import as_json
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.inner_calls import Path
 from sigdir.signatures.logs import IndexedHash

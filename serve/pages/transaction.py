@@ -11,7 +11,7 @@ from sigdir.pipeline.transaction import BadHash, ChainTransaction, UnknownTransa
 from sigdir.serve.core.transactions import explain_transaction
 from sigdir.serve.http.errors import detail
 from sigdir.serve.pages.shown_reading import PageBudget, number_note, shown_reading
-from sigdir.signatures.calldata import checksummed
+from sigdir.signatures.abi_decoder import checksummed
 from sigdir.signatures.decode_input import BadInput
 from sigdir.warehouse.index.known import read_alternatives
 from sigdir.warehouse.index.view import View

@@ -12,7 +12,7 @@ from eth_abi.abi import encode
 
 from sigdir.pipeline.directory import readings_of
 from sigdir.pipeline.warehouse_directory import WarehouseDirectory
-from sigdir.signatures.calldata import checksummed
+from sigdir.signatures.abi_decoder import checksummed
 from sigdir.signatures.clear_signing import CallDisplay, Called
 from sigdir.signatures.given_contract import AbiContract
 from sigdir.signatures.keccak import keccak256

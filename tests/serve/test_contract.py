@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.contract import read_contract
 from tests.conftest import Sigdir
 from tests.pipeline.support import invoke

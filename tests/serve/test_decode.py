@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from eth_abi.abi import encode
 
-from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.keccak import keccak256
 from tests.conftest import Sigdir
 from tests.pipeline.support import invoke

@@ -33,9 +33,8 @@ from sigdir.serve.core.cursors import cursor_at
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.lists import resources
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE
-from sigdir.signatures.abi_decoder import REASONS
+from sigdir.signatures.abi_decoder import MAX_BYTES, REASONS
 from sigdir.signatures.argument_shapes import Fit
-from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_input import FORMS
 from sigdir.signatures.grammar import MAX_TEXT_BYTES

@@ -11,13 +11,13 @@ import pytest
 
 from sigdir.serve.pages.abi import indented
 from sigdir.signatures.contract import contract_code, interface_of
-from sigdir.signatures.contract_json import document as contract_document
 from sigdir.signatures.decode_input import inputs_of_fields
 from sigdir.signatures.evidence import Kind
+from sigdir.signatures.interface_forms import abi_of, solidity_of
+from sigdir.signatures.interface_forms import document as contract_document
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import document, ordered
 from sigdir.signatures.readings import Known, Readings
-from sigdir.signatures.solidity_interface import abi_of, solidity_of
 from tests.signatures.assembly import push
 
 RATIO = 64

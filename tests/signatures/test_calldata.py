@@ -21,9 +21,10 @@ from sigdir.signatures.abi_decoder import (
     WORK,
     Budget,
     DecodeAttempt,
+    as_json,
     attempt,
+    checksummed,
 )
-from sigdir.signatures.calldata import as_json, checksummed
 from sigdir.signatures.types import MAX_DEPTH, Type, parameter_types
 from tests.signatures.strategies import types
 

@@ -18,15 +18,13 @@ from hypothesis import strategies as st
 from sigdir.signatures.argument_shapes import Fit, fit_of
 from sigdir.signatures.bytecode import analyse, bytes_of_hex
 from sigdir.signatures.contract import ContractInterface, codes_of, contract_code, interface_of, read_contract
-from sigdir.signatures.contract_json import document
 from sigdir.signatures.dispatcher import CodeFunction
 from sigdir.signatures.evidence import Kind
-from sigdir.signatures.interfaces import implemented, interface_ids, interfaces, standard_declarations
+from sigdir.signatures.interface_forms import abi_of, document, solidity_of
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.proxies import proxy_patterns, slot
 from sigdir.signatures.readings import Known
-from sigdir.signatures.solidity_interface import abi_of, solidity_of
-from sigdir.signatures.standards import canonical
+from sigdir.signatures.standards import canonical, implemented, interface_ids, interfaces, standard_declarations
 from sigdir.signatures.types import parse_declaration
 from tests.conftest import ROOT
 from tests.signatures.assembly import (

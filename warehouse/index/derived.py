@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.arrow import Array
-from sigdir.signatures.python_parser import PARSER_LOCK
 from sigdir.warehouse.table.files import FileLock, make_folder, sync
+from sigdir.warehouse.table.parallel import PARSER_LOCK
 from sigdir.warehouse.table.paths import index_lock, index_part
 
 _LANES = 1 << 15

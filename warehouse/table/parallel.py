@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, Queue
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
 from sigdir.signatures.interruption import check, waiting
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+PARSER_LOCK = Lock()
+"""For one thread at a time: Python 3.11's own parser fails with SystemError if another thread begins a parse meanwhile.
+numpy reads the headers of its files with it too.
+"""
 
 
 def ordered_map(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:

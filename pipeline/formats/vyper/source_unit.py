@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sigdir.pipeline.formats.vyper.statements import Statement, statements
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
-from sigdir.signatures.python_parser import PARSER_LOCK
+from sigdir.warehouse.table.parallel import PARSER_LOCK
 
 _VERSION = re.compile(r"(?m)^#[ \t]*(?:@version|pragma[ \t]+version)[^0-9\n]*0\.([0-9]+)")
 _OLDEST_SYNTAX = re.compile(r"(?m)^@(?:public|private)\b|^\w+:[ \t]*(?:event[ \t]*\(|public[ \t]*\([ \t]*map[ \t]*\()")
