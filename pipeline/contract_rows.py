@@ -21,7 +21,7 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
-from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, SightingColumns, Witness
+from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, Witness
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
 from sigdir.warehouse.sql.contract_tables import (
     BY_CODE,
@@ -99,7 +99,7 @@ class ContractRows(AbstractContextManager["ContractRows"]):
         """Add the texts of a batch of accepted candidates whose sightings name a contract, and where these are."""
         if rows.sightings is None:
             return
-        columns = SightingColumns.of(rows.sightings.values)
+        columns = rows.sightings.values
         holders = [self._holder(label, base) for base in columns.bases]
         if not any(holders):
             return

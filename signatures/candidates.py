@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.collections import UNKNOWN
-from sigdir.signatures.evidence import LISTED, Sighting, Sightings
+from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns, Sightings
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK
 
 BATCH_ROWS = 65_536
@@ -103,4 +103,4 @@ def _numbered(sightings: tuple[Sighting, ...]) -> Sightings | None:
     """The distinct sightings, and for each row the number of its own."""
     numbers: dict[Sighting, int] = {}
     of_row = np.fromiter((numbers.setdefault(one, len(numbers)) for one in sightings), np.int32, len(sightings))
-    return None if numbers.keys() == {LISTED} else Sightings(tuple(numbers), of_row)
+    return None if numbers.keys() == {LISTED} else Sightings(SightingColumns.of(tuple(numbers)), of_row)

@@ -6,7 +6,6 @@ The heavy parts are compiled and release the GIL.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from sigdir.signatures import arrow
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.collections import COLLECTIONS, EVENTS, FUNCTIONS, UNKNOWN, Collection
 from sigdir.signatures.columns import Rows, as_readonly, bytes_of
-from sigdir.signatures.evidence import LISTED, Kind, Sighting, SightingColumns, Sightings
+from sigdir.signatures.evidence import LISTED, Kind, SightingColumns, Sightings
 from sigdir.signatures.grammar import (
     ENCODING,
     HASH_MISMATCH,
@@ -109,8 +108,8 @@ def _stated_kinds(candidates: Candidates) -> Array:
     stated = candidates.sightings
     if stated is None:
         return np.zeros(len(candidates), np.uint8)
-    kinds = np.array([value.kind for value in stated.values], np.uint8)
-    of_rows: Array = kinds[stated.of_row]
+    kinds = np.array([base.kind for base in stated.values.bases], np.uint8)
+    of_rows: Array = kinds[stated.values.base_of[stated.of_row]]
     return of_rows
 
 
@@ -121,10 +120,10 @@ def _sightings(candidates: Candidates, rows: Array, result: Normalised, digests:
     """
     stated = candidates.sightings
     if stated is not None and len(rows):
-        rows = rows[~_have_declarations(stated.values)[stated.of_row[rows]]]
+        rows = rows[~stated.values.has_declaration[stated.of_row[rows]]]
     if not len(rows):
         return stated
-    values = SightingColumns.of(stated.values if stated is not None else (LISTED,))
+    values = stated.values if stated is not None else SightingColumns.of((LISTED,))
     of_row = stated.of_row.copy() if stated is not None else np.zeros(len(candidates), np.int32)
     # Equal sightings are one value: the same base, kind and declaration.
     pairs = values.base_of[of_row[rows]].astype(np.int64) * 256 + result.kinds[rows]
@@ -155,12 +154,6 @@ def _first_equal(declarations: pa.StringArray, numbers: Array, keys: Array) -> A
     return firsts
 
 
-def _have_declarations(values: Sequence[Sighting]) -> Array:
-    if isinstance(values, SightingColumns):
-        return arrow.values(values.declarations.is_valid())
-    return np.array([bool(value.declaration) for value in values])
-
-
 def _bounded(sightings: Sightings | None, rows: Array, digests: Array) -> tuple[Sightings | None, int]:
     """The sightings with at most MAX_VARIANTS declarations of a text: those that come first. The others say the rest,
     and their number is the second result. ``rows`` are the accepted ones.
@@ -174,9 +167,9 @@ def _bounded(sightings: Sightings | None, rows: Array, digests: Array) -> tuple[
         return sightings, 0
     is_flooded = np.isin(keys, in_order[MAX_VARIANTS:][flooded])
     rows, keys = rows[is_flooded], keys[is_flooded]
-    values, of_row = SightingColumns.of(sightings.values), sightings.of_row.copy()
+    values, of_row = sightings.values, sightings.of_row.copy()
     texts = arrow.values(values.declarations.dictionary_encode("encode").indices)
-    has_declaration = _have_declarations(values)
+    has_declaration = values.has_declaration
     variants: dict[int, set[int]] = {}
     left_out = 0
     for row, key, number in zip(rows.tolist(), keys.tolist(), of_row[rows].tolist(), strict=True):

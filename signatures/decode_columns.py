@@ -17,7 +17,6 @@ import orjson
 
 from sigdir.signatures.abi_columns import Values, exact_rows
 from sigdir.signatures.abi_decoder import (
-    MAX_BYTES,
     SELECTOR_BYTES,
     Budget,
     JsonForm,
@@ -79,16 +78,8 @@ class Row(NamedTuple):
 def read_input(form: Form, data: str, topics: Sequence[str]) -> Input:
     """An input of hex digits; raises BadInput. It is a log where it has topics."""
     if topics:
-        return log_input([_bytes(topic, "topics") for topic in topics], _bytes(data, "data"))
-    return Input(form, _bytes(data, "input"))
-
-
-def _bytes(text: str, name: str) -> bytes:
-    try:
-        found = bytes.fromhex(text[2:] if text[:2] in ("0x", "0X") else text)
-    except ValueError:
-        found = None
-    return hex_bytes(text, name) if found is None or len(found) > MAX_BYTES else found
+        return log_input([hex_bytes(topic, "topics") for topic in topics], hex_bytes(data, "data"))
+    return Input(form, hex_bytes(data, "input"))
 
 
 def argument_keys(names: Sequence[str], count: int) -> list[str]:

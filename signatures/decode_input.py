@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from sigdir.signatures.abi_decoder import MAX_BYTES, SELECTOR_BYTES, WORD_BYTES
@@ -39,6 +40,10 @@ class BadInput(SigdirError):
 
 def hex_bytes(text: str, field: str = "data") -> bytes:
     """The bytes of hex digits, with 0x or without; white space is left out. Raises BadInput."""
+    with suppress(ValueError):  # most texts need no second look
+        found = bytes.fromhex(text[2:] if text[:2] in ("0x", "0X") else text)
+        if len(found) <= MAX_BYTES:
+            return found
     digits = "".join(text.split())
     digits = digits[2:] if digits[:2] in ("0x", "0X") else digits
     if len(digits) > 2 * MAX_BYTES:

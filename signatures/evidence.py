@@ -111,8 +111,6 @@ class SightingColumns(Sequence[Sighting]):
 
     @classmethod
     def of(cls, values: Sequence[Sighting]) -> SightingColumns:
-        if isinstance(values, cls):
-            return values
         bases: dict[Sighting, int] = {}
         base_of = [bases.setdefault(value._replace(declaration=""), len(bases)) for value in values]
         declarations = arrow.strings([value.declaration or None for value in values])
@@ -131,6 +129,10 @@ class SightingColumns(Sequence[Sighting]):
     def __len__(self) -> int:
         return len(self.base_of)
 
+    @property
+    def has_declaration(self) -> npt.NDArray[np.bool_]:
+        return arrow.values(self.declarations.is_valid())
+
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return tuple(self[number] for number in range(*at.indices(len(self))))
@@ -144,18 +146,15 @@ class SightingColumns(Sequence[Sighting]):
 class Sightings:
     """The sightings of a batch: row ``i`` has ``values[of_row[i]]``."""
 
-    values: Sequence[Sighting]
+    values: SightingColumns
     of_row: npt.NDArray[Any]  # int32
 
     @classmethod
     def alike(cls, value: Sighting, rows: int) -> Sightings:
         """The same one of each row."""
-        return cls((value,), np.zeros(rows, np.int32))
+        return cls(SightingColumns.of((value,)), np.zeros(rows, np.int32))
 
     def filter(self, keep: npt.NDArray[Any]) -> Sightings:
         """Those of the rows whose flag is set, with the values that they have."""
         used, of_row = np.unique(self.of_row[keep], return_inverse=True)
-        values = self.values
-        if isinstance(values, SightingColumns):
-            return Sightings(values.take(used), of_row.astype(np.int32))
-        return Sightings(tuple(values[number] for number in used.tolist()), of_row.astype(np.int32))
+        return Sightings(self.values.take(used), of_row.astype(np.int32))

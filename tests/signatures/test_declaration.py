@@ -369,6 +369,6 @@ def test_sightings_as_columns(values: list[tuple[Sighting, str]]) -> None:
     numbers = np.arange(len(sightings))[::-1]
     assert tuple(columns.take(numbers)) == sightings[::-1]
     keep = numbers % 2 == 0
-    of_columns, of_tuple = Sightings(columns, numbers).filter(keep), Sightings(sightings, numbers).filter(keep)
-    assert [of_columns.values[n] for n in of_columns.of_row] == [of_tuple.values[n] for n in of_tuple.of_row]
+    filtered = Sightings(columns, numbers).filter(keep)
+    assert [filtered.values[n] for n in filtered.of_row] == [sightings[n] for n in numbers[keep]]
     assert values_batch(columns).to_pylist() == values_batch(sightings).to_pylist()

@@ -19,7 +19,7 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
-from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Sightings, Witness
+from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, SightingColumns, Sightings, Witness
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import text_evidence
@@ -315,7 +315,7 @@ def test_sightings_of_declarations_keep_everything(paths: Paths, tmp_path: Path)
     texts = ["a(uint256)", "b(uint256)", "c(uint256)", "a(uint256)"]
     spill = Spill(tmp_path, SIGNATURES)
     column = pa.array(texts, pa.string())
-    numbers = Sightings(tuple(said), np.array([0, 1, 2, 0], np.int32))
+    numbers = Sightings(SightingColumns.of(said), np.array([0, 1, 2, 0], np.int32))
     spill.append(Rows.of(SIGNATURES, column, keccak256_column(column), numbers))
     spill.finish()
     make_folder(paths.root)
