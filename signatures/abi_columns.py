@@ -6,7 +6,8 @@ The layout is that of the first row. Rows with another one are read in the next 
 
 Invariants
     A row is read only if its bytes are what an encoder makes of its values, and its values are those of ``exact_values``.
-    What columns cannot read is left to ``exact_values``: other layouts after ``_PASSES``, few rows, fixed-point numbers.
+    What columns cannot read is left to ``exact_values``: other layouts after ``_PASSES``, few rows, fixed-point numbers, more
+    than ``_MOST_DYNAMIC`` dynamic values, each of which has a column.
 
 A call of two words takes 0.7 us, ``exact_values`` 3.1 (benchmarks/bench_decode.py).
 """
@@ -20,9 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sigdir.signatures.abi_decoder import WORD_BYTES
-from sigdir.signatures.argument_shapes import is_dynamic
-from sigdir.signatures.types import Type
+from sigdir.signatures.abi_decoder import WORD_BYTES, Layout, Reader, frame
 
 Matrix = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.bool_]
@@ -30,20 +29,18 @@ Values = tuple[Any, ...]
 
 _PASSES = 8
 _FEW = 8  # rows: so few are as fast one by one
-_MOST_ELEMENTS = 64  # of dynamic elements, each of which has a column
+_MOST_DYNAMIC = 64
 
 
-def exact_rows(calls: Sequence[bytes], types: tuple[Type, ...]) -> list[Values | None]:
+def exact_rows(calls: Sequence[bytes], layout: Layout) -> list[Values | None]:
     """The values of each call's arguments, all of one size; None where columns do not read them."""
     found: list[Values | None] = [None] * len(calls)
-    if any("fixed" in type.text for type in types):
-        return found
     rows = np.frombuffer(b"".join(calls), np.uint8).reshape(len(calls), len(calls[0]) if calls else 0)
     left = np.arange(len(calls))
     for _ in range(_PASSES):
         if len(left) < _FEW:
             break
-        fits, values = _pass(rows[left], types)
+        fits, values = _pass(rows[left], layout)
         for number, one in zip(left[fits].tolist(), compress(values, fits), strict=True):
             found[number] = one
         fits[0] = True  # the model is read, or no columns read it
@@ -51,11 +48,11 @@ def exact_rows(calls: Sequence[bytes], types: tuple[Type, ...]) -> list[Values |
     return found
 
 
-def _pass(rows: Matrix, types: tuple[Type, ...]) -> tuple[Rows, list[Values]]:
+def _pass(rows: Matrix, layout: Layout) -> tuple[Rows, list[Values]]:
     """Which rows have the layout of the first one, and the values of all of them."""
-    source = _Source(rows)
+    source = _Columns(rows)
     try:
-        values = _frame(source, 0, types)
+        values: list[Values] = frame(source, 0, layout.members, layout.head)
     except _OtherLayout:
         return np.zeros(len(rows), np.bool_), []
     if source.next != rows.shape[1]:
@@ -67,141 +64,97 @@ class _OtherLayout(Exception):
     """The first row is not what an encoder makes."""
 
 
-class _Source:
-    """The rows, which of them fit so far, and where the content of the next dynamic value begins."""
+class _Columns:
+    """The rows as ``abi_decoder.frame`` reads them, which of them fit so far, and where the next dynamic value begins."""
 
     def __init__(self, rows: Matrix) -> None:
-        self.rows, self.next = rows, 0
+        self.rows, self.next, self._dynamic = rows, 0, 0
         self.fits = np.ones(len(rows), np.bool_)
 
-    def take(self, at: int, size: int) -> Matrix:
-        """These bytes of each row; what follows them is next."""
+    def take(self, at: int, size: int, step: int = 0) -> None:
         if at + size > self.rows.shape[1]:
             raise _OtherLayout
-        self.next = at + size
-        return self.rows[:, at : at + size]
 
     def number(self, at: int) -> int:
         """The number that all rows that fit have here."""
-        words = self.take(at, WORD_BYTES)
+        words = self._words(at)
         self.fits &= (words == words[0]).all(axis=1)
         return int.from_bytes(words[0].tobytes())
 
-    def expect_offset(self, at: int, offset: int) -> None:
-        """Rows fit where this offset stands."""
-        word = np.frombuffer(offset.to_bytes(WORD_BYTES), np.uint8)
-        self.fits &= (self.rows[:, at : at + WORD_BYTES] == word).all(axis=1)
+    def follow(self, at: int, place: int, head: int) -> int:
+        """Rows fit where the offset leads to the next place."""
+        self._dynamic += 1
+        if self._dynamic > _MOST_DYNAMIC:
+            raise _OtherLayout
+        word = np.frombuffer((self.next - at).to_bytes(WORD_BYTES), np.uint8)
+        self.fits &= (self._words(place) == word).all(axis=1)
+        return self.next
 
+    def gather(self, columns: list[list[Any]]) -> list[Values]:
+        return list(zip(*columns, strict=True)) if columns else [()] * len(self.rows)
 
-def _head(type: Type) -> int:
-    """The bytes that a type has in its frame."""
-    if is_dynamic(type):
-        return WORD_BYTES
-    if type.members is not None:
-        return sum(map(_head, type.members))
-    return type.length * _head(type.element) if type.element is not None and type.length is not None else WORD_BYTES
+    def elements(self, element: Reader, at: int, count: int) -> list[Values]:
+        """The elements of all rows are one column."""
+        if not count:
+            return [()] * len(self.rows)
+        block = _Columns(self.rows[:, at : at + count * element.head].reshape(len(self.rows) * count, -1))
+        values = element.read(block, 0)
+        self.fits &= block.fits.reshape(-1, count).all(axis=1)
+        return [tuple(values[first : first + count]) for first in range(0, len(values), count)]
 
+    # Elementary types.
 
-def _frame(source: _Source, at: int, types: Sequence[Type]) -> list[Values]:
-    """The values of tuples whose offsets count from ``at``."""
-    columns, place = [], at
-    source.take(at, sum(map(_head, types)))
-    for type in types:
-        head = _head(type)
-        if is_dynamic(type):
-            source.expect_offset(place, source.next - at)
-            columns.append(_content(source, type))
-        else:
-            columns.append(_static(source, source.rows[:, place : place + head], type))
-        place += head
-    return _together(columns, len(source.rows))
+    def _words(self, at: int) -> Matrix:
+        return self.rows[:, at : at + WORD_BYTES]
 
+    def _integers(self, at: int, bits: int, signed: bool) -> list[int]:
+        words, unused = self._words(at), WORD_BYTES - bits // 8
+        sign = words[:, unused : unused + 1] >> 7 if signed else 0
+        self.fits &= (words[:, :unused] == sign * np.uint8(0xFF)).all(axis=1)
+        return [int.from_bytes(word, signed=signed) for word in _pieces(words)]
 
-def _together(columns: list[list[Any]], rows: int) -> list[Values]:
-    return list(zip(*columns, strict=True)) if columns else [()] * rows
+    def unsigned(self, at: int, bits: int) -> list[int]:
+        return self._integers(at, bits, signed=False)
 
+    def signed(self, at: int, bits: int) -> list[int]:
+        return self._integers(at, bits, signed=True)
 
-def _content(source: _Source, type: Type) -> list[Any]:
-    """The dynamic values that begin at ``source.next``."""
-    at = source.next
-    if type.members is not None:
-        return _frame(source, at, type.members)
-    if type.element is not None:
-        if type.length is not None:
-            return _elements(source, at, type.element, type.length)
-        count = source.number(at)
-        return _elements(source, at + WORD_BYTES, type.element, count)
-    size = source.number(at)
-    content = source.take(at + WORD_BYTES, -(-size // WORD_BYTES) * WORD_BYTES)
-    source.fits &= ~content[:, size:].any(axis=1)
-    values = _pieces(content[:, :size])
-    return values if type.text == "bytes" else [_string(source, row, value) for row, value in enumerate(values)]
-
-
-def _string(source: _Source, row: int, value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        source.fits[row] = False
-        return ""
-
-
-def _elements(source: _Source, at: int, element: Type, count: int) -> list[Values]:
-    """The elements of arrays whose first heads stand at ``at``."""
-    head, rows = _head(element), len(source.rows)
-    heads = source.take(at, head * count)
-    if not count:
-        return [()] * rows
-    if not is_dynamic(element):
-        return _static_elements(source, heads, element, count)
-    if count > _MOST_ELEMENTS:
+    def scaled(self, values: list[int], places: int) -> list[Any]:
         raise _OtherLayout
-    columns = []
-    for number in range(count):
-        source.expect_offset(at + number * head, source.next - at)
-        columns.append(_content(source, element))
-    return _together(columns, rows)
 
-
-def _static_elements(source: _Source, block: Matrix, element: Type, count: int) -> list[Values]:
-    """The arrays of a block of heads: the elements of all rows are one column."""
-    rows = _Source(block.reshape(len(block) * count, -1))
-    values = _static(rows, rows.rows, element)
-    source.fits &= rows.fits.reshape(-1, count).all(axis=1)
-    return [tuple(values[first : first + count]) for first in range(0, len(values), count)]
-
-
-def _static(source: _Source, block: Matrix, type: Type) -> list[Any]:
-    """The values of a static type, whose heads are the rows of a block."""
-    if type.members is not None:
-        columns, place = [], 0
-        for member in type.members:
-            head = _head(member)
-            columns.append(_static(source, block[:, place : place + head], member))
-            place += head
-        return _together(columns, len(block))
-    if type.element is not None and type.length is not None:
-        return _static_elements(source, block, type.element, type.length)
-    return _words(source, block, type.text)
-
-
-def _words(source: _Source, words: Matrix, text: str) -> list[Any]:
-    """The values of an elementary type; bits that it does not use have to be as the encoder leaves them."""
-    if text == "bool":
-        source.fits &= ~words[:, :31].any(axis=1) & (words[:, 31] <= 1)
+    def flag(self, at: int) -> list[bool]:
+        words = self._words(at)
+        self.fits &= ~words[:, :31].any(axis=1) & (words[:, 31] < 2)
         return list(map(bool, words[:, 31].tolist()))
-    if text == "address":
-        source.fits &= ~words[:, :12].any(axis=1)
+
+    def address(self, at: int) -> list[str]:
+        words = self._words(at)
+        self.fits &= ~words[:, :12].any(axis=1)
         digits = words[:, 12:].tobytes().hex()
         return ["0x" + digits[first : first + 40] for first in range(0, len(digits), 40)]
-    if text.startswith(("bytes", "function")):
-        size = 24 if text == "function" else int(text[5:])
-        source.fits &= ~words[:, size:].any(axis=1)
+
+    def left_aligned(self, at: int, size: int) -> list[bytes]:
+        words = self._words(at)
+        self.fits &= ~words[:, size:].any(axis=1)
         return _pieces(words[:, :size])
-    signed, unused = text.startswith("int"), WORD_BYTES - int(text.lstrip("uint")) // 8
-    sign = words[:, unused : unused + 1] >> 7 if signed else 0
-    source.fits &= (words[:, :unused] == sign * np.uint8(0xFF)).all(axis=1)
-    return [int.from_bytes(word, signed=signed) for word in _pieces(words)]
+
+    def content(self, at: int) -> list[bytes]:
+        self.take(at, WORD_BYTES)
+        begin, size = at + WORD_BYTES, self.number(at)
+        self.next = begin + -(-size // WORD_BYTES) * WORD_BYTES
+        self.take(begin, self.next - begin)
+        self.fits &= ~self.rows[:, begin + size : self.next].any(axis=1)
+        return _pieces(self.rows[:, begin : begin + size])
+
+    def string(self, at: int) -> list[str]:
+        return [self._text(row, value) for row, value in enumerate(self.content(at))]
+
+    def _text(self, row: int, value: bytes) -> str:
+        try:
+            return str(value, "utf-8")
+        except UnicodeDecodeError:
+            self.fits[row] = False
+            return ""
 
 
 def _pieces(block: Matrix) -> list[bytes]:

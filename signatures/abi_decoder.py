@@ -8,6 +8,8 @@ Invariants
     times, all attempts together ``_ATTEMPTS`` times as much. Texts are tried in the order given, so adding texts keeps
     none of the earlier ones from being tried.
     The readers of a text are kept only for texts up to ``_KEPT_TEXT`` characters.
+    One walk: the same readers take a value from one call, which is a ``_Source`` here, and from many calls of one layout,
+    which are the columns of ``abi_columns.py``.
 
 eth-abi is the oracle of the tests. With it, and an encoding of the values to tell the layout, a call of two words took
 53 us; this takes 7.
@@ -113,7 +115,7 @@ def attempt_of(data: bytes, text: str, layout: Layout, budget: Budget, first: in
     """``attempt`` with a layout: that of the text, or of some of its parameters."""
     source = _Source(data, budget, first)
     try:
-        values = _frame(source, 0, layout.members, layout.head)
+        values = frame(source, 0, layout.members, layout.head)
     except _Misfit as misfit:
         return DecodeAttempt(text, layout.types, reason=misfit.reason, detail=misfit.detail)
     exact = source.in_order and source.next == source.size
@@ -124,7 +126,7 @@ def exact_values(data: bytes, layout: Layout, budget: Budget) -> tuple[Any, ...]
     """The values of arguments that are just what an encoder makes of them; None for any other data."""
     source = _Source(data, budget, SELECTOR_BYTES)
     try:
-        values = _frame(source, 0, layout.members, layout.head)
+        values = frame(source, 0, layout.members, layout.head)
     except _Misfit:
         return None
     return values if source.in_order and source.next == source.size else None
@@ -134,12 +136,12 @@ class Layout(NamedTuple):
     """How the parameters of a text are read; ``checked`` counts the bits that decoding compares with fixed values."""
 
     types: tuple[Type, ...]
-    members: tuple[_Reader, ...]
+    members: tuple[Reader, ...]
     head: int
     checked: int
 
     @classmethod
-    def of(cls, types: tuple[Type, ...], members: tuple[_Reader, ...]) -> Layout:
+    def of(cls, types: tuple[Type, ...], members: tuple[Reader, ...]) -> Layout:
         return cls(types, members, _head(members), sum(member.checked for member in members))
 
     def without(self, left_out: Collection[int]) -> Layout:
@@ -183,11 +185,11 @@ class _Source:
         self.next = 0  # where the content of the next dynamic value begins if the layout is the encoder's
         self.end = 0  # after the last byte that was read
 
-    def take(self, at: int, size: int) -> None:
-        """Make sure that these bytes are there, and count them."""
+    def take(self, at: int, size: int, step: int = 0) -> None:
+        """Make sure that these bytes are there, and count them; ``step`` is the size of each element of an array."""
         end = at + size
         if end > self.size:
-            raise self.short(at, size)
+            raise self.short(at + (self.size - at) // step * step, step) if step else self.short(at, size)
         self.spend(size)
         if end > self.end:
             self.end = end
@@ -209,216 +211,199 @@ class _Source:
     def number(self, at: int) -> int:
         return int.from_bytes(self.data[at : at + WORD_BYTES])
 
+    def follow(self, at: int, place: int, head: int) -> int:
+        """Where the dynamic value is whose offset stands at ``place``. An offset leads behind the frame's head."""
+        offset = self.number(place)
+        target = at + offset
+        if offset < head or target >= self.size:
+            raise _Misfit(OFFSET, f"the offset at byte {place + self.first} points outside the data")
+        if target != self.next:
+            self.in_order = False
+        return target
 
-class _Reader(NamedTuple):
-    """How a type is read: ``read`` gets the place of its content, ``head`` counts the bytes it has in its frame."""
+    def gather(self, values: list[Any]) -> tuple[Any, ...]:
+        return tuple(values)
 
-    read: Callable[[_Source, int], Any]
+    def elements(self, element: Reader, at: int, count: int) -> tuple[Any, ...]:
+        """The elements of a static type that follow each other."""
+        read, step = element.read, element.head
+        return tuple([read(self, at + number * step) for number in range(count)])
+
+    # Elementary types. The words of static ones were taken with their frame.
+
+    def unsigned(self, at: int, bits: int) -> int:
+        value = int.from_bytes(self.data[at : at + WORD_BYTES])
+        if value >> bits:
+            raise self.padding(at)
+        return value
+
+    def signed(self, at: int, bits: int) -> int:
+        value = int.from_bytes(self.data[at : at + WORD_BYTES], signed=True)
+        if value >> (bits - 1) not in (0, -1):
+            raise self.padding(at)
+        return value
+
+    def scaled(self, value: int, places: int) -> Decimal:
+        return _EXACT.scaleb(Decimal(value), -places)
+
+    def flag(self, at: int) -> bool:
+        value = self.number(at)
+        if value > 1:
+            raise self.padding(at)
+        return value == 1
+
+    def address(self, at: int) -> str:
+        word = self.data[at : at + WORD_BYTES]
+        if word[:12] != _ZEROS[:12]:
+            raise self.padding(at)
+        return "0x" + word[12:].hex()
+
+    def left_aligned(self, at: int, size: int) -> bytes:
+        word = self.data[at : at + WORD_BYTES]
+        if word[size:] != _ZEROS[size:]:
+            raise self.padding(at)
+        return word[:size]
+
+    def content(self, at: int) -> bytes:
+        self.take(at, WORD_BYTES)
+        size = self.number(at)
+        begin = at + WORD_BYTES
+        padded = -(-size // WORD_BYTES) * WORD_BYTES
+        self.take(begin, padded)
+        value = self.data[begin : begin + size]
+        if self.data[begin + size : begin + padded] != _ZEROS[: padded - size]:
+            raise self.padding(begin + padded - WORD_BYTES)
+        self.next = begin + padded
+        return value
+
+    def string(self, at: int) -> str:
+        value = self.content(at)
+        self.budget.left -= _ESCAPED * (len(value) - len(value.translate(None, _CONTROLS)))
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            place = self.next + self.first
+            raise _Misfit(UTF8, f"the string that ends before byte {place} is not UTF-8: {error.reason}") from None
+
+
+_ZEROS = bytes(WORD_BYTES)
+_EXACT = Context(prec=100)
+_CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\f\r"))
+_ESCAPED = 5  # JSON has so many characters more for each of them
+
+
+class Reader(NamedTuple):
+    """How a type is read: ``read`` gets a source and the place of its content, ``head`` counts its bytes in its frame."""
+
+    read: Callable[[Any, int], Any]
     head: int
     is_dynamic: bool
     checked: int
 
 
-def _head(members: tuple[_Reader, ...]) -> int:
+def _head(members: tuple[Reader, ...]) -> int:
     return sum(member.head for member in members)
 
 
-def _frame(source: _Source, at: int, members: tuple[_Reader, ...], head: int) -> tuple[Any, ...]:
+def frame(source: Any, at: int, members: tuple[Reader, ...], head: int) -> Any:
     """The values of a tuple whose offsets count from ``at``."""
     source.take(at, head)
     source.next = at + head
     values, place = [], at
     for member in members:
-        if member.is_dynamic:
-            values.append(_content(source, at, place, head, member))
-        else:
-            values.append(member.read(source, place))
+        values.append(member.read(source, source.follow(at, place, head) if member.is_dynamic else place))
         place += member.head
-    return tuple(values)
+    return source.gather(values)
 
 
-def _content(source: _Source, at: int, place: int, head: int, member: _Reader) -> Any:
-    """The dynamic value whose offset stands at ``place``. An offset leads behind the frame's head."""
-    offset = source.number(place)
-    target = at + offset
-    if offset < head or target >= source.size:
-        raise _Misfit(OFFSET, f"the offset at byte {place + source.first} points outside the data")
-    if target != source.next:
-        source.in_order = False
-    return member.read(source, target)
-
-
-def _reader(type: Type) -> _Reader:
+def _reader(type: Type) -> Reader:
     if type.members is not None:
         return _tuple_reader(type.members)
     if type.element is not None:
-        element = _reader(type.element)
-        return _array_reader(element) if type.length is None else _sized_array_reader(element, type.length)
+        return _array_reader(_reader(type.element), type.length)
     return _elementary(type.text)
 
 
-def _tuple_reader(types: tuple[Type, ...]) -> _Reader:
+def _tuple_reader(types: tuple[Type, ...]) -> Reader:
     members = tuple(map(_reader, types))
     head, checked = _head(members), sum(member.checked for member in members)
     if any(member.is_dynamic for member in members):
-        return _Reader(lambda source, at: _frame(source, at, members, head), WORD_BYTES, True, _FIXED_BITS)
+        return _dynamic(lambda source, at: frame(source, at, members, head))
 
-    def read(source: _Source, at: int) -> tuple[Any, ...]:
+    def read(source: Any, at: int) -> Any:
         values = []
         for member in members:
             values.append(member.read(source, at))
             at += member.head
-        return tuple(values)
+        return source.gather(values)
 
-    return _Reader(read, head, False, checked)
+    return Reader(read, head, False, checked)
 
 
-def _elements(source: _Source, at: int, element: _Reader, count: int) -> tuple[Any, ...]:
+def _dynamic(read: Callable[[Any, int], Any]) -> Reader:
+    return Reader(read, WORD_BYTES, True, _FIXED_BITS)
+
+
+def _array_reader(element: Reader, length: int | None) -> Reader:
+    if length is None:
+        return _dynamic(lambda source, at: _counted_elements(source, at, element))
+    if element.is_dynamic:
+        return _dynamic(lambda source, at: _elements(source, at, element, length))
+    head, checked = element.head * length, element.checked * length
+    return Reader(lambda source, at: source.elements(element, at, length), head, False, checked)
+
+
+def _counted_elements(source: Any, at: int, element: Reader) -> Any:
+    source.take(at, WORD_BYTES)
+    return _elements(source, at + WORD_BYTES, element, source.number(at))
+
+
+def _elements(source: Any, at: int, element: Reader, count: int) -> Any:
     """The elements of an array whose first head stands at ``at``."""
     step = element.head
     size = count * step
-    if at + size > source.size:
-        raise source.short(at + (source.size - at) // step * step, step)
-    source.take(at, size)
-    read = element.read
+    source.take(at, size, step)
     source.next = at + size
     if not element.is_dynamic:
-        return tuple([read(source, at + number * step) for number in range(count)])
-    return tuple([_content(source, at, at + number * step, size, element) for number in range(count)])
+        return source.elements(element, at, count)
+    places = range(at, at + size, step)
+    return source.gather([element.read(source, source.follow(at, place, size)) for place in places])
 
-
-def _array_reader(element: _Reader) -> _Reader:
-    def read(source: _Source, at: int) -> tuple[Any, ...]:
-        source.take(at, WORD_BYTES)
-        return _elements(source, at + WORD_BYTES, element, source.number(at))
-
-    return _Reader(read, WORD_BYTES, True, _FIXED_BITS)
-
-
-def _sized_array_reader(element: _Reader, length: int) -> _Reader:
-    if element.is_dynamic:
-        return _Reader(lambda source, at: _elements(source, at, element, length), WORD_BYTES, True, _FIXED_BITS)
-    step = element.head
-
-    def read(source: _Source, at: int) -> tuple[Any, ...]:
-        return tuple([element.read(source, at + number * step) for number in range(length)])
-
-    return _Reader(read, step * length, False, element.checked * length)
-
-
-# Elementary types. The words of static ones were taken with their frame.
 
 _SPLIT = re.compile(r"([a-z]+)(\d*)x?(\d*)")
-_ZEROS = bytes(WORD_BYTES)
-_EXACT = Context(prec=100)
 
 
 @lru_cache(maxsize=1024)
-def _elementary(word: str) -> _Reader:
+def _elementary(word: str) -> Reader:
     """The reader of a type without parts; raises BadTypeList for a word that is no type."""
     base, digits, places = _SPLIT.fullmatch(word).groups()  # type: ignore[union-attr]
     width = int(digits or 0)
-    if word in ("bytes", "string"):
-        return _Reader(_bytes if word == "bytes" else _string, WORD_BYTES, True, _FIXED_BITS)
+    if word == "bytes":
+        return _dynamic(lambda source, at: source.content(at))
+    if word == "string":
+        return _dynamic(lambda source, at: source.string(at))
     if word == "bool":
-        return _Reader(_bool, WORD_BYTES, False, 255)
+        return _word(lambda source, at: source.flag(at), 1)
     if word == "address":
-        return _Reader(_address, WORD_BYTES, False, 96)
-    if word == "function":  # an address and a selector
-        return _left_aligned(24)
-    if base == "bytes" and 1 <= width <= 32:
-        return _left_aligned(width)
+        return _word(lambda source, at: source.address(at), 160)
+    if word == "function" or (base == "bytes" and 1 <= width <= 32):
+        size = width or 24  # an address and a selector
+        return _word(lambda source, at: source.left_aligned(at, size), 8 * size)
     if base in ("int", "uint", "fixed", "ufixed") and 8 <= width <= 256 and bool(places) == ("fixed" in base):
-        return _number((base.endswith("int") and base[0] == "u") or base == "ufixed", width, int(places or 0))
+        return _number(base[0] == "u", width, int(places or 0))
     raise BadTypeList("unknown type", word)
 
 
-def _number(is_unsigned: bool, bits: int, places: int) -> _Reader:
-    read = _unsigned(bits) if is_unsigned else _signed(bits)
-    if not places:
-        return _Reader(read, WORD_BYTES, False, 256 - bits)
-
-    def fixed(source: _Source, at: int) -> Decimal:
-        return _EXACT.scaleb(Decimal(read(source, at)), -places)
-
-    return _Reader(fixed, WORD_BYTES, False, 256 - bits)
+def _word(read: Callable[[Any, int], Any], bits: int) -> Reader:
+    return Reader(read, WORD_BYTES, False, 256 - bits)
 
 
-def _unsigned(bits: int) -> Callable[[_Source, int], int]:
-    limit = 1 << bits
-
-    def read(source: _Source, at: int) -> int:
-        value = int.from_bytes(source.data[at : at + WORD_BYTES])
-        if value >= limit:
-            raise source.padding(at)
-        return value
-
-    return read
-
-
-def _signed(bits: int) -> Callable[[_Source, int], int]:
-    limit = 1 << (bits - 1)
-
-    def read(source: _Source, at: int) -> int:
-        value = int.from_bytes(source.data[at : at + WORD_BYTES], signed=True)
-        if not -limit <= value < limit:
-            raise source.padding(at)
-        return value
-
-    return read
-
-
-def _bool(source: _Source, at: int) -> bool:
-    value = source.number(at)
-    if value > 1:
-        raise source.padding(at)
-    return value == 1
-
-
-def _address(source: _Source, at: int) -> str:
-    word = source.data[at : at + WORD_BYTES]
-    if word[:12] != _ZEROS[:12]:
-        raise source.padding(at)
-    return "0x" + word[12:].hex()
-
-
-def _left_aligned(size: int) -> _Reader:
-    zeros = bytes(WORD_BYTES - size)
-
-    def read(source: _Source, at: int) -> bytes:
-        word = source.data[at : at + WORD_BYTES]
-        if word[size:] != zeros:
-            raise source.padding(at)
-        return word[:size]
-
-    return _Reader(read, WORD_BYTES, False, 256 - 8 * size)
-
-
-def _bytes(source: _Source, at: int) -> bytes:
-    source.take(at, WORD_BYTES)
-    size = source.number(at)
-    begin = at + WORD_BYTES
-    padded = -(-size // WORD_BYTES) * WORD_BYTES
-    source.take(begin, padded)
-    value = source.data[begin : begin + size]
-    if source.data[begin + size : begin + padded] != _ZEROS[: padded - size]:
-        raise source.padding(begin + padded - WORD_BYTES)
-    source.next = begin + padded
-    return value
-
-
-_CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\f\r"))
-_ESCAPED = 5  # JSON has so many characters more for each of them
-
-
-def _string(source: _Source, at: int) -> str:
-    value = _bytes(source, at)
-    source.budget.left -= _ESCAPED * (len(value) - len(value.translate(None, _CONTROLS)))
-    try:
-        return value.decode()
-    except UnicodeDecodeError as error:
-        place = source.next + source.first
-        raise _Misfit(UTF8, f"the string that ends before byte {place} is not UTF-8: {error.reason}") from None
+def _number(is_unsigned: bool, bits: int, places: int) -> Reader:
+    if is_unsigned:
+        whole = _word(lambda source, at: source.unsigned(at, bits), bits)
+    else:
+        whole = _word(lambda source, at: source.signed(at, bits), bits)
+    return whole if not places else _word(lambda source, at: source.scaled(whole.read(source, at), places), bits)
 
 
 # Values as JSON.

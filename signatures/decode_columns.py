@@ -204,7 +204,7 @@ class ColumnDecoder:
             plan = self._plans[selector]
             if plan is not None:
                 arguments = [calls[number][SELECTOR_BYTES:] for number in numbers]
-                columns = exact_rows(arguments, plan.layout.types)
+                columns = exact_rows(arguments, plan.layout)
                 for number, data, values in zip(numbers, arguments, columns, strict=True):
                     if values is None:
                         values = exact_values(data, plan.layout, Budget.of(size))

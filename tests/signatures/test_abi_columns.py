@@ -47,7 +47,7 @@ def test_a_row_has_the_values_that_it_has_alone(group: tuple[str, list[bytes]]) 
     for call in calls:
         sizes[len(call)].append(call)
     for same in sizes.values():
-        found = exact_rows(same, parameter_types(text))
+        found = exact_rows(same, layout_of(text))
         assert len(found) == len(same)
         for call, values in zip(same, found, strict=True):
             assert values is None or repr(values) == repr(alone(call, text))  # True is no 1
@@ -64,7 +64,7 @@ def test_encoded_rows_are_read_by_columns() -> None:
         ))
         for row in range(40)
     ]  # fmt: skip
-    found = exact_rows(calls, parameter_types(text))
+    found = exact_rows(calls, layout_of(text))
     assert found == [alone(call, text) for call in calls]
     assert None not in found
 
@@ -78,14 +78,14 @@ def test_what_no_encoder_makes_has_no_values() -> None:
     ]  # fmt: skip
     for first in (good, *bad):
         calls = [first, *[good] * ENOUGH, *bad]
-        found = exact_rows(calls, parameter_types("f(string)"))
+        found = exact_rows(calls, layout_of("f(string)"))
         assert found == [alone(call, "f(string)") for call in calls]
         assert found[1 : 1 + ENOUGH] == [("abc",)] * ENOUGH
     for type, wrong in {"uint8": 256, "int8": 128, "bool": 2, "address": 1 << 160, "bytes31": 1}.items():
         calls = [*[word(0)] * ENOUGH, word(wrong)]
-        assert exact_rows(calls, parameter_types(f"f({type})"))[-1] is None
+        assert exact_rows(calls, layout_of(f"f({type})"))[-1] is None
 
 
 def test_calls_without_arguments_are_read() -> None:
-    assert exact_rows([b""] * ENOUGH, ()) == [()] * ENOUGH
-    assert exact_rows([], ()) == []
+    assert exact_rows([b""] * ENOUGH, layout_of("f()")) == [()] * ENOUGH
+    assert exact_rows([], layout_of("f()")) == []
