@@ -1,15 +1,15 @@
-"""The arguments of many calls of one text as columns: the values of ``exact_values``, with numpy.
+"""The arguments of many calls of one text as columns: the values of ``attempt``, with numpy.
 
 Calls of one selector and one size mostly have one layout: the same offsets and the same lengths in the same places. Then the
 n-th value of all of them is one column of a matrix that has a row for each call, and is checked and read at once.
 The layout is that of the first row. Rows with another one are read in the next pass, with the first of them as the model.
 
 Invariants
-    A row is read only if its bytes are what an encoder makes of its values, and its values are those of ``exact_values``.
-    What columns cannot read is left to ``exact_values``: other layouts after ``_PASSES``, few rows, fixed-point numbers, more
+    A row is read only if its bytes are what an encoder makes of its values, and its values are those of ``attempt``.
+    What columns cannot read is left to ``attempt``: other layouts after ``_PASSES``, few rows, fixed-point numbers, more
     than ``_MOST_DYNAMIC`` dynamic values, each of which has a column.
 
-A call of two words takes 0.7 us, ``exact_values`` 3.1 (benchmarks/bench_decode.py).
+A call of two words takes 0.7 us, alone 3.1 (benchmarks/bench_decode.py).
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def attempt(data: bytes, text: str, budget: Budget, first: int = SELECTOR_BYTES)
     return attempt_of(data, text, layout, budget, first)
 
 
-def attempt_of(data: bytes, text: str, layout: Layout, budget: Budget, first: int) -> DecodeAttempt:
+def attempt_of(data: bytes, text: str, layout: Layout, budget: Budget, first: int = SELECTOR_BYTES) -> DecodeAttempt:
     """``attempt`` with a layout: that of the text, or of some of its parameters."""
     source = _Source(data, budget, first)
     try:
@@ -120,16 +120,6 @@ def attempt_of(data: bytes, text: str, layout: Layout, budget: Budget, first: in
         return DecodeAttempt(text, layout.types, reason=misfit.reason, detail=misfit.detail)
     exact = source.in_order and source.next == source.size
     return DecodeAttempt(text, layout.types, values, exact, source.size - source.end)
-
-
-def exact_values(data: bytes, layout: Layout, budget: Budget) -> tuple[Any, ...] | None:
-    """The values of arguments that are just what an encoder makes of them; None for any other data."""
-    source = _Source(data, budget, SELECTOR_BYTES)
-    try:
-        values = frame(source, 0, layout.members, layout.head)
-    except _Misfit:
-        return None
-    return values if source.in_order and source.next == source.size else None
 
 
 class Layout(NamedTuple):

@@ -21,7 +21,7 @@ from sigdir.signatures.abi_decoder import (
     Budget,
     JsonForm,
     Layout,
-    exact_values,
+    attempt_of,
     json_form,
     layout_of,
 )
@@ -207,7 +207,8 @@ class ColumnDecoder:
                 columns = exact_rows(arguments, plan.layout)
                 for number, data, values in zip(numbers, arguments, columns, strict=True):
                     if values is None:
-                        values = exact_values(data, plan.layout, Budget.of(size))
+                        alone = attempt_of(data, plan.text, plan.layout, Budget.of(size))
+                        values = alone.values if alone.exact else None
                     found[number] = None if values is None else _Call(plan, values)
         return found
 

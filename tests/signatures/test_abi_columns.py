@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.abi_columns import exact_rows
-from sigdir.signatures.abi_decoder import Budget, exact_values, layout_of
+from sigdir.signatures.abi_decoder import Budget, attempt, layout_of
 from sigdir.signatures.types import parameter_types
 from tests.signatures.test_calldata import canonical, for_eth_abi, values_of, word
 
@@ -18,7 +18,8 @@ ENOUGH = 12  # calls of one layout, so that they are read by columns
 
 
 def alone(data: bytes, text: str) -> tuple[Any, ...] | None:
-    return exact_values(data, layout_of(text), Budget.of(len(data)))
+    found = attempt(data, text, Budget.of(len(data)))
+    return found.values if found.exact else None
 
 
 @st.composite
