@@ -58,7 +58,8 @@ def _pointer(typing: Any, array: Any) -> Any:
     return types.CPointer(array.dtype)(array), build
 
 
-pointer: Any = intrinsic(_pointer)
+# The fuzzer runs kernels as plain Python.
+pointer: Any = (lambda array: array) if config.DISABLE_JIT else intrinsic(_pointer)
 """The elements of an array as a C pointer, inside a kernel whose caller holds the array.
 
 numba counts the references to an array with two atomic operations wherever a function passes it on. In the grammar and
