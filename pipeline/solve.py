@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
-from sigdir.signatures.argument_shapes import Fit, fit_of_heads, heads_of
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.dispatcher import Fit, fit_of_heads, heads_of
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.keccak_rows import RATE
 from sigdir.signatures.solve import CHANCE, Targets, Weighted, discounted, posteriors

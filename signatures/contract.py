@@ -24,10 +24,9 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from sigdir.signatures.abi_decoder import SPARE, Budget
-from sigdir.signatures.argument_shapes import Fit, fit_of
 from sigdir.signatures.bytecode import BadBytecode, CodeProblem, RuntimeCode, analyse, bytes_of_hex
 from sigdir.signatures.code_scan import scan_code
-from sigdir.signatures.dispatcher import CodeFunction, functions_of, is_tron, selectors_of
+from sigdir.signatures.dispatcher import CodeFunction, Fit, fit_of, functions_of, is_tron, selectors_of
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.plural import counted

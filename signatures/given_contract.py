@@ -18,14 +18,13 @@ from typing import Any, NamedTuple
 
 from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES
-from sigdir.signatures.argument_shapes import Fit, fit_of
 from sigdir.signatures.bytecode import BadBytecode
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.clear_signing import Called
 from sigdir.signatures.contract import ContractCode, read_code
 from sigdir.signatures.decode_input import BadInput, code_input
-from sigdir.signatures.dispatcher import CodeFunction
+from sigdir.signatures.dispatcher import CodeFunction, Fit, fit_of
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import OK, GrammarError
 from sigdir.signatures.keccak import keccak256

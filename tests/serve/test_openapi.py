@@ -34,9 +34,9 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.lists import resources
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE
 from sigdir.signatures.abi_decoder import MAX_BYTES, REASONS
-from sigdir.signatures.argument_shapes import Fit
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_input import FORMS
+from sigdir.signatures.dispatcher import Fit
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 from tests.conftest import ROOT, import_files

@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigdir.signatures.argument_shapes import Fit, fit_of
 from sigdir.signatures.bytecode import analyse, bytes_of_hex
 from sigdir.signatures.contract import ContractInterface, codes_of, contract_code, interface_of, read_contract
-from sigdir.signatures.dispatcher import CodeFunction
+from sigdir.signatures.dispatcher import CodeFunction, Fit, fit_of
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.interface_forms import abi_of, document, solidity_of
 from sigdir.signatures.keccak import keccak256
