@@ -59,7 +59,7 @@ def _pointer(typing: Any, array: Any) -> Any:
 
 
 # The fuzzer runs kernels as plain Python.
-pointer: Any = (lambda array: array) if config.DISABLE_JIT else intrinsic(_pointer)
+pointer: Any = (lambda array: array) if config.DISABLE_JIT else intrinsic(_pointer)  # type: ignore[attr-defined]
 """The elements of an array as a C pointer, inside a kernel whose caller holds the array.
 
 numba counts the references to an array with two atomic operations wherever a function passes it on. In the grammar and
