@@ -37,8 +37,7 @@ from sigdir.pipeline.mirror_answers import (
     parse_changes,
     parse_page,
 )
-from sigdir.pipeline.mirror_state import State, folder_name
-from sigdir.pipeline.mirror_walk import check_size, count_page, hidden_rows
+from sigdir.pipeline.mirror_state import State, check_size, count_page, folder_name, hidden_rows
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import COUNTS, ImportReport
 from sigdir.pipeline.run import Options as ImportOptions

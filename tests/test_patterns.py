@@ -41,7 +41,7 @@ MATCHING: dict[tuple[str, str], Any] = {
     ("sigdir/signatures/dispatcher.py", "b'[\\\\xd2\\\\xd3](?=\\\\x80\\\\x15(?:\\\\x60.|\\\\x61..)\\\\x57(?:\\\\x60\\\\0\\\\x80|\\\\x5f[\\\\x80\\\\x5f])\\\\xfd\\\\x5b\\\\x50)'"): bytes.fromhex("d38015601057600080fd5b50"),
     ("sigdir/signatures/search_terms.py", "'[a-z]{1,20}:(?=\\\\S)'"): "type:a",
     ("sigdir/pipeline/formats/sqlite.py", "b'CREATE TABLE [^;]*+'"): b"CREATE TABLE a",
-    ("sigdir/pipeline/formats/human_readable.py", "f'(?<=[(,])(\\\\s*)({_NAME})(?=\\\\s*[\\\\[\\\\s,)])'"): "( a )",
+    ("sigdir/pipeline/formats/abi.py", "f'(?<=[(,])(\\\\s*)({_NAME})(?=\\\\s*[\\\\[\\\\s,)])'"): "( a )",
     ("sigdir/pipeline/formats/solidity/outline.py", r"word + b'(?<![\\w$]' + word + b')(?=\\s*(?:;|=(?![=>])))'"): b" override =1",
     ("sigdir/serve/pages/search_query.py", "'(function|event|error)\\\\s+(?=\\\\S)'"): "function f",
 }  # fmt: skip

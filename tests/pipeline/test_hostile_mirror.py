@@ -121,7 +121,7 @@ def test_a_walk_ends_by_itself(warehouse: Path, script: Script, reason: str) -> 
 
 def test_a_walk_ends_though_the_directory_says_that_it_grows(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page repeats the first and counts two rows more, as if they had been added in front."""
-    monkeypatch.setattr("sigdir.pipeline.mirror_walk._GROWTH", 60)
+    monkeypatch.setattr("sigdir.pipeline.mirror_state._GROWTH", 60)
     reason = "has grown from 6 to 74 rows; start over with --restart"
     with scripted(ignores_page_and_grows()) as server, pytest.raises(FetchError, match=reason):
         mirror(server.url, warehouse, "pages")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 import posixpath
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import NamedTuple
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.contracts import absolute_path, path_below
@@ -26,21 +23,8 @@ from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, SYNTAX
 
 
-class _Waiting(NamedTuple):
-    """A parsed source in the temporary file."""
-
-    number: int
-    """The import's number for it."""
-    path: str
-    bytes: int
-    """What it takes in the file."""
-
-
 class Project(AbstractContextManager["Project"]):
-    """Takes all sources, then yields the candidates of each.
-
-    Memory holds the definitions. The declarations wait in a temporary file.
-    """
+    """Takes all sources, then yields the candidates of each."""
 
     def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
         """``roots`` are the paths that the import was given. ``document`` is the path of a JSON document whose sources
@@ -50,13 +34,13 @@ class Project(AbstractContextManager["Project"]):
         self._document = absolute_path(document) if document is not None else None
         self._units: dict[str, Unit] = {}
         self._remappings: dict[str, dict[str, list[Remapping]]] = {}  # by folder, then by file name
-        self._waiting: list[_Waiting] = []
-        self._parsed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the project
+        self._waiting: list[tuple[int, str, ParsedSource]] = []
+        """The import's number of each source, its path, and what it declares."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._parsed.close()
+        pass
 
     def add(self, source: Source) -> None:
         """Parse an open source, or take the remappings of an open `remappings.txt` or `foundry.toml`."""
@@ -74,12 +58,7 @@ class Project(AbstractContextManager["Project"]):
         """
         source = parsed(code, path, contract)
         self._units[path] = source.unit
-        self._write(number, path, source)
-
-    def _write(self, number: int, path: str, source: ParsedSource) -> None:
-        written = pickle.dumps(source._replace(unit=Unit({}, [])), pickle.HIGHEST_PROTOCOL)
-        self._parsed.write(written)
-        self._waiting.append(_Waiting(number, path, len(written)))
+        self._waiting.append((number, path, source))
 
     def add_remappings(self, folder: str, remappings: Iterable[str]) -> None:
         """Take remappings as written, `context:prefix=target`, with paths relative to ``folder``."""
@@ -92,22 +71,19 @@ class Project(AbstractContextManager["Project"]):
         found, broken = parsed_remappings(name, content)
         rejects = [Declaration(Kind.UNKNOWN, line, [], line=number, reason=SYNTAX) for number, line in broken]
         self._remappings.setdefault(folder, {})[name] = found
-        self._write(source.number, path, ParsedSource(Unit({}, []), rejects, 0))
+        self._waiting.append((source.number, path, ParsedSource(Unit({}, []), rejects, 0)))
 
     def read(self) -> Iterator[ReadTask]:
         """The candidates of all sources, in the order of ``add``."""
         files = linked(self._units, by_folder(self._remappings), self._roots, self._document)
-        self._parsed.seek(0)
-        for number, path, size in self._waiting:
-            written, missing = self._parsed.read(size), files.missing.get(path, [])
-            shown = path_below(path, self._roots, self._document)
-            yield partial(_read, written, number, files.units, path, missing, shown)
+        for number, path, source in self._waiting:
+            missing, shown = files.missing.get(path, []), path_below(path, self._roots, self._document)
+            yield partial(_read, source, number, files.units, path, missing, shown)
 
 
 def _read(
-    written: bytes, number: int, files: Mapping[str, Unit], path: str, missing: Sequence[Import], shown: str
+    source: ParsedSource, number: int, files: Mapping[str, Unit], path: str, missing: Sequence[Import], shown: str
 ) -> Iterator[Candidates]:
-    source = pickle.loads(written)  # noqa: S301 - written by this project to its own temporary file
     return pack(chain(map(_not_found, missing), entries(source, files, path, shown)), number)
 
 
