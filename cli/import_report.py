@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.errors import one_line
-from sigdir.pipeline.report import COUNTS, ImportReport
-from sigdir.pipeline.unread import SKIP_REASONS
+from sigdir.pipeline.report import COUNTS, SKIP_REASONS, ImportReport
 from sigdir.signatures.canonicalise import MAX_VARIANTS
 from sigdir.signatures.plural import counted
 

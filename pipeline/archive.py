@@ -25,10 +25,10 @@ from typing import Any
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats import hash_lines
 from sigdir.pipeline.hash_named import HASH_NAMED_BYTES, is_hash_named, joined_source
+from sigdir.pipeline.report import HIDDEN, LINK, SPECIAL, UnreadInputs
 from sigdir.pipeline.source import DOCUMENT_BYTES, Source
 from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, PieceStream, reason_of
 from sigdir.pipeline.tar import looks_like_tar, tar_members
-from sigdir.pipeline.unread import HIDDEN, LINK, SPECIAL, UnreadInputs
 
 _MAX_RATIO = 200
 """An archive may unpack to at most this many times its size. The Panoramix dump packed with xz has 13."""

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from sigdir.pipeline.errors import BadInput, printable
+from sigdir.pipeline.report import UnreadInputs
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.streams import PieceStream
-from sigdir.pipeline.unread import UnreadInputs
 
 HASH_NAMED_BYTES = 1 << 16
 """The largest hash-named file. A larger file with such a name is read as an input of its own."""

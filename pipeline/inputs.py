@@ -11,10 +11,9 @@ from sigdir.pipeline.archive import is_archive, open_members
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats import hash_lines
 from sigdir.pipeline.hash_named import folder_source, is_hash_named
-from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.report import DANGLING_LINK, HIDDEN, LINK, REPEATED_FOLDER, SPECIAL, ImportReport, UnreadInputs
 from sigdir.pipeline.source import STDIN, Source
 from sigdir.pipeline.store_inputs import store_member, store_sources
-from sigdir.pipeline.unread import DANGLING_LINK, HIDDEN, LINK, REPEATED_FOLDER, SPECIAL, UnreadInputs
 from sigdir.warehouse.table.stores import is_url
 
 

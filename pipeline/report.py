@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sigdir.pipeline.bytecode_counts import BytecodeCounts
-from sigdir.pipeline.source import Sections
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.source import Sections, Source
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.publish.renewal import Withdrawn
 
@@ -121,7 +123,7 @@ class ImportReport:
 
     files: list[FileReport] = field(default_factory=list)
     skipped: list[Unread] = field(default_factory=list)
-    """The inputs that were not read, for a reason of ``unread.SKIP_REASONS``."""
+    """The inputs that were not read, for a reason of SKIP_REASONS."""
     faults: list[Unread] = field(default_factory=list)
     """The inputs that could not be opened, or not be read to their end."""
     examples: list[Example] = field(default_factory=list)
@@ -219,3 +221,60 @@ class ImportReport:
             "skipped": [asdict(unread) for unread in self.skipped],
             "examples": [asdict(example) for example in self.examples],
         }
+
+
+# Inputs that are not read, or not to their end. A path that the user names must be readable, otherwise the import stops. A file
+# that was found in a folder or an archive must not stop the thousands beside it: it is a fault in the report, and the exit
+# status is 1. ``strict`` stops the import at the first fault.
+
+HIDDEN = "hidden"
+LINK = "link"
+DANGLING_LINK = "dangling_link"
+REPEATED_FOLDER = "repeated_folder"
+SPECIAL = "special"
+SPARSE = "sparse"
+NESTED_ARCHIVE = "nested_archive"
+NAME = "name"
+UNKNOWN_FORMAT = "unknown_format"
+
+SKIP_REASONS = {
+    HIDDEN: "hidden",
+    LINK: "links; --follow-links reads those in folders",
+    DANGLING_LINK: "links that lead nowhere",
+    REPEATED_FOLDER: "links to folders that are read anyway",
+    SPECIAL: "neither files nor folders",
+    SPARSE: "sparse files in a tar",
+    NESTED_ARCHIVE: "archives inside archives",
+    NAME: "not signatures, by their names",
+    UNKNOWN_FORMAT: "of no known format",
+}
+"""Each reason to skip an input, in words."""
+
+
+class UnreadInputs:
+    """Takes what an import skips, and the faults of what it found."""
+
+    def __init__(self, report: ImportReport, strict: bool = False) -> None:
+        self._report = report
+        self._strict = strict
+
+    def skip(self, name: str, reason: str) -> None:
+        """Note an input that is not read; ``reason`` is one of SKIP_REASONS."""
+        self._report.skipped.append(Unread(name, reason))
+
+    def add_fault(self, error: BadInput) -> None:
+        """Note an input that cannot be read to its end; raise the error again if faults stop the import."""
+        if self._strict:
+            raise error
+        self._report.faults.append(Unread(error.name, error.reason))
+
+    @contextmanager
+    def faults_of(self, source: Source) -> Iterator[None]:
+        """Note a BadInput of the block, which reads the input. It is raised again if the user named the input."""
+        try:
+            yield
+        except BadInput as error:
+            if source.explicit:
+                raise
+            source.stop()
+            self.add_fault(error)

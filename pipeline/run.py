@@ -50,10 +50,9 @@ from sigdir.pipeline.formats.registry import (
 )
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.report import SKIP_REASONS, ImportReport, UnreadInputs
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.state import ImportState
-from sigdir.pipeline.unread import SKIP_REASONS, UnreadInputs
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
@@ -264,9 +263,14 @@ class InputReader(AbstractContextManager["InputReader"]):
     def multi_source(self, format: Format, make: Callable[[Import], MultiSourceReader]) -> MultiSourceReader:
         """The reader of a format whose inputs refer to each other."""
         if format.name not in self._readers:
-            job = Import(self._run.options.paths, partial(_make_tables, self._run), partial(_refuse, self._run))
-            self._readers[format.name] = self._open.enter_context(make(job))
+            job = Import(self._run.options.paths, self._make_tables, partial(_refuse, self._run))
+            self._readers[format.name] = make(job)
         return self._readers[format.name]
+
+    def _make_tables(self) -> ScratchTables:
+        options = self._run.options
+        engine = connect(options.memory_limit, options.threads, self._run.state.folder)
+        return self._open.enter_context(ScratchTables(engine))
 
     def _tasks(self, sources: list[Source]) -> Iterator[ReadTask]:
         """Detect the format of each input and yield what its reader yields."""
@@ -309,10 +313,6 @@ def _of_search(result: BatchResult) -> BatchResult:
         for collection, rows in result.accepted.items()
     }
     return replace(result, accepted=accepted)
-
-
-def _make_tables(run: ImportRun) -> ScratchTables:
-    return ScratchTables(connect(run.options.memory_limit, run.options.threads, run.state.folder))
 
 
 def _read_input(

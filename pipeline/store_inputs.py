@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.hash_named import is_hash_named, joined_source
+from sigdir.pipeline.report import HIDDEN, UnreadInputs
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.streams import PieceStream
-from sigdir.pipeline.unread import HIDDEN, UnreadInputs
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.stores import Object, Store, StoreError, objects_at, open_store
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from sigdir.pipeline.report import LINK, SPARSE, SPECIAL
 from sigdir.pipeline.streams import READ_BYTES
-from sigdir.pipeline.unread import LINK, SPARSE, SPECIAL
 
 _BLOCK = tarfile.BLOCKSIZE
 _MAX_RECORD_BYTES = 1 << 20

@@ -23,7 +23,7 @@ from sigdir.pipeline.errors import BadInput, PipelineError
 from sigdir.pipeline.formats.registry import Format, Import, MultiSourceReader, by_name, detect
 from sigdir.pipeline.hash_named import folder_source
 from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.report import FileReport, ImportReport, Unread
+from sigdir.pipeline.report import FileReport, ImportReport, Unread, UnreadInputs
 from sigdir.pipeline.run import ImportRun, InputReader, Options
 from sigdir.pipeline.source import (
     BLOCK_BYTES,
@@ -37,7 +37,6 @@ from sigdir.pipeline.source import (
 )
 from sigdir.pipeline.state import ImportState
 from sigdir.pipeline.store_inputs import read_object, store_folder, store_source
-from sigdir.pipeline.unread import UnreadInputs
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.table.paths import Paths

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -119,29 +118,27 @@ _ENDINGS = {".sol": "Solidity", ".vy": "Vyper", ".vyi": "Vyper"}
 def _read_sources(sources: Sources, document: Source) -> Iterator[ReadTask]:
     """The candidates of sources found in an open document. A source that cannot be read is one reject."""
     first_numbers: list[int] = []
-    with ExitStack() as stack:
-        readers: dict[str, solidity.Project | vyper.Project] = {}
-        for path, text in sources.texts.items():
-            name = f"{document.name}:{printable(path)}"
-            before = document.sections.add(name, text.count("\n") + 1)
-            language = _ENDINGS.get(posixpath.splitext(path)[1].lower(), sources.language)
-            if language not in _READERS:
-                yield from pack([rejected_entry({"path": path, "language": language}, before + 1)], document.number)
-                continue
-            if language not in readers:
-                project = readers[language] = _READERS[language](document.path, sources.remappings)
-                stack.push(project)
-            source = _inner(document, path, name, text)
-            source.number = len(first_numbers)
-            first_numbers.append(before)
-            try:
-                with source.open(lambda _: None):
-                    readers[language].add(source)
-            except BadInput:
-                yield from pack([rejected_entry({"path": path, "bytes": source.size}, before + 1)], document.number)
-        for reader in readers.values():
-            for task in reader.read():
-                yield partial(_moved, task, document.number, first_numbers)
+    readers: dict[str, solidity.Project | vyper.Project] = {}
+    for path, text in sources.texts.items():
+        name = f"{document.name}:{printable(path)}"
+        before = document.sections.add(name, text.count("\n") + 1)
+        language = _ENDINGS.get(posixpath.splitext(path)[1].lower(), sources.language)
+        if language not in _READERS:
+            yield from pack([rejected_entry({"path": path, "language": language}, before + 1)], document.number)
+            continue
+        if language not in readers:
+            readers[language] = _READERS[language](document.path, sources.remappings)
+        source = _inner(document, path, name, text)
+        source.number = len(first_numbers)
+        first_numbers.append(before)
+        try:
+            with source.open(lambda _: None):
+                readers[language].add(source)
+        except BadInput:
+            yield from pack([rejected_entry({"path": path, "bytes": source.size}, before + 1)], document.number)
+    for reader in readers.values():
+        for task in reader.read():
+            yield partial(_moved, task, document.number, first_numbers)
 
 
 def _inner(document: Source, path: str, name: str, text: str) -> Source:

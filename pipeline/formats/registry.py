@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from sigdir.pipeline.archive import is_archive
 from sigdir.pipeline.errors import BadInput, BrokenJSON
@@ -37,13 +36,13 @@ from sigdir.pipeline.formats import (
 )
 from sigdir.pipeline.formats.contracts import contract_of_file
 from sigdir.pipeline.formats.json_reader import DocumentShape
+from sigdir.pipeline.report import NAME, NESTED_ARCHIVE, UNKNOWN_FORMAT
 from sigdir.pipeline.source import STDIN, Source
-from sigdir.pipeline.unread import NAME, NESTED_ARCHIVE, UNKNOWN_FORMAT
 from sigdir.signatures.candidates import Entry, ReadTask
 from sigdir.warehouse.sql.scratch import ScratchTables
 
 
-class MultiSourceReader(AbstractContextManager[Any], Protocol):
+class MultiSourceReader(Protocol):
     """Reads the inputs of one format together, after all other inputs."""
 
     def add(self, source: Source) -> None:
@@ -60,7 +59,7 @@ class Import:
     paths: Sequence[str]
     """The paths that the import was given."""
     make_tables: Callable[[], ScratchTables]
-    """Makes tables within the import's memory limit."""
+    """Makes tables within the import's memory limit, which end with it."""
     refuse: Callable[[int, BadInput], None]
     """Notes that the input of this number, which the user did not name, cannot be read; raises it if that ends the import."""
 

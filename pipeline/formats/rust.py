@@ -38,9 +38,9 @@ def read(source: Source) -> Iterator[ReadTask]:
     code = source.parsed(_solidity, "Rust source")
     if solidity.has_too_many_tokens(code):
         raise BadInput(source.name, f"Solidity of over {solidity.MAX_TOKENS:,} words and marks")
-    with solidity.Project([source.path]) as project:
-        project.add_code(source.number, absolute_path(source.path), code, _CONTRACT)
-        yield from project.read()
+    project = solidity.Project([source.path])
+    project.add_code(source.number, absolute_path(source.path), code, _CONTRACT)
+    return project.read()
 
 
 def _solidity(_name: str, raw: bytes) -> bytes:

@@ -25,9 +25,7 @@ Source: Sourcify's documentation, "Download Dataset", and the schema of its data
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from itertools import groupby
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -117,7 +115,7 @@ def _table_of(source: Source) -> str | None:
         return None
 
 
-class SourcifyTables(AbstractContextManager["SourcifyTables"]):
+class SourcifyTables:
     """Takes the files of both tables in any order, then gives the candidates of the files of ``signatures``."""
 
     def __init__(self, make_tables: Callable[[], ScratchTables]) -> None:
@@ -128,11 +126,6 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
         self._files: dict[str, list[Source]] = {name: [] for name in COLUMNS}
         self._counts = 0
         self._most_counts = _MOST_COUNTS
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._tables.__exit__(kind, error, trace)
 
     def add(self, source: Source) -> None:
         """Keep what is needed of a file. Raises BadInput for a Parquet file that is none of the tables."""

@@ -31,8 +31,7 @@ from urllib.parse import quote_from_bytes, urlencode
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find, open_each
-from sigdir.pipeline.report import ImportReport
-from sigdir.pipeline.unread import UnreadInputs
+from sigdir.pipeline.report import ImportReport, UnreadInputs
 from tests.fuzz.application import NODE_ANSWERS, current, discard, folder, node_results
 from tests.fuzz.offline import TOOLS, answer_bytes, descriptor_targets, file_targets, pack_targets
 from tests.fuzz.route_tables import BESIDE, BODIES, BULK, HASH, HEADERS, PATIENT, QUERIES, path_of

@@ -27,9 +27,8 @@ import pyarrow.parquet as pq
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find, open_each
-from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.report import ImportReport, UnreadInputs
 from sigdir.pipeline.source import Source
-from sigdir.pipeline.unread import UnreadInputs
 from sigdir.pipeline.usage_counts import usage_of
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings

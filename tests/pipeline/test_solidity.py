@@ -441,17 +441,17 @@ def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Readi
     write_files(folder, files)
     found: dict[str, Reading] = {}
     given = [str(folder / path) for path in paths or [""]]
-    with Project(given) as sources:
-        for source in find(given):
-            with source.open(lambda _: None):
-                sources.add(source)
-            found[str(Path(source.path).relative_to(folder))] = Reading([], [], [])
-        for each, work in zip(found.values(), sources.read(), strict=True):
-            assert callable(work)
-            for part in map(read_batch, work()):
-                each.functions.extend(part.functions)
-                each.events.extend(part.events)
-                each.rejects.extend(part.rejects)
+    sources = Project(given)
+    for source in find(given):
+        with source.open(lambda _: None):
+            sources.add(source)
+        found[str(Path(source.path).relative_to(folder))] = Reading([], [], [])
+    for each, work in zip(found.values(), sources.read(), strict=True):
+        assert callable(work)
+        for part in map(read_batch, work()):
+            each.functions.extend(part.functions)
+            each.events.extend(part.events)
+            each.rejects.extend(part.rejects)
     return found
 
 

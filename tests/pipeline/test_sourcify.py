@@ -65,10 +65,8 @@ def said(folder: Path, memory_limit: str = "256MB") -> tuple[list[tuple[int, str
     spill = folder / "spill"
     spill.mkdir(exist_ok=True)
 
-    def tables() -> ScratchTables:
-        return ScratchTables(connect(memory_limit, 1, spill))
-
-    with SourcifyTables(tables) as reader:
+    with ScratchTables(connect(memory_limit, 1, spill)) as tables:
+        reader = SourcifyTables(lambda: tables)
         for number, source in enumerate(sources):
             source.number = number
             with source.open(lambda _: None):

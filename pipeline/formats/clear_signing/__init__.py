@@ -15,8 +15,6 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from sigdir.pipeline.errors import BadInput
@@ -55,9 +53,9 @@ def read(source: Source) -> Iterator[ReadTask]:
     def refuse(_number: int, error: BadInput) -> None:
         raise error
 
-    with Descriptors(refuse) as descriptors:
-        descriptors.add(source)
-        yield from descriptors.read()
+    descriptors = Descriptors(refuse)
+    descriptors.add(source)
+    return descriptors.read()
 
 
 class _Descriptor(NamedTuple):
@@ -70,7 +68,7 @@ class _Descriptor(NamedTuple):
     size: int
 
 
-class Descriptors(AbstractContextManager["Descriptors"]):
+class Descriptors:
     """The descriptors of one import. Takes all, then yields the candidates of each."""
 
     def __init__(self, refuse: Callable[[int, BadInput], None]) -> None:
@@ -79,11 +77,6 @@ class Descriptors(AbstractContextManager["Descriptors"]):
         self._found: dict[str, _Descriptor] = {}
         self._waiting: list[_Descriptor] = []
         self._left = _SPARE
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
     def add(self, source: Source) -> None:
         """Keep an open source; raises BadInput where the schema refuses it."""

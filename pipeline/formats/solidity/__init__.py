@@ -62,6 +62,6 @@ def looks_like(source: Source) -> bool:
 
 def read(source: Source) -> Iterator[ReadTask]:
     """The candidates of one source that stands alone."""
-    with Project([source.path]) as project:
-        project.add(source)
-        yield from project.read()
+    project = Project([source.path])
+    project.add(source)
+    return project.read()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
-from types import TracebackType
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.contracts import absolute_path, path_below
@@ -23,7 +21,7 @@ from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, SYNTAX
 
 
-class Project(AbstractContextManager["Project"]):
+class Project:
     """Takes all sources, then yields the candidates of each."""
 
     def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
@@ -36,11 +34,6 @@ class Project(AbstractContextManager["Project"]):
         self._remappings: dict[str, dict[str, list[Remapping]]] = {}  # by folder, then by file name
         self._waiting: list[tuple[int, str, ParsedSource]] = []
         """The import's number of each source, its path, and what it declares."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
     def add(self, source: Source) -> None:
         """Parse an open source, or take the remappings of an open `remappings.txt` or `foundry.toml`."""

@@ -23,10 +23,8 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain, repeat
-from types import TracebackType
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.contracts import absolute_path, path_below
@@ -49,9 +47,9 @@ def looks_like(source: Source) -> bool:
 
 def read(source: Source) -> Iterator[ReadTask]:
     """The candidates of one source that stands alone."""
-    with Project() as project:
-        project.add(source)
-        yield from project.read()
+    project = Project()
+    project.add(source)
+    return project.read()
 
 
 def document_project(path: str, _remappings: Iterable[str]) -> Project:
@@ -59,7 +57,7 @@ def document_project(path: str, _remappings: Iterable[str]) -> Project:
     return Project(document=path)
 
 
-class Project(AbstractContextManager["Project"]):
+class Project:
     """The Vyper sources of one import. Takes all, then yields the candidates of each."""
 
     def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
@@ -68,11 +66,6 @@ class Project(AbstractContextManager["Project"]):
         self._document = absolute_path(document) if document is not None else None
         self._units: dict[str, SourceUnit] = {}
         self._waiting: list[tuple[int, str, SourceUnit, int]] = []  # number, path, unit, size
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
     def add(self, source: Source) -> None:
         """Keep the declarations of an open source."""
