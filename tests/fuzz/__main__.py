@@ -18,7 +18,6 @@ CORPUS = Path(".fuzz")
 # other targets modules with kernels are not instrumented.
 WITH_KERNELS = [
     "sigdir.pipeline.formats.text",
-    "sigdir.serve.http.forms",
     "sigdir.signatures.canonicalise",
     "sigdir.signatures.code_scan",
     "sigdir.signatures.grammar_rows",
