@@ -33,6 +33,10 @@ _COMMANDS = {
     "sql": ("sql", "Run SQL over the warehouse"),
     "clashes": ("clashes", "Find selectors that two texts share, in ABIs, artifacts, sources and lists"),
     "coverage": ("coverage", "Say how much of what is used the warehouse can name, and which misses matter most"),
+    "wanted": (
+        "wanted",
+        "List selectors and topics that a server was asked for and could not name, the most wanted first",
+    ),
     "compile": ("compile", "Compile the kernels now, so that no later command waits for it"),
     "resolve": ("resolve", "Show the texts of selectors and topics, the best first, and the reasons for their order"),
     "solve": (

@@ -103,6 +103,7 @@ def _flag(name: str, help: str) -> Callable[[Any], Any]:
     callback=_node_url,
 )  # fmt: skip
 @_flag("--solve", "Let anybody look for texts of unknown hashes, ten seconds at a time: /solve/.")
+@_flag("--count-misses", "Count selectors and topics that were looked up and not found, without clients: /wanted/.")
 @_flag("--mcp", "Answer agents by the Model Context Protocol: /mcp. Needs the extra mcp.")
 @_flag("--sql", "Let anybody run SQL that reads, within limits: /sql/.")
 @_option("--sql-seconds", "How long a query over HTTP may take.", type=click.FloatRange(0, 3600, min_open=True))
@@ -162,6 +163,8 @@ def serve(
     settings = Settings(
         folder, threads=threads, write_token=token, follow_store=follow_store, sql=sql, solve=solve, **given
     )
+    if settings.count_misses and settings.on_read_only_media and settings.cache is None:
+        raise click.UsageError("--count-misses over a warehouse on read-only media needs --cache, where the counts are")
     sys.exit(run(settings, server, _write_address))
 
 

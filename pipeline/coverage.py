@@ -6,16 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.usage_counts import UsageCounts, usage_of
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.hash_order import ROW_MASK
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.paths import existing
-
-Array = npt.NDArray[Any]
 
 
 class Miss(NamedTuple):
@@ -69,25 +65,10 @@ def coverage_of(path: str, warehouse: Path, most: int) -> Coverage:
 
 def _covered(view: View, collection: Collection, usage: UsageCounts, most: int) -> Covered:
     hashes, counts = usage.hashes[collection], usage.counts[collection]
-    is_named = named(view, collection, hashes)
+    is_named = view.has_hashes(collection, hashes)
     missed = np.flatnonzero(~is_named)
     first = missed[np.argsort(-counts[missed], kind="stable")][:most]
     misses = [Miss(f"0x{hashes[row].tobytes().hex()}", int(counts[row])) for row in first.tolist()]
     return Covered(
         len(hashes), int(is_named.sum()), int(counts.sum()), int(counts[is_named].sum()), misses
     )  # fmt: skip
-
-
-def named(view: View, collection: Collection, hashes: Array) -> npt.NDArray[np.bool_]:
-    """Which hashes, rising, have a text."""
-    found = np.zeros(len(hashes), np.bool_)
-    prefixes = np.ascontiguousarray(hashes[:, :4]).view(">u4")[:, 0].astype(np.uint32)
-    for segment in view.segments[collection]:
-        order, first, last = segment.with_prefixes(prefixes)
-        if collection.hash_bytes == prefixes.itemsize:
-            found |= last > first
-            continue
-        for number in np.flatnonzero(last > first).tolist():  # topics that share four bytes are rare
-            rows = (order[first[number] : last[number]] & ROW_MASK).astype(np.int64)
-            found[number] |= bool((segment.hash[rows] == hashes[number]).all(axis=1).any())
-    return found

@@ -16,8 +16,10 @@ from sigdir.serve.api.health import DocumentResource, LiveResource, ReadyResourc
 from sigdir.serve.api.imports import AbiImportResource, SolidityImportResource
 from sigdir.serve.api.search import SearchResource
 from sigdir.serve.api.stored_contract import StoredContractResource
+from sigdir.serve.api.wanted import WantedPage, WantedResource
 from sigdir.serve.bulk import changes, dumps, ranges, resolve
 from sigdir.serve.core.budget import BudgetProcess, CostlyRequests
+from sigdir.serve.core.misses import MissCounter, Misses
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
@@ -71,6 +73,8 @@ def create_app(
     is_replica = bool(settings.follow_store)
     access = WriteAccess(settings.read_only, settings.write_token, is_replica, settings.primary_url)
     app.add_middleware([Negotiation(table, access), AnswerHeaders()])
+    if settings.count_misses:
+        app.add_middleware(MissCounter(Misses(reader.paths.misses), reader))
     if budget is not None:
         app.add_middleware(CostlyRequests(budget, settings, patient))
     add_error_handlers(app)
@@ -149,10 +153,18 @@ def routes(
         Route("/docs/", DocsPage(settings)),
         Route("/statistics/", StatisticsPage(reader, paths)),
         Route("/status/", StatusPage(reader, cache, paths)),
+        *(_wanted_routes(settings, reader) if settings.count_misses else ()),
         *(_sql_routes(settings, reader) if settings.sql else ()),
         *([Route("/solve/", SolvePage(settings, reader))] if settings.solve else ()),
     ]
     # fmt: on
+
+
+def _wanted_routes(settings: Settings, reader: Reader) -> list[Route]:
+    return [
+        Route("/api/v1/wanted/", WantedResource(settings, reader)),
+        Route("/wanted/", WantedPage(settings, reader)),
+    ]
 
 
 def _sql_routes(settings: Settings, reader: Reader) -> list[Route]:

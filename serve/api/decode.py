@@ -12,6 +12,7 @@ from typing import Any
 import falcon
 
 from sigdir.serve.core.contracts import BODY_BYTES, explained
+from sigdir.serve.core.decodings import note_decoding
 from sigdir.serve.http import bodies
 from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.errors import HttpError, field_error
@@ -57,7 +58,7 @@ class DecodeResource:
         }
         if "text" in req.params:
             fields["texts"] = [req.get_param("text", default="")]
-        self._answer(req, resp, self._one(fields))
+        self._answer(req, resp, self._one(req, fields))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         given = bodies.fields_or_list(req, BODY_BYTES)
@@ -65,24 +66,28 @@ class DecodeResource:
             given["data"] = bodies.text_field(given, "data")
         if isinstance(given, dict) and isinstance(given.get("inputs"), list):
             given = given["inputs"]
-        self._answer(req, resp, self._list(given) if isinstance(given, list) else self._one(given))
+        self._answer(req, resp, self._list(req, given) if isinstance(given, list) else self._one(req, given))
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, answer: Any) -> None:
         resp.set_header("Cache-Control", "no-cache")
         send_json(req, resp, json_bytes(answer))
 
-    def _one(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _one(self, req: falcon.Request, fields: Mapping[str, Any]) -> dict[str, Any]:
         try:
             view = self._reader.current()
-            return self._document(view, self._with_contract(view, fields, inputs_of(fields)))
+            return self._document(req, view, self._with_contract(view, fields, inputs_of(fields)))
         except BadInput as error:
             raise _refused(error) from None
 
-    def _document(self, view: View, alternatives: list[Input], spare: int = SPARE) -> dict[str, Any]:
+    def _document(
+        self, req: falcon.Request, view: View, alternatives: list[Input], spare: int = SPARE
+    ) -> dict[str, Any]:
         """The answer for one input; raises BadInput for code whose functions cannot be read."""
         if alternatives[0].form is Form.CODE:
             return contract_document(explained(view, alternatives[0]))
-        return document(read_alternatives(view, alternatives, spare), alternatives[0].contract)
+        readings = read_alternatives(view, alternatives, spare)
+        note_decoding(req, readings)
+        return document(readings, alternatives[0].contract)
 
     def _with_contract(self, view: View, given: Any, alternatives: list[Input]) -> list[Input]:
         """The alternatives with the contract that stands beside them; raises BadInput."""
@@ -90,7 +95,7 @@ class DecodeResource:
             return alternatives
         return with_contract(alternatives, given, partial(contract_at, view))
 
-    def _list(self, given: list[Any]) -> list[dict[str, Any]]:
+    def _list(self, req: falcon.Request, given: list[Any]) -> list[dict[str, Any]]:
         """An answer for each input; one that cannot be read has its error, and the others are read.
 
         The inputs share what one alone may spare, so the answer to a list is bounded as one answer is.
@@ -107,7 +112,7 @@ class DecodeResource:
                     answers.append(_error("code", f"more than {MAX_CODES} codes in one list"))
                 else:
                     alternatives = self._with_contract(view, one, alternatives)
-                    answers.append(self._document(view, alternatives, spare))
+                    answers.append(self._document(req, view, alternatives, spare))
             except BadInput as error:
                 answers.append(_error(error.field, error.problem))
         return answers

@@ -10,7 +10,7 @@ from sigdir.serve.core.settings import Settings, base_url
 from sigdir.serve.http.codings import json_bytes
 from sigdir.serve.http.conditional import lookup_caching, not_modified, token_of
 from sigdir.serve.http.errors import detail
-from sigdir.serve.lists.paging import InvalidPage, link, page_number
+from sigdir.serve.lists.paging import InvalidPage, numbered_page
 from sigdir.serve.lists.query import parse
 from sigdir.serve.lists.resources import row_of_id
 from sigdir.serve.pages.answers import answer, etag
@@ -67,13 +67,11 @@ class EvidenceResource:
 
     def _document(self, req: falcon.Request, view: View, text: RankedRow, texts: int) -> dict[str, Any]:
         evidence = text_evidence(view.snapshot.evidence, self._collection, text.id)
-        query, count, declarations = parse(req.query_string), evidence.count, evidence.declarations
-        pages = max(1, -(-count // query.page_size))
+        query, declarations = parse(req.query_string), evidence.declarations
         try:
-            number = page_number(query.page, pages)
+            page = numbered_page(query, evidence.count, base_url(req, self._settings) + req.path)
         except InvalidPage:
             raise detail(404, "Invalid page.") from None
-        url, start = base_url(req, self._settings) + req.path, (number - 1) * query.page_size
         return summary_document(text.ranked) | {
             "hex_signature": f"0x{text.digest.hex()}",
             "texts": texts,
@@ -82,10 +80,8 @@ class EvidenceResource:
                 {"declaration": declaration, "count": count} for declaration, count in declarations[:MAX_DECLARATIONS]
             ],
             "declarations_count": len(declarations),
-            "count": count,
-            "next": link(url, query.pairs, number + 1) if number < pages else None,
-            "previous": link(url, query.pairs, number - 1) if number > 1 else None,
-            "results": [_sighting_document(one) for one in evidence.sightings(start, query.page_size)],
+            **page.links(),
+            "results": [_sighting_document(one) for one in evidence.sightings(page.start, query.page_size)],
         }
 
 

@@ -79,6 +79,7 @@ class ResolveResource:
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, hashes: list[bytes]) -> None:
         is_full = dict(pairs_of(req.query_string)).get("full", "") not in ("", "0", "false")
+        req.context.looked_up = filter(None, map(_digest, hashes))
         pieces = resolved(self._reader.current(), hashes, is_full=is_full)
         is_list = is_list_wanted(req.env.get("HTTP_ACCEPT", ""), format_of(req.query_string))
         resp.set_header("Vary", "Accept")

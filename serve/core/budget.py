@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import falcon
 
+from sigdir.serve.core.decodings import DECODED
 from sigdir.serve.core.settings import COUNTS_FOLDER, MIB, Settings
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
@@ -60,6 +61,8 @@ class Answer(NamedTuple):
     status: str
     headers: list[tuple[str, str]]
     body: bytes
+    decoded: list[str]
+    """How decodings ended."""
 
 
 def budget_of(size: int) -> Budget:
@@ -260,6 +263,7 @@ class CostlyRequests:
         for name, value in answer.headers:
             resp.set_header(name, value)
         resp.data = answer.body
+        req.env[DECODED] = answer.decoded
         resp.complete = True
 
     def _process_of(self, req: falcon.Request, resource: Any) -> BudgetProcess | None:

@@ -78,6 +78,8 @@ class Settings:
     """A file of named queries."""
     solve: bool = False
     """Whether a page looks for texts of hashes that nobody knows."""
+    count_misses: bool = False
+    """Whether lookups that find nothing are counted by hash."""
 
     @property
     def is_patient(self) -> bool:

@@ -28,7 +28,7 @@ class HashFileResource:
         self._hash = re.compile(f"[0-9a-fA-F]{{{2 * collection.hash_bytes}}}")
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, hash: str) -> None:
-        texts = self._texts(hash)
+        texts = self._texts(req, hash)
         if not texts:
             raise detail(404, "Not found.", {"Cache-Control": "no-cache"})  # a text may be POSTed at any time
         body = ";".join(texts).encode()
@@ -37,8 +37,9 @@ class HashFileResource:
             resp.content_type = "text/plain; charset=utf-8"
             resp.data = body
 
-    def _texts(self, hash: str) -> list[str]:
+    def _texts(self, req: falcon.Request, hash: str) -> list[str]:
         if not self._hash.fullmatch(hash):
             return []
+        req.context.looked_up = [bytes.fromhex(hash)]
         view = self._reader.current()
         return [one.text for one in ranked_rows(view, self._collection, bytes.fromhex(hash))]

@@ -116,6 +116,7 @@ def _look_up(
     body = json_bytes({"ok": True, "result": result})
     lists = [names for by_hash in result.values() for names in by_hash.values()]
     caching = lookup_caching(found=bool(lists) and all(lists))
+    req.context.looked_up = [bytes.fromhex(hash[2:]) for by_hash in result.values() for hash in by_hash]
     if not not_modified(req, resp, weak(token_of(body)), caching):
         send_json(req, resp, body)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import numpy.typing as npt
@@ -27,6 +27,31 @@ class InvalidPage(Exception):
 
 
 _CHUNK_ROWS = 16  # a megabyte, where each text has 64 KiB
+
+
+class NumberedPage(NamedTuple):
+    """A page by number: the place of its first row, how many rows there are on all pages, and the links."""
+
+    start: int
+    count: int
+    next: str | None
+    previous: str | None
+
+    def links(self) -> dict[str, int | str | None]:
+        """The members of an answer beside its results."""
+        return {"count": self.count, "next": self.next, "previous": self.previous}
+
+
+def numbered_page(query: Query, count: int, url: str) -> NumberedPage:
+    """The page that a query asks for of so many rows; raises InvalidPage."""
+    pages = _pages(count, query.page_size)
+    number = page_number(query.page, pages)
+    return NumberedPage(
+        (number - 1) * query.page_size,
+        count,
+        link(url, query.pairs, number + 1) if number < pages else None,
+        link(url, query.pairs, number - 1) if number > 1 else None,
+    )
 
 
 @dataclass(slots=True)
@@ -77,15 +102,8 @@ def page_of_selections(selections: list[Selection], collection: Collection, quer
     """The page of these selections, the first of which has the oldest rows; raises as ``page_of`` does."""
     if query.cursor is not None:
         return _page_after(selections, collection, query, query.cursor, url)
-    count, size = _count(selections), query.page_size
-    pages = _pages(count, size)
-    number = page_number(query.page, pages)
-    return Page(
-        count,
-        link(url, query.pairs, number + 1) if number < pages else None,
-        link(url, query.pairs, number - 1) if number > 1 else None,
-        _rows(selections, (number - 1) * size, size, query.oldest_first),
-    )
+    start, count, next, previous = numbered_page(query, _count(selections), url)
+    return Page(count, next, previous, _rows(selections, start, query.page_size, query.oldest_first))
 
 
 def _count(selections: list[Selection]) -> int:

@@ -89,6 +89,8 @@ class ListResource:
         if page.is_longer_than(WHOLE_BYTES):
             self._send_long(req, resp, view, page)
             return
+        if query.filter is not None:
+            req.context.looked_up = query.filter.looked_up(self._collection.hash_bytes)
         body = page.body()
         if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=page.count > 0)):
             answer(req, resp, body)

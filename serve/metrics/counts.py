@@ -53,6 +53,9 @@ class Counts:
         self._posts = Counter(
             "sigdir_posts", "POSTs that ask to store something.", ("route", "outcome"), registry=self._registry
         )
+        self._decodings = Counter(
+            "sigdir_decodings", "Inputs that were decoded, by how that ended.", ("outcome",), registry=self._registry
+        )
         self._starts = Counter("sigdir_worker_starts", "Workers that were started.", registry=self._registry)
 
     def count_start(self) -> None:
@@ -62,6 +65,10 @@ class Counts:
     def count_post(self, route: str, outcome: str) -> None:
         """Count a POST of a resource that stores: ``stored``, a reject reason, or the status in digits."""
         self._posts.labels(route, outcome).inc()
+
+    def count_decoding(self, outcome: str) -> None:
+        """Count an input that was decoded, by how that ended (``serve/core/decodings.py``)."""
+        self._decodings.labels(outcome).inc()
 
     def count_request(self, method: str, route: str, status: int, seconds: float, size: int) -> None:
         """Count an answer: its status, the time until it began, and the bytes of its body."""

@@ -10,6 +10,7 @@ from typing import Any
 import falcon
 import orjson
 
+from sigdir.serve.core.decodings import DECODED
 from sigdir.serve.http.routing import ROUTE
 from sigdir.serve.http.streams import Stream
 from sigdir.serve.metrics.counts import OTHER, Counts
@@ -34,6 +35,8 @@ class AnswerRecorder:
         now = time.perf_counter()
         if req.method == "POST" and getattr(resource, "stores", False):
             self._counts.count_post(req.env.get(ROUTE, OTHER), _outcome(resp))
+        for ended in req.env.get(DECODED, ()):
+            self._counts.count_decoding(ended)
         end = partial(self._record, req, resp.status_code, now - getattr(req.context, "began", now))
         if req.method == "HEAD" or resp.status_code in _WITHOUT_BODY:
             end(0)

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 import falcon
 
 from sigdir.serve.core.contracts import BODY_BYTES, explained
+from sigdir.serve.core.decodings import note_decoding
 from sigdir.serve.http import bodies
 from sigdir.serve.http.codings import packed
 from sigdir.serve.http.errors import HttpError
@@ -77,7 +78,7 @@ class DecodePage(ViewPage):
         entered = Entered.of_query(req)
         if not entered.is_filled:
             return self._form(entered, before=_lines_before(req.get_param("with") or ""))
-        return self._decoded(view, entered, self._with_contract(view, entered, entered.inputs()))
+        return self._decoded(req, view, entered, self._with_contract(view, entered, entered.inputs()))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         entered, wanted = _entered(req)
@@ -100,7 +101,7 @@ class DecodePage(ViewPage):
             resp.set_header("Location", f"/decode/?{address}")
             return
         resp.set_header("Cache-Control", "no-store")
-        send(req, resp, self._decoded(self._reader.current(), entered, alternatives))
+        send(req, resp, self._decoded(req, self._reader.current(), entered, alternatives))
 
     def _with_contract(self, view: View, entered: Entered, alternatives: list[Input]) -> list[Input]:
         """The alternatives with the contract whose ABI, code or address was entered; raises BadInput."""
@@ -110,7 +111,7 @@ class DecodePage(ViewPage):
         given = entered.place or {"abi" if is_abi else "code": entered.contract}
         return with_contract(alternatives, given, partial(contract_at, view))
 
-    def _decoded(self, view: View, entered: Entered, alternatives: list[Input]) -> bytes:
+    def _decoded(self, req: falcon.Request, view: View, entered: Entered, alternatives: list[Input]) -> bytes:
         address = entered.address(alternatives)
         if alternatives[0].form is Form.CODE:
             found = explained(view, alternatives[0])
@@ -119,6 +120,7 @@ class DecodePage(ViewPage):
                 abi=indented(abi_of(found)), json=_json(address),
             )  # fmt: skip
         readings = read_alternatives(view, alternatives)
+        note_decoding(req, readings)
         data = readings[0].data
         first = 0 if readings[0].form in (Form.LOG, Form.RETURN) else 4
         return self._rendered(

@@ -52,6 +52,7 @@ class RecordPage(ViewPage):
         digest = self._digest(parameters["hash"])
         found = ranked_rows(view, self._collection, digest)
         if not found:
+            req.context.looked_up = [digest]
             raise self._unknown(f"0x{digest.hex()}")
         chosen = _chosen(found, req.get_param("id"))
         others = [self._row(one) for one in found if one is not chosen]

@@ -21,6 +21,7 @@ from typing import Any
 
 from sigdir.serve.app import create_app
 from sigdir.serve.core.budget import Answer, Budget
+from sigdir.serve.core.decodings import DECODED
 from sigdir.serve.core.process import limited_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
@@ -101,7 +102,7 @@ def _answer(app: Any, environ: dict[str, str], body: BytesIO, budget: Budget) ->
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     status, headers = began
-    return Answer(status, headers, whole)
+    return Answer(status, headers, whole, given.get(DECODED, []))
 
 
 if __name__ == "__main__":

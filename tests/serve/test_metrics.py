@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -29,6 +30,7 @@ from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files
 from tests.serve.support import (
     HOST,
+    JSON,
     LISTS,
     SIGNATURES_PATH,
     Server,
@@ -152,6 +154,28 @@ def test_what_became_of_posts_is_counted(server: Server) -> None:
     for outcome in ("stored", "duplicate", "bad_width"):
         row = {"route": SIGNATURES_PATH, "outcome": outcome}
         assert value(after, "posts_total", **row) - value(before, "posts_total", **row) == 1
+
+
+def test_how_decodings_ended_is_counted(server: Server) -> None:
+    """Of each input, also where another process decodes: by the contract, a text, none that fits, no text."""
+    before = scraped(server.port)
+    text = "twoMeanings(uint256)"
+    assert post_text(server.port, text).status == 201
+    call, abi = selector(text), [{"type": "function", "name": "twoMeanings", "inputs": [{"type": "uint256"}]}]
+    inputs = [
+        {"data": call + 64 * "1", "abi": abi},
+        {"data": call + 64 * "1", "abi": []},
+        {"data": call},
+        {"data": "0x00000000" + 600 * "0"},
+    ]
+    assert request(server.port, "POST", "/api/v1/decode/", json.dumps(inputs).encode(), JSON).status == 200
+    assert get(server.port, f"/decode/?data={call + 64 * '1'}").status == 200
+    after = scraped(server.port)
+    counts = {
+        outcome: value(after, "decodings_total", outcome=outcome) - value(before, "decodings_total", outcome=outcome)
+        for outcome in ("contract", "text", "none fits", "unknown")
+    }
+    assert counts == {"contract": 1, "text": 2, "none fits": 1, "unknown": 1}
 
 
 def test_a_dashboard_has_what_it_needs(warehouse: Path) -> None:

@@ -18,6 +18,7 @@
     last-fold                       empty; its modification time is when `sigdir fold --every` last succeeded
     cache/<data file>/              its columns and hash order, mapped by servers; can be deleted at any time
     cache/<data file>.<evidence>.summaries/  what this evidence says of its texts; can be deleted at any time
+    cache/misses.sqlite             what lookups did not find (serve/core/misses.py); can be deleted at any time
     cache/statistics.json           the figures of the server's statistics page; can be deleted at any time
     suppressed.txt                  the texts that servers hide, as the operator keeps them
     visible/<list>/                 data files without the rows that this list hides, and their indexes; can be deleted
@@ -153,6 +154,10 @@ class Paths:
     @property
     def statistics(self) -> Path:
         return self.cache / "statistics.json"
+
+    @property
+    def misses(self) -> Path:
+        return self.cache / "misses.sqlite"
 
     @property
     def statistics_lock(self) -> Path:

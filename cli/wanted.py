@@ -1,0 +1,48 @@
+"""The command `sigdir wanted`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sigdir.cli.errors import Command, Failure
+from sigdir.cli.options import json_option, warehouse_option
+from sigdir.cli.output import write_json
+from sigdir.serve.core.misses import LARGEST
+from sigdir.serve.core.misses import wanted as wanted_of
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.table.paths import existing
+
+
+@click.command(cls=Command)
+@click.option("--limit", type=click.IntRange(1, LARGEST), default=20, show_default=True, help="Hashes that are listed.")
+@warehouse_option
+@json_option()
+def wanted(limit: int, folder: Path, as_json: bool) -> None:
+    """List selectors and topics that a server was asked for and could not name, the most wanted first.
+
+    `sigdir serve --count-misses` counts them. A hash leaves the list when a text of it is imported or POSTed.
+
+    Exit status: 0 success, 2 no server has counted misses here, 130 interrupted.
+
+    \b
+    Examples:
+      sigdir wanted
+      sigdir wanted --limit 100 --json
+    """
+    paths = existing(folder)
+    if not paths.misses.exists():
+        raise Failure(f"{folder}: no server has counted misses here; serve with --count-misses")
+    reader = Reader(paths)
+    try:
+        found = wanted_of(paths.misses, reader.current())[:limit]
+    finally:
+        reader.close()
+    if as_json:
+        write_json([one._asdict() for one in found])
+        return
+    for one in found:
+        click.echo(f"{one.count:>12,}  {one.since[:10]}  {one.hash}")
+    if not found:
+        click.echo("nothing is wanted: every lookup has found a text")

@@ -1,0 +1,139 @@
+"""Hashes that lookups did not find, and how often: a table of bounded size, in memory and in a file that workers share.
+
+Invariants
+    Nothing of a client is kept, and no time but that of a hash's first miss.
+    Memory has the misses of the last ``_SECONDS``, of at most ``LARGEST`` hashes beside those of one request, and the file
+    has ``LARGEST`` hashes.
+    A count is never too high. It is too low by at most all misses / ``LARGEST`` (Misra and Gries): where the file is full,
+    each count is lowered by that of the first hash without a place.
+    A process that ends, by kill -9 too, loses what it counted since it last wrote. Power loss may take the file's last
+    minutes, never its order: SQLite's log is not synced at each write.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import falcon
+import numpy as np
+
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.table.errors import UnreadableWarehouse
+
+LARGEST = 10_000
+_SECONDS = 2.0
+
+
+class Wanted(NamedTuple):
+    """A selector or topic that nobody could name, ``0x...``, how often it was looked up, and when first."""
+
+    collection: Collection
+    hash: str
+    count: int
+    since: str
+
+
+class Misses:
+    """Counts for a process: in memory, written into the file two seconds after the first of them."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._counts: Counter[bytes] = Counter()
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def add(self, hashes: Iterable[bytes]) -> None:
+        """Count a miss of each hash."""
+        with self._lock:
+            self._counts.update(hashes)
+            is_full = len(self._counts) >= LARGEST
+            if self._timer is None and self._counts:
+                self._timer = threading.Timer(_SECONDS, self.write)
+                self._timer.daemon = True
+                self._timer.start()
+        if is_full:
+            self.write()
+
+    def write(self) -> None:
+        """Add what was counted to the file. Where that fails the counts are lost, and a line says so."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            counts, self._counts, self._timer = self._counts, Counter(), None
+        now = int(time.time())
+        try:
+            with _opened(self._file) as file, file:
+                file.execute(
+                    "CREATE TABLE IF NOT EXISTS misses (hash BLOB PRIMARY KEY, count INTEGER, since INTEGER) WITHOUT ROWID"
+                )
+                file.executemany(
+                    "INSERT INTO misses VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
+                    [(hash, count, now) for hash, count in counts.items()],
+                )
+                file.execute(
+                    "UPDATE misses SET count = count - (SELECT count FROM misses ORDER BY count DESC LIMIT 1 OFFSET ?1)"
+                    " WHERE (SELECT count(*) FROM misses) > ?1",
+                    (LARGEST,),
+                )
+                file.execute("DELETE FROM misses WHERE count <= 0")
+        except (sqlite3.Error, MemoryError) as error:
+            print(f"error: misses are not counted: {self._file}: {error}", file=sys.stderr, flush=True)
+
+
+def wanted(file: Path, view: View) -> list[Wanted]:
+    """What is in the file and has no text in a view, the most wanted first; raises UnreadableWarehouse."""
+    if not file.exists():
+        return []
+    try:
+        with _opened(file) as opened:
+            rows = opened.execute("SELECT hash, count, since FROM misses ORDER BY count DESC, since, hash").fetchall()
+    except sqlite3.Error as error:
+        raise UnreadableWarehouse(f"{file}: {error}; it can be deleted") from None
+    unknown = set(missed(view, [hash for hash, _, _ in rows]))
+    return [
+        Wanted(
+            Collection.of_hash(hash), f"0x{hash.hex()}", count, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
+        )
+        for hash, count, since in rows
+        if hash in unknown
+    ]
+
+
+def missed(view: View, hashes: Iterable[bytes]) -> Iterator[bytes]:
+    """The hashes that have no text in a view."""
+    for collection in COLLECTIONS:
+        mine = [hash for hash in hashes if len(hash) == collection.hash_bytes]
+        rows = np.frombuffer(b"".join(mine), np.uint8).reshape(len(mine), collection.hash_bytes)
+        yield from (
+            hash
+            for hash, is_named in zip(mine, view.has_hashes(collection, rows).tolist(), strict=True)
+            if not is_named
+        )
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(file)) as opened:
+        opened.execute("PRAGMA journal_mode = WAL")
+        opened.execute("PRAGMA synchronous = NORMAL")
+        yield opened
+
+
+class MissCounter:
+    """Middleware: counts what an answer looked up, which its resource leaves in ``req.context.looked_up``, and did not find."""
+
+    def __init__(self, misses: Misses, reader: Reader) -> None:
+        self._misses, self._reader = misses, reader
+
+    def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
+        if hashes := list(getattr(req.context, "looked_up", ())):
+            self._misses.add(missed(self._reader.held(), hashes))

@@ -1,0 +1,114 @@
+"""Counting what lookups do not find: by several workers, across a kill, and never more than the table holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sigdir.serve.core import misses
+from sigdir.serve.core.misses import Misses, wanted
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.table.paths import Paths
+from tests.conftest import Sigdir, import_files
+from tests.serve.support import TRANSFER, Server, get, only, post_text, selector, serving, topic, until
+
+API = "/api/v1/wanted/"
+HTML = {"Accept": "text/html"}
+NEW = "nobodyKnows(uint256)"
+
+
+def counts(server: Server) -> dict[str, int]:
+    return {row["hash"]: row["count"] for row in get(server.port, API).json()["results"]}
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    (tmp_path / "texts.txt").write_text(f"{TRANSFER}\n")
+    import_files([tmp_path / "texts.txt"], tmp_path / "warehouse")
+    Paths(tmp_path / "warehouse").cache.mkdir(exist_ok=True)
+    return tmp_path / "warehouse"
+
+
+def test_every_kind_of_lookup_counts(warehouse: Path) -> None:
+    """Lists, resolve, both dialects, files, pages and decoding, in whichever process; what is found counts nowhere."""
+    unknown, event, known = "0x00000001", topic("E()"), selector(TRANSFER)
+    with serving(warehouse, "--count-misses", workers=1) as server:
+        for path in (
+            "/api/v1/signatures/?hex_signature={}",
+            "/api/v1/signatures/?hex_signature__in={}",
+            "/api/v1/resolve/?hash={}",
+            "/signature-database/v1/lookup?function={}",
+            "/api/v1/signatures?function={}",
+            "/selector/{}/",
+            "/api/v1/decode/?data={}",
+            "/decode/?data={}" + 300 * "00",
+        ):
+            for hash in (unknown, known):
+                get(server.port, path.format(hash))
+        for path in ("/signatures/00000001", f"/signatures/{known[2:]}", f"/topic0/{event[2:]}", f"/topic/{event}/"):
+            get(server.port, path)
+        until(lambda: counts(server) == {unknown: 9, event: 2}, "nine lookups of a selector and two of a topic count")
+
+
+def test_counts_are_of_all_workers_and_survive_a_kill(warehouse: Path, run_sigdir: Sigdir) -> None:
+    """Of two workers, one killed after its counts were written; a text that is POSTed leaves the list, the page and the command."""
+    lookup = f"/api/v1/signatures/?hex_signature__in={selector(NEW)},0x00000002"
+    with serving(warehouse, "--count-misses", workers=2) as server:
+        for worker in server.workers():
+            with only(server, worker):
+                for _ in range(10):
+                    get(server.port, lookup)
+        until(lambda: counts(server) == {selector(NEW): 20, "0x00000002": 20}, "the counts of both workers are written")
+        os.kill(server.workers()[0], signal.SIGKILL)
+        assert get(server.port, f"{API}?page_size=1&page=2").json()["previous"].endswith(f"{API}?page=1&page_size=1")
+        assert get(server.port, f"{API}?page=3").status == 404
+        assert post_text(server.port, NEW).status == 201
+        assert counts(server) == {"0x00000002": 20}
+        page = get(server.port, "/wanted/", HTML).body.decode()
+        assert ("0x00000002" in page, selector(NEW) in page, 'href="/submit/"' in page) == (True, False, True)
+    found: list[dict[str, Any]] = json.loads(run_sigdir("wanted", "--json").stdout)
+    assert [(one["collection"], one["hash"], one["count"]) for one in found] == [("signatures", "0x00000002", 20)]
+    with serving(warehouse, workers=1) as server:
+        assert (get(server.port, API).status, get(server.port, "/wanted/").status) == (404, 404)
+
+
+def test_the_table_is_bounded_and_its_error_too(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a flood of other hashes the most wanted stay, no count is too high, and none too low by more than misses / size."""
+    monkeypatch.setattr(misses, "LARGEST", 50)
+    paths, chance = Paths(warehouse), random.Random(7)
+    heavy = [bytes([255, 0, 0, number]) for number in range(10)]
+    true: Counter[bytes] = Counter()
+    counting = Misses(paths.misses)
+    for _ in range(400):
+        asked = [chance.choice(heavy), *(chance.randbytes(4) for _ in range(3))]
+        true.update(asked)
+        counting.add(asked)
+    counting.write()
+    reader = Reader(paths)
+    found = wanted(paths.misses, reader.current())
+    reader.close()
+    assert len(found) <= 50
+    counted = {bytes.fromhex(one.hash[2:]): one.count for one in found}
+    assert set(heavy) <= counted.keys()
+    assert all(true[hash] - true.total() / 50 <= count <= true[hash] for hash, count in counted.items())
+
+
+def test_a_damaged_table_costs_no_lookup(warehouse: Path, run_sigdir: Sigdir) -> None:
+    """Lookups answer, the list says which file is damaged, and the command refuses it in a line."""
+    paths = Paths(warehouse)
+    paths.misses.write_bytes(b"no database" * 500)
+    with serving(warehouse, "--count-misses", workers=1) as server:
+        assert get(server.port, "/api/v1/signatures/?hex_signature=0x00000001").json()["count"] == 0
+        answer = get(server.port, API)
+        assert answer.status == 503
+    refused = run_sigdir("wanted")
+    assert refused.returncode == 2
+    assert re.search(rb"misses.sqlite: .*; it can be deleted", refused.stderr)
