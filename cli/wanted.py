@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -40,7 +41,7 @@ def wanted(limit: int, folder: Path, as_json: bool) -> None:
     finally:
         reader.close()
     if as_json:
-        write_json([one._asdict() for one in found])
+        write_json(list(map(asdict, found)))
         return
     for one in found:
         click.echo(f"{one.count:>12,}  {one.since[:10]}  {one.hash}")

@@ -23,7 +23,7 @@ from sigdir.signatures.arrow import numbers, strings, text
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
-from sigdir.warehouse.evidence.usage import write_usage
+from sigdir.warehouse.evidence.usage import TABLES, write_usage
 from sigdir.warehouse.log.manifest import CONTRACTS, USAGE
 from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.mapped import MappedDraft
@@ -56,7 +56,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._inputs: dict[int, FileReport] = {}
         self._text_ids: dict[Collection, Ids] = {}
         self._compared = 0
-        self._usage: dict[str, dict[Collection, list[tuple[Any, Any]]]] = {}
+        self._usage: dict[str, dict[str, list[tuple[Any, Any]]]] = {}
         self._is_new: dict[Collection, npt.NDArray[np.bool_]] = {}
 
     def __enter__(self) -> Self:
@@ -195,9 +195,9 @@ class ImportState(AbstractContextManager["ImportState"]):
         source.warnings += usage.unread
         if not any(map(len, usage.counts.values())):
             raise BadInput(source.name, f"none of its {usage.rows:,} rows is a count of a selector or topic")
-        parts = self._usage.setdefault(source.statement, {collection: [] for collection in COLLECTIONS})
-        for collection in COLLECTIONS:
-            parts[collection].append((usage.hashes[collection], usage.counts[collection]))
+        parts = self._usage.setdefault(source.statement, {table: [] for table in TABLES})
+        for table in TABLES:
+            parts[table].append((usage.hashes[table], usage.counts[table]))
 
     def mapped(self) -> list[MappedDraft]:
         """The mapped files that the import brings. What a source counts takes the place of what it counted before."""
@@ -206,7 +206,7 @@ class ImportState(AbstractContextManager["ImportState"]):
             found.append(MappedDraft(self.draft.path, CONTRACTS, self.draft.deployments, self.draft.labels))
         for number, (label, parts) in enumerate(self._usage.items()):
             path = self.folder / f"usage.{number}.mapped"
-            rows = write_usage(path, {collection: added(collection, some) for collection, some in parts.items()})
+            rows = write_usage(path, {table: added(table, some) for table, some in parts.items()})
             found.append(MappedDraft(path, USAGE, rows, (label,), replaces=True))
         return found
 

@@ -1,7 +1,8 @@
 """How often selectors and topics are used: the counts of a table, added up by hash.
 
 A table has a column of hashes and one of counts: Parquet, CSV with a header, or JSON lines, as Dune, cryo or BigQuery give
-them. What cannot be read is counted by what is wrong, with the number of the first such row.
+them. Where it has columns of chains and contracts the counts of each contract are kept too. Days add up. What cannot be read
+is counted by what is wrong, with the number of the first such row.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from sigdir.pipeline.formats.column_tables import (
     roles_of,
 )
 from sigdir.pipeline.source import Source
-from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
+from sigdir.warehouse.evidence.usage import PLACE_BYTES, TABLES, by_contract
 
 Array = npt.NDArray[Any]
 
@@ -34,19 +37,21 @@ NAMES = {
         "bytes4", "signature", "sig", "eventtopic", "eventhash",
     ),
     "topic": ("topic", "topic0"),
+    "chain": ("chain", "chainid", "network", "networkid"),
+    "address": ("contract", "contractaddress", "address", "to", "toaddress"),
     "count": ("count", "calls", "uses", "usage", "cnt", "n", "total", "transactions", "txs", "txcount", "logs", "events"),
 }  # fmt: skip
 
 
 @dataclass
 class UsageCounts:
-    """The distinct hashes of each collection as rows of bytes, and how often each is used.
+    """The distinct keys of each table of ``warehouse/evidence/usage.py`` as rows of bytes, and how often each is used.
 
     ``rows`` were read of the table; ``unread`` says which were not.
     """
 
-    hashes: dict[Collection, Array] = field(default_factory=dict)
-    counts: dict[Collection, npt.NDArray[np.int64]] = field(default_factory=dict)
+    hashes: dict[str, Array] = field(default_factory=dict)
+    counts: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     rows: int = 0
     unread: list[str] = field(default_factory=list)
 
@@ -56,34 +61,55 @@ def usage_of(source: Source) -> UsageCounts:
     roles = roles_of(source, NAMES)
     if "hash" not in roles or "count" not in roles:
         raise BadInput(source.name, "it has no column selector or topic beside a column count")
-    parts: dict[Collection, list[tuple[Array, Array]]] = {collection: [] for collection in COLLECTIONS}
+    parts: dict[str, list[tuple[Array, Array]]] = {table: [] for table in TABLES}
     found, bad = UsageCounts(), BadRows()
     for batch in column_batches(source, roles):
         found.rows += batch.rows
-        _add(parts, batch, bad)
-    for collection, some in parts.items():
-        found.hashes[collection], found.counts[collection] = added(collection, some)
+        _add(parts, batch, bad, source.contracts.chain if source.contracts is not None else 1)
+    for table, some in parts.items():
+        found.hashes[table], found.counts[table] = added(table, some)
     found.unread = bad.sentences()
     return found
 
 
-def _add(parts: dict[Collection, list[tuple[Array, Array]]], batch: ColumnBatch, bad: BadRows) -> None:
+def _add(parts: dict[str, list[tuple[Array, Array]]], batch: ColumnBatch, bad: BadRows, chain: int) -> None:
     counts, is_count = integers_of(batch.columns["count"])
     is_count &= counts <= MAX_COUNT
     bad.add(f"no count from 0 to {MAX_COUNT:,}", batch, is_count)
+    places, is_place = _places(batch, bad, chain)
     is_hash = np.zeros(batch.rows, np.bool_)
     for collection, role in ((SIGNATURES, "hash"), (EVENT_SIGNATURES, "hash"), (EVENT_SIGNATURES, "topic")):
         if role in batch.columns:
             hashes, has_one = hashes_of(batch.columns[role], collection.hash_bytes)
-            mine = np.flatnonzero(has_one & ~is_hash & is_count)
-            parts[collection].append(added(collection, [(hashes[mine], counts[mine].astype(np.int64))]))
+            for table, keys, counted in (
+                (str(collection), hashes, has_one),
+                (by_contract(collection), np.hstack([hashes, places]), has_one & is_place),
+            ):
+                mine = np.flatnonzero(counted & ~is_hash & is_count)
+                parts[table].append(added(table, [(keys[mine], counts[mine].astype(np.int64))]))
             is_hash |= has_one
     bad.add("no selector of 4 bytes and no topic of 32", batch, is_hash)
 
 
-def added(collection: Collection, parts: list[tuple[Array, Array]]) -> tuple[Array, npt.NDArray[np.int64]]:
-    """The distinct hashes, rising, uint8 of (rows, width), and the sums of their counts."""
-    width = collection.hash_bytes
+def _places(batch: ColumnBatch, bad: BadRows, chain: int) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """The chain and the address of each row, uint8 of (rows, PLACE_BYTES), and which rows have them."""
+    chains, is_place = np.full(batch.rows, chain, np.uint64), np.zeros(batch.rows, np.bool_)
+    addresses = np.zeros((batch.rows, ADDRESS_BYTES), np.uint8)
+    if "address" in batch.columns:
+        addresses, is_place = hashes_of(batch.columns["address"], ADDRESS_BYTES)
+        is_none = batch.columns["address"].is_null().to_numpy(zero_copy_only=False)
+        bad.add("counted without its contract, which is no address of 20 bytes", batch, is_place | is_none)
+    if "chain" in batch.columns:
+        chains, is_chain = integers_of(batch.columns["chain"])
+        is_place &= is_chain
+    return np.hstack(
+        [chains.astype(">u8").view(np.uint8).reshape(-1, PLACE_BYTES - ADDRESS_BYTES), addresses]
+    ), is_place
+
+
+def added(table: str, parts: list[tuple[Array, Array]]) -> tuple[Array, npt.NDArray[np.int64]]:
+    """The distinct keys of a table, rising, uint8 of (rows, width), and the sums of their counts."""
+    width = TABLES[table]
     hashes = np.concatenate([np.empty((0, width), np.uint8), *(hashes for hashes, _ in parts)])
     counts = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
     keys = np.ascontiguousarray(hashes).view(">u4" if width == 4 else f"S{width}")[:, 0]

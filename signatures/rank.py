@@ -2,7 +2,7 @@
 
 Invariants
     The order is total and depends on the summaries alone: the standard's text, then texts that do not look mined,
-    then by witness, contracts, sources and age. A text that looks mined is behind every other.
+    then by witness, contracts, sources, uses and age. A text that looks mined is behind every other.
     Each reason is a fact of a summary, so a query can count it again.
 
 Theory
@@ -46,6 +46,8 @@ class Summary:
     first_seen: datetime | None = None
     declaration: str = ""
     """The commonest declaration; "" if no source has one."""
+    uses: int = 0
+    """Uses of its hash by contracts that have it and none of the hash's other texts."""
 
     @property
     def name(self) -> str:
@@ -82,7 +84,7 @@ def ranked(hash: bytes, summaries: Iterable[Summary], is_shared: Callable[[str],
 
 def _weight(hash: bytes, text: Summary) -> tuple[int, ...]:
     """What orders texts that do not look mined: lower is better."""
-    return not is_standard(hash, text.text), -text.witness, -text.contracts, -text.sources, text.id
+    return not is_standard(hash, text.text), -text.witness, -text.contracts, -text.sources, -text.uses, text.id
 
 
 def is_standard(hash: bytes, text: str) -> bool:

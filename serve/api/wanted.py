@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import falcon
 
 from sigdir.serve.core.misses import Wanted, wanted
@@ -32,7 +34,7 @@ class WantedResource:
         self._send(req, resp, page, found[page.start : page.start + query.page_size])
 
     def _send(self, req: falcon.Request, resp: falcon.Response, page: NumberedPage, rows: list[Wanted]) -> None:
-        results = [row._asdict() for row in rows]
+        results = list(map(asdict, rows))
         send_json(req, resp, json_bytes(page.links() | {"results": results}))
 
 

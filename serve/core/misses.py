@@ -19,8 +19,9 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import falcon
 import numpy as np
@@ -33,7 +34,8 @@ LARGEST = 10_000
 _SECONDS = 2.0
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Wanted:
     """A selector or topic that nobody could name, ``0x...``, how often it was looked up, and when first."""
 
     collection: Collection

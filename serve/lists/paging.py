@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 import numpy.typing as npt
@@ -29,7 +29,8 @@ class InvalidPage(Exception):
 _CHUNK_ROWS = 16  # a megabyte, where each text has 64 KiB
 
 
-class NumberedPage(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NumberedPage:
     """A page by number: the place of its first row, how many rows there are on all pages, and the links."""
 
     start: int
@@ -102,8 +103,9 @@ def page_of_selections(selections: list[Selection], collection: Collection, quer
     """The page of these selections, the first of which has the oldest rows; raises as ``page_of`` does."""
     if query.cursor is not None:
         return _page_after(selections, collection, query, query.cursor, url)
-    start, count, next, previous = numbered_page(query, _count(selections), url)
-    return Page(count, next, previous, _rows(selections, start, query.page_size, query.oldest_first))
+    page = numbered_page(query, _count(selections), url)
+    rows = _rows(selections, page.start, query.page_size, query.oldest_first)
+    return Page(page.count, page.next, page.previous, rows)
 
 
 def _count(selections: list[Selection]) -> int:

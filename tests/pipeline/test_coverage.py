@@ -14,6 +14,8 @@ from falcon.testing import TestClient
 import sigdir
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.index.ranked import ranked_rows
 from tests.conftest import import_files
 from tests.pipeline.support import invoke, keccak256
 from tests.serve.support import opened
@@ -105,3 +107,38 @@ def test_usage_stands_beside_the_texts(tmp_path: Path) -> None:
     (bad := tmp_path / "bad.csv").write_text("selector,count\n0xa9059cbb,-1\n")
     refused = invoke(warehouse, "import", "--usage", bad)
     assert (refused.status, "none of its 1 rows is a count" in refused.stderr) == (2, True), refused.stderr
+
+
+def test_usage_orders_search_and_what_a_contract_distinguishes(tmp_path: Path) -> None:
+    """Texts of the same witness are found by use; of two with one selector that stands first whose contract is called more.
+
+    Rows without an address count for the selector alone; without counts by contract the older text is first.
+    """
+    warehouse, older, newer = tmp_path / "warehouse", "setCiwe(bytes)", "setHeoi(bytes)"
+    shared = keccak256(older)[:4].hex()
+    assert shared == keccak256(newer)[:4].hex()
+    (tmp_path / "list.txt").write_text(f"{older}\n{newer}\nswapA()\nswapB()\n")
+    (tmp_path / "texts.csv").write_text(f"address,text\n0x{'aa' * 20},{older}\n0x{'bb' * 20},{newer}\n")
+    import_files([tmp_path / "list.txt", tmp_path / "texts.csv"], warehouse)
+
+    def first(as_of: int | None = None) -> str:
+        query = f"SELECT text_signature FROM ranked WHERE hex_signature = '0x{shared}' ORDER BY position LIMIT 1"
+        with opened(warehouse) as (reader, _):
+            found = ranked_rows(reader.current(), SIGNATURES, bytes.fromhex(shared))[0].text
+        assert sigdir.open(warehouse).sql(query).rows() == [(found,)]
+        return found
+
+    assert first() == older
+    (usage := tmp_path / "usage.csv").write_text(
+        "day,chain,contract,selector,count\n"
+        f"1,1,0x{'aa' * 20},{shared},5\n1,1,0x{'bb' * 20},{shared},4\n2,1,0x{'bb' * 20},{shared},4\n"
+        f"1,2,0x{'aa' * 20},{shared},90\n1,1,,{shared},70\n1,1,0xaa,{shared},1\n"
+        f"1,1,,{keccak256('swapB()')[:4].hex()},9\n"
+    )
+    result = invoke(warehouse, "import", "--usage", usage, "--json")
+    assert "counted without its contract" in json.loads(result.stdout)["files"][0]["warnings"][0]
+    assert first() == newer
+    found = json.loads(invoke(warehouse, "search", "swap*", "--json").stdout)["signatures"]["results"]
+    assert [one["text_signature"] for one in found] == ["swapB()", "swapA()"]
+    assert sigdir.open(warehouse).sql("SELECT uses FROM ranked WHERE text_signature = ?", [newer]).rows() == [(174,)]
+    assert invoke(warehouse, "verify").status == 0

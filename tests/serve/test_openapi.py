@@ -103,7 +103,7 @@ OPERATIONS = [
     *(f"{method} {path}" for path in (ABI_PATH, SOLIDITY_PATH) for method in ("POST", "OPTIONS")),
     *(f"{method} {path}" for path in ("/healthz", "/readyz", "/metrics") for method in ("GET", "HEAD")),
     *(f"{method} {path}" for path in (
-        "/api/v1/decode/", "/api/v1/search/", "/api/v1/contracts/{chain}/{address}/", "/api/v1/resolve/", "/api/v1/changes/", "/dumps/", "/dumps/{version}/", "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}",
+        "/api/v1/decode/", "/api/v1/search/", "/api/v1/wanted/", "/api/v1/contracts/{chain}/{address}/", "/api/v1/resolve/", "/api/v1/changes/", "/dumps/", "/dumps/{version}/", "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}",
         "/range/{collection}/{prefix}", "/range/{collection}/{prefix}/{edition}",
         "/signatures/{hash}", "/topic0/{hash}", "/api/v1/signatures",
         *(f"/signature-database/v1/{name}" for name in ("lookup", "search", "stats", "export")),

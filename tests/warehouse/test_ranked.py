@@ -216,7 +216,7 @@ def view_of(known: Known) -> View:
     for collection, files in known.snapshot.files.items():
         mapped = [segment_of(known.paths, file) for file in files]
         segments[collection] = tuple(
-            replace(segment, summaries=summaries_of(known.paths, file, segment.ids, known.manifest))
+            replace(segment, summaries=summaries_of(known.paths, file, segment, known.manifest))
             for file, segment in zip(files, mapped, strict=True)
         )
     return View(known.snapshot, segments, "", b"")
@@ -259,17 +259,17 @@ def test_columns_are_kept(known: Known) -> None:
     """A column is built once for its data file and evidence; a broken one is built again."""
     [file, *_] = known.snapshot.files[SIGNATURES]
     segment = segment_of(known.paths, file)
-    first = summaries_of(known.paths, file, segment.ids, known.manifest)
+    first = summaries_of(known.paths, file, segment, known.manifest)
     [folder] = known.paths.cache.glob(f"{SIGNATURES}-{file.path.stem}.*.summaries")
     made = folder.stat().st_ino
-    assert (summaries_of(known.paths, file, segment.ids, known.manifest).counts == first.counts).all()
+    assert (summaries_of(known.paths, file, segment, known.manifest).counts == first.counts).all()
     assert folder.stat().st_ino == made
     column = folder / "counts.npy"
     raw = bytearray(column.read_bytes())
     raw[-1] ^= 1
     column.unlink()
     column.write_bytes(raw)
-    assert (summaries_of(known.paths, file, segment.ids, known.manifest).counts == first.counts).all()
+    assert (summaries_of(known.paths, file, segment, known.manifest).counts == first.counts).all()
     assert folder.stat().st_ino != made
 
 

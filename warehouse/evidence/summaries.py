@@ -46,16 +46,18 @@ KINDS: Final = tuple(tuple(kind for kind in Kind if kind and mask >> kind & 1) f
 """The known kinds, rising, by ``SightingCounts.kinds``."""
 
 
-_MOST_CONTRACTS, _MOST_SOURCES = (1 << 21) - 1, (1 << 8) - 1
+_MOST_USED, _MOST_CONTRACTS, _MOST_SOURCES = (1 << 5) - 1, (1 << 17) - 1, (1 << 7) - 1
 
 
-def weights(counts: Array) -> Array:
-    """What orders texts of different hashes, uint32, the best lowest: by witness, contracts, sources, as ``rank`` does.
+def weights(counts: Array, uses: Array | int = 0) -> Array:
+    """What orders texts of different hashes, uint32, the best lowest: by witness, use, contracts, sources.
 
-    Beyond 2 million contracts and 255 sources they count as equal.
+    Uses of the hashes count by their powers of four. Beyond 131,071 contracts and 127 sources they count as equal.
     """
     found: Array = (~counts["witness"] & np.uint32(7)) << np.uint32(29)
-    found |= (_MOST_CONTRACTS - np.minimum(counts["contracts"], _MOST_CONTRACTS)) << np.uint32(8)
+    often = np.ceil(np.log2(1 + np.asarray(uses, np.float64)) / 2).astype(np.uint32)
+    found |= (_MOST_USED - np.minimum(often, np.uint32(_MOST_USED))) << np.uint32(24)
+    found |= (_MOST_CONTRACTS - np.minimum(counts["contracts"], _MOST_CONTRACTS)) << np.uint32(7)
     found |= _MOST_SOURCES - np.minimum(counts["sources"], _MOST_SOURCES)
     return found
 

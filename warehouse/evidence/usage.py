@@ -1,11 +1,13 @@
 """How often selectors and topics are used, as sources have counted: a file a source, which its next import replaces.
 
-Its columns (``mapped.py``): for each collection the distinct hashes, rising, and how often each was used.
+Its columns (``mapped.py``): for each of ``TABLES`` the distinct keys, rising, and how often each was used. A key is a hash,
+or a hash with the chain and the address of the contract that was called or made the log, where the source says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +15,72 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.rank import Summary
+from sigdir.signatures.readings import Known, Membership
+from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, deployed_contract
 from sigdir.warehouse.evidence.mapped import create_columns, open_columns
 from sigdir.warehouse.log.manifest import USAGE, Manifest
 
 Array = npt.NDArray[Any]
-Counts = Mapping[Collection, tuple[Array, npt.NDArray[np.int64]]]
-"""For each collection the hashes, uint8 of (rows, width), rising, and their counts."""
+Counts = Mapping[str, tuple[Array, npt.NDArray[np.int64]]]
+"""For each table the keys, uint8 of (rows, width), rising, and their counts."""
+
+PLACE_BYTES = 28
+"""Of a chain, 8, and an address."""
+MAX_CONTRACTS = 64
+"""So many contracts are asked which texts of a hash they have, those that use it most."""
+
+
+def by_contract(collection: Collection) -> str:
+    """The table of a collection's uses by contract."""
+    return f"{collection} by contract"
+
+
+TABLES: Mapping[str, int] = {str(collection): collection.hash_bytes for collection in COLLECTIONS} | {
+    by_contract(collection): collection.hash_bytes + PLACE_BYTES for collection in COLLECTIONS
+}
+"""The bytes of a key of each."""
 
 
 def write_usage(path: Path, counts: Counts) -> int:
     """Write a file of usage, to be synced; returns its rows."""
     shapes: dict[str, tuple[str, int, int | None]] = {}
-    for collection, (hashes, _) in counts.items():
-        shapes[collection] = (f"S{collection.hash_bytes}", len(hashes), None)
-        shapes[f"{collection} uses"] = ("<i8", len(hashes), None)
+    for table, (keys, _) in counts.items():
+        shapes[table] = (f"S{TABLES[table]}", len(keys), None)
+        shapes[f"{table} uses"] = ("<i8", len(keys), None)
     columns = create_columns(path, shapes)
-    for collection, (hashes, uses) in counts.items():
-        columns[collection][:] = np.ascontiguousarray(hashes).view(f"S{collection.hash_bytes}").reshape(-1)
-        columns[f"{collection} uses"][:] = uses
-    return sum(len(hashes) for hashes, _ in counts.values())
+    for table, (keys, uses) in counts.items():
+        columns[table][:] = np.ascontiguousarray(keys).view(f"S{TABLES[table]}").reshape(-1)
+        columns[f"{table} uses"][:] = uses
+    return sum(len(keys) for keys, _ in counts.values())
+
+
+def with_uses(manifest: Manifest, hash: bytes, texts: Sequence[Summary]) -> Sequence[Summary]:
+    """The texts of a hash with their uses by contracts that have one of them and no other; raises UnreadableWarehouse."""
+    if len(texts) < 2:
+        return texts
+    uses = dict.fromkeys((one.text for one in texts), 0)
+    known = [Known(text) for text in uses]
+    for chain, address, count in _callers(manifest, hash):
+        contract = deployed_contract(manifest, chain, address)
+        had = [one.text for one in contract.preferred(hash, known) if one.membership is Membership.HAS]
+        if len(had) == 1:
+            uses[had[0]] += count
+    return [replace(one, uses=uses[one.text]) for one in texts] if any(uses.values()) else texts
+
+
+def _callers(manifest: Manifest, hash: bytes) -> Iterator[tuple[int, bytes, int]]:
+    """Chain, address and count of the contracts that use a hash most, in each file."""
+    name = by_contract(Collection.of_hash(hash))
+    for columns in map(open_columns, manifest.mapped_of(USAGE)):
+        keys = columns[name]
+        first, last = (
+            int(keys.searchsorted(np.array([hash + end], keys.dtype))[0]) for end in (b"", b"\xff" * PLACE_BYTES)
+        )
+        uses = columns[f"{name} uses"][first:last]
+        for row in np.argsort(-uses, kind="stable")[:MAX_CONTRACTS].tolist():
+            place = keys[first + row : first + row + 1].tobytes()[len(hash) :]
+            yield int.from_bytes(place[:-ADDRESS_BYTES], "big"), place[-ADDRESS_BYTES:], int(uses[row])
 
 
 def uses_of(manifest: Manifest, hash: bytes) -> int:

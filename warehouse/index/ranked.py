@@ -13,6 +13,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked
 from sigdir.warehouse.evidence.summaries import SightingCounts
+from sigdir.warehouse.evidence.usage import with_uses
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 
@@ -123,7 +124,8 @@ def _ordered(view: View, collection: Collection, digest: bytes, found: Found) ->
     def is_shared(name: str) -> bool:
         return len(view.with_name(collection, name, 2)) > 1
 
-    ordered = rank.ranked(digest, (segment.summary_at(row) for segment, row in places), is_shared)
+    texts = with_uses(view.snapshot.evidence, digest, [segment.summary_at(row) for segment, row in places])
+    ordered = rank.ranked(digest, texts, is_shared)
     return [_ranked_row(*of_id[one.summary.id], one) for one in ordered]
 
 

@@ -21,9 +21,12 @@ import pyarrow as pa
 
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
+from sigdir.warehouse.evidence.summaries import weights as weights_of
 from sigdir.warehouse.evidence.sums import summed
+from sigdir.warehouse.evidence.usage import uses_of_hashes
 from sigdir.warehouse.index.derived import build, map_column, new_column, opened, require_written
-from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
+from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.log.manifest import USAGE, EvidenceFile, Manifest
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.paths import Paths, index_name, summaries_name
 
@@ -31,13 +34,13 @@ Array = npt.NDArray[Any]
 
 _COLUMNS = ("counts", "weights", "declared", "offsets")
 _FILES = (*(f"{name}.npy" for name in _COLUMNS), "declarations")
-_FORMAT = b"4"  # changes where the same sightings give other summaries
+_FORMAT = b"5"  # changes where the same sightings give other summaries
 _BLOCK_ROWS = 1 << 21
 """So many texts are summed at once: 60 bytes each."""
 
 
-def summaries_of(paths: Paths, file: DataFile, ids: Array, manifest: Manifest) -> Summaries:
-    """Map the summaries of a data file, whose ids are given; missing or broken ones are built first.
+def summaries_of(paths: Paths, file: DataFile, segment: Segment, manifest: Manifest) -> Summaries:
+    """Map the summaries of a data file, whose segment is given; missing or broken ones are built first.
 
     Raises UnreadableWarehouse where an evidence file is damaged or gone.
     """
@@ -47,7 +50,7 @@ def summaries_of(paths: Paths, file: DataFile, ids: Array, manifest: Manifest) -
     cache, index = paths.index_cache(file.path), index_name(file.collection, file.path)
 
     def write(part: Path) -> Iterable[str]:
-        names = _write(part, file, ids, manifest)
+        names = _write(part, file, segment, manifest)
         # Those of other evidence are deleted, which is safe: a process that has them mapped keeps its pages, and one that
         # needs them again builds them.
         for other in {*cache.glob(summaries_name(index, "*")), *cache.glob(f".{summaries_name(index, '*')}")} - {part}:
@@ -64,8 +67,9 @@ def summaries_at_rest(paths: Paths, file: DataFile, manifest: Manifest) -> Summa
 
 
 def folder_name(file: DataFile, manifest: Manifest) -> str:
-    """The name of a data file's summaries in the cache, for this evidence."""
+    """The name of a data file's summaries in the cache, for this evidence and what is used."""
     digest = hashlib.blake2b(_FORMAT, digest_size=8)
+    digest.update("".join(usage.path.name for usage in manifest.mapped_of(USAGE)).encode())
     for evidence in _overlapping(file, manifest):
         replaced = [pair for pair in evidence.source_imports or () if not manifest.counts(*pair)]
         # A file of more source imports than it lists changes with any source.
@@ -94,7 +98,8 @@ def _open(folder: Path, file: DataFile) -> Summaries:
     return Summaries(as_readonly(counts), as_readonly(declared), texts, as_readonly(weights))
 
 
-def _write(folder: Path, file: DataFile, ids: Array, manifest: Manifest) -> Iterable[str]:
+def _write(folder: Path, file: DataFile, segment: Segment, manifest: Manifest) -> Iterable[str]:
+    ids = segment.ids
     counts = new_column(folder, "counts", COUNTS, len(ids))
     weights = new_column(folder, "weights", np.uint32, len(ids))
     declared, ends, size = [np.empty(0, np.int64)], [np.zeros(1, np.int64)], 0
@@ -102,7 +107,8 @@ def _write(folder: Path, file: DataFile, ids: Array, manifest: Manifest) -> Iter
         for first in range(0, len(ids), _BLOCK_ROWS):
             block = summed(manifest, file.collection, ids[first : first + _BLOCK_ROWS])
             counts[first : first + _BLOCK_ROWS] = block.counts
-            weights[first : first + _BLOCK_ROWS] = block.weights
+            uses = uses_of_hashes(manifest, segment.hash[first : first + len(block.counts)])
+            weights[first : first + _BLOCK_ROWS] = weights_of(block.counts, uses)
             if len(block.declared):
                 bounds, data = bytes_of(block.texts)
                 declared.append(block.declared + first)

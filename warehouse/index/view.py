@@ -114,7 +114,7 @@ class View:
         """The rows with exactly this hash, rising, of each segment that has any, oldest first."""
         return rows_with_hash(self.segments[collection], digest)
 
-    def has_hashes(self, collection: Collection, hashes: Array) -> npt.NDArray[np.bool_]:
+    def has_hashes(self, collection: Collection, hashes: Array) -> Array:
         """Which hashes, uint8 of (rows, width), have a text; fastest where they rise."""
         found = np.zeros(len(hashes), np.bool_)
         prefixes = np.ascontiguousarray(hashes[:, :4]).view(">u4")[:, 0].astype(np.uint32)
@@ -331,7 +331,7 @@ class Reader:
             # Neither ever changes, so mappings are kept: mapping a file takes 0.6 ms, and each fold adds one.
             segment = self._mapped.get(file.path) or segment_of(self._paths, file, self._tick)
             summaries = self._summaries.get(folder_name(file, evidence))
-            return segment, summaries or summaries_of(self._paths, file, segment.ids, evidence)
+            return segment, summaries or summaries_of(self._paths, file, segment, evidence)
 
         # Every byte of a file is read when it is opened: those of 100 M rows take 3.2 s on one core.
         threads = os.cpu_count() or 1

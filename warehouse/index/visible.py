@@ -162,7 +162,7 @@ def prebuild(
             build_index(paths, shown)
         evidence = manifest_of(manifest)
         if manifest is not None and not (cache / folder_name(shown, evidence)).exists():
-            summaries_of(paths, shown, segment_of(paths, shown).ids, evidence)
+            summaries_of(paths, shown, segment_of(paths, shown), evidence)
 
     with ThreadPoolExecutor(threads) as pool:
         for file in files:

@@ -26,6 +26,7 @@ from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked, Summary, made_up_part, ranked
 from sigdir.warehouse.evidence.summaries import COUNTS, KINDS, SightingCounts, Summaries
 from sigdir.warehouse.evidence.sums import summed
+from sigdir.warehouse.evidence.usage import with_uses
 from sigdir.warehouse.index.derived import map_column, opened, require_written
 from sigdir.warehouse.index.summaries import summaries_at_rest
 from sigdir.warehouse.log.snapshot import Snapshot
@@ -45,7 +46,7 @@ class SummaryReader:
     """The summaries of one collection's texts in one version. Safe for threads."""
 
     def __init__(self, paths: Paths, snapshot: Snapshot, collection: Collection) -> None:
-        self._paths, self._evidence, self._collection = paths, snapshot.evidence, collection
+        self._paths, self.evidence, self._collection = paths, snapshot.evidence, collection
         self._files = snapshot.files[collection]
         self._at_rest = lru_cache(maxsize=None)(self._opened)
         self._block = lru_cache(maxsize=_KEPT_BLOCKS)(self._summed)
@@ -75,7 +76,7 @@ class SummaryReader:
         numbered = np.unique(blocks).tolist()
         if len(numbered) * _FEW > len(left):  # scattered texts, of which nobody asks for the neighbours
             wanted, rows = np.unique(ids[left], return_inverse=True)
-            yield left, summed(self._evidence, self._collection, wanted), rows
+            yield left, summed(self.evidence, self._collection, wanted), rows
             return
         for number in numbered:
             here = left[blocks == number]
@@ -87,14 +88,14 @@ class SummaryReader:
 
     def _opened(self, file: DataFile) -> tuple[Array, Summaries] | None:
         """The ids and the summaries of a data file as servers map them; None where they are missing or damaged."""
-        summaries = summaries_at_rest(self._paths, file, self._evidence)
+        summaries = summaries_at_rest(self._paths, file, self.evidence)
         name = index_name(file.collection, file.path)
         ids = opened([cache / name for cache in self._paths.index_caches(file.path)], _ids)
         return None if summaries is None or ids is None else (ids, summaries)
 
     def _summed(self, number: int) -> Summaries:
         """The summaries of a block, a row for each id."""
-        return summed(self._evidence, self._collection, np.arange(number << _BLOCK_BITS, (number + 1) << _BLOCK_BITS))
+        return summed(self.evidence, self._collection, np.arange(number << _BLOCK_BITS, (number + 1) << _BLOCK_BITS))
 
 
 def _ids(index: Path) -> Array:
@@ -135,8 +136,9 @@ class Ranking:
         shared = (
             {name for (name,) in self._rows(_SHARED.format(collection.view_name), sorted(names))} if names else set()
         )
+        evidence = self._readers[collection].evidence
         return {
-            bytes(hash): ranked(hash, [text for _, text in group], shared.__contains__)
+            bytes(hash): ranked(hash, with_uses(evidence, hash, [text for _, text in group]), shared.__contains__)
             for hash, group in groupby(texts, itemgetter(0))
         }
 
