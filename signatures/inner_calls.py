@@ -52,6 +52,26 @@ class Inner(NamedTuple):
         )
 
 
+SELF = "self"
+
+
+def callee(types: Sequence[Type], values: Sequence[Any], path: Path) -> str:
+    """Where the call at a path goes: to the one address before it in its tuple; SELF where no value beside it has an address,
+    as in ``multicall(bytes[])``; "" where that is not certain.
+    """
+    for step in path[:-1]:
+        element, values = types[step].element, values[step]
+        if (
+            element is not None and element.members is None
+        ):  # a list of calls: the addresses of others may stand beside it
+            return "" if any("address" in type.text for type in types) else SELF
+        types = [element] * len(values) if element is not None else types[step].members or ()
+    found = [value for type, value in zip(types, values[: path[-1]], strict=False) if type.text == "address"]
+    if len(found) == 1:
+        return str(found[0])
+    return "" if any("address" in type.text for type in types) else SELF
+
+
 def inner_calls(text: str, types: Sequence[Type], values: Sequence[Any], budget: Budget) -> Iterator[Inner]:
     """The bytes values of a text's parameters that may be calls, in the order in which they stand."""
     packed = _PACKED_TEXTS.get(text)

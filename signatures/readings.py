@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES, SPARE, UTF8, Budget, DecodeAttempt, attempt, layout_of
 from sigdir.signatures.canonicalise import canonicalise_one
-from sigdir.signatures.clear_signing import CallDisplay, Descriptor
+from sigdir.signatures.clear_signing import CallDisplay, Called, Descriptor
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError
-from sigdir.signatures.inner_calls import Inner, Path, inner_calls
+from sigdir.signatures.inner_calls import SELF, Inner, Path, callee, inner_calls
 from sigdir.signatures.logs import Split, log_attempt
 from sigdir.signatures.plural import counted
 from sigdir.signatures.rank import Summary
@@ -237,24 +237,34 @@ class Reading:
         return self.candidates[0] if self.candidates and self.candidates[0].decodes else None
 
 
-def add_displays(
-    input: Input, readings: Iterable[Reading], descriptors: Callable[[bytes, tuple[int, bytes]], Sequence[Descriptor]]
-) -> None:
-    """Say how a call is shown to whoever signs it, by the first descriptor for a contract that is called.
+Descriptors = Callable[[bytes, tuple[int, bytes]], Sequence[Descriptor]]
+"""Gives those for a selector and a place: a chain and an address."""
 
-    ``descriptors`` gives those for a selector and a place: a chain and an address.
-    """
+
+def add_displays(input: Input, readings: Iterable[Reading], descriptors: Descriptors) -> None:
+    """Say how a call is shown to whoever signs it, and the calls inside, by the first descriptor for a contract that is called."""
     called = input.contract.called if input.contract is not None else None
-    if called is None:
-        return
-    for reading in readings:
-        if reading.form is not Form.CALLDATA or len(reading.hash) != SELECTOR_BYTES:
+    if called is not None:
+        for reading in readings:
+            _add_display(reading, called, descriptors)
+
+
+def _add_display(reading: Reading, called: Called, descriptors: Descriptors) -> None:
+    is_call = reading.form is Form.CALLDATA and len(reading.hash) == SELECTOR_BYTES
+    places = [(called.chain, at) for at in called.addresses] if is_call else []
+    found = [one for place in places for one in descriptors(reading.hash, place)]
+    for candidate in reading.candidates:
+        types, values = candidate.attempt.types, candidate.attempt.values
+        if values is None:
             continue
-        found = [one for at in called.addresses for one in descriptors(reading.hash, (called.chain, at))]
-        for candidate in reading.candidates if found else ():
-            if candidate.attempt.values is not None:
-                shown = (one.shown(candidate.attempt.types, candidate.attempt.values, called) for one in found)
-                candidate.display = next(filter(None, shown), None)
+        candidate.display = next(filter(None, (one.shown(types, values, called) for one in found)), None)
+        for inner in candidate.nested:
+            goes_to = callee(types, values, inner.path)
+            if goes_to == SELF:
+                _add_display(inner.reading, called, descriptors)
+            elif goes_to:
+                place = bytes.fromhex(goes_to[2:])
+                _add_display(inner.reading, Called(called.chain, (place,), called.addresses[0]), descriptors)
 
 
 class Nested(NamedTuple):

@@ -16,7 +16,7 @@ from sigdir.signatures.abi_decoder import checksummed
 from sigdir.signatures.clear_signing import CallDisplay, Called
 from sigdir.signatures.given_contract import AbiContract
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.readings import Form, Input
+from sigdir.signatures.readings import Form, Input, Reading
 from tests.pipeline.support import CommandResult, invoke
 from tests.serve.support import get, post, serving
 
@@ -141,6 +141,37 @@ def test_a_call_of_the_contract_is_shown_as_a_signer_sees_it(folder: Path) -> No
     assert quiet is not None
     assert [one.text for one in quiet.fields if one.label in ("Mode", "Quiet")] == ["2", "2"]
     assert swapped(folder, to=TOKEN) is None
+
+
+def test_calls_inside_are_shown_by_the_contract_that_they_go_to(folder: Path) -> None:
+    """The one address before a call in its tuple, packed ones too; with none beside it the same contract; else nothing is shown."""
+    assert imported(folder).status == 0
+    approve = keccak256(b"approve(address,uint256)")[:4] + encode(["address", "uint256"], [YOU, 25])
+    packed = b"\0" + bytes.fromhex(TOKEN[2:]) + bytes(32) + len(approve).to_bytes(32) + approve
+    calls: dict[str, tuple[list[str], list[Any], str]] = {
+        "multicall(bytes[])": (["bytes[]"], [[approve]], TOKEN),
+        "forward(address,uint256,bytes)": (["address", "uint256", "bytes"], [TOKEN, 0, approve], ROUTER),
+        "aggregate((address,bytes)[])": (["(address,bytes)[]"], [[(YOU, b""), (TOKEN, approve)]], ROUTER),
+        "multiSend(bytes)": (["bytes"], [packed], ROUTER),
+        "either(address,address,bytes)": (["address", "address", "bytes"], [TOKEN, YOU, approve], TOKEN),
+        "batch(address[],bytes[])": (["address[]", "bytes[]"], [[YOU], [approve]], TOKEN),
+    }
+    (folder / "calls.txt").write_text("\n".join(calls))
+    assert invoke(folder / "warehouse", "import", folder / "calls.txt").status == 0
+    directory, seen = WarehouseDirectory.of(folder / "warehouse"), {}
+    for text, (types, values, to) in calls.items():
+        contract = AbiContract({}, has_fallback=True, unread=0, called=Called(CHAIN, (bytes.fromhex(to[2:]),)))
+        data = keccak256(text.encode())[:4] + encode(types, values)
+        [reading] = readings_of(directory, [Input(Form.CALLDATA, data, contract=contract)])
+        seen[text] = [one.fields[1].text for one in displays_in(reading)]
+    directory.close()
+    assert seen == {text: [] if text.startswith(("either", "batch")) else ["2.5 ACM"] for text in calls}
+
+
+def displays_in(reading: Reading) -> list[CallDisplay]:
+    found = reading.candidates[:1]
+    own = [one.display for one in found if one.display is not None]
+    return own + [each for one in found for inner in one.nested for each in displays_in(inner.reading)]
 
 
 def test_an_including_descriptor_overrides_the_included_one(folder: Path) -> None:
