@@ -140,5 +140,7 @@ def test_usage_orders_search_and_what_a_contract_distinguishes(tmp_path: Path) -
     assert first() == newer
     found = json.loads(invoke(warehouse, "search", "swap*", "--json").stdout)["signatures"]["results"]
     assert [one["text_signature"] for one in found] == ["swapB()", "swapA()"]
+    by_weight = sigdir.open(warehouse).sql("SELECT text_signature FROM search('swap') ORDER BY weight, id").rows()
+    assert by_weight == [("swapB()",), ("swapA()",)]
     assert sigdir.open(warehouse).sql("SELECT uses FROM ranked WHERE text_signature = ?", [newer]).rows() == [(174,)]
     assert invoke(warehouse, "verify").status == 0

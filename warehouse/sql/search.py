@@ -13,13 +13,11 @@ the servers' index would take longer.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 
@@ -32,9 +30,6 @@ from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.views import quoted
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 from sigdir.warehouse.table.paths import Paths
-
-SummariesOf = Callable[[npt.NDArray[np.int64]], tuple[npt.NDArray[Any], pa.Array]]
-"""The counts and the declarations of texts by their ids."""
 
 NAME = "search"
 _FITS = "search_fits"
@@ -74,10 +69,11 @@ def fits_terms(texts: pa.ChunkedArray, queries: pa.ChunkedArray) -> pa.Array:
 
 
 def weights_of(
-    summaries_of: SummariesOf, ids: pa.ChunkedArray, texts: pa.ChunkedArray, queries: pa.ChunkedArray
-) -> pa.Array:
-    """What orders texts that a search finds, the best lowest, as on the search page."""
+    reader: Any, ids: pa.ChunkedArray, hashes: pa.ChunkedArray, texts: pa.ChunkedArray, queries: pa.ChunkedArray
+) -> pa.Array:  # fmt: skip
+    """What orders texts that a search finds, the best lowest, as on the search page; ``reader`` is a SummaryReader."""
     from sigdir.warehouse.evidence.summaries import weights
+    from sigdir.warehouse.evidence.usage import uses_of_hashes
     from sigdir.warehouse.index.search import INSIDE, WELL_KNOWN, match_kinds  # numba takes 0.5 s to load
 
     bounds, data = bytes_of(texts.combine_chunks())
@@ -88,7 +84,9 @@ def weights_of(
     of_standards = set(standards.canonical().values())
     is_standard = np.array([text in of_standards for text in texts.to_pylist()], np.bool_)
     matches[is_standard & (matches < INSIDE)] = WELL_KNOWN
-    return numbers(matches << np.uint64(32) | weights(summaries_of(values(ids))[0]))
+    digests = np.frombuffer(b"".join(hashes.to_pylist()), np.uint8).reshape(len(hashes), -1)
+    of_rows = weights(reader.of(values(ids))[0], uses_of_hashes(reader.evidence, digests))
+    return numbers(matches << np.uint64(32) | of_rows)
 
 
 def _piece(query: str) -> str:
@@ -106,10 +104,14 @@ def create_search(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot:
     for collection in COLLECTIONS:
         weigh, reader = f"{NAME}_weight_{collection.view_name}", SummaryReader(paths, snapshot, collection)
         connection.create_function(
-            weigh, partial(weights_of, reader.of), ["BIGINT", "VARCHAR", "VARCHAR"], "UBIGINT", type=PythonUDFType.ARROW
+            weigh,
+            partial(weights_of, reader),
+            ["BIGINT", "BLOB", "VARCHAR", "VARCHAR"],
+            "UBIGINT",
+            type=PythonUDFType.ARROW,
         )
         rows.append(
             f"SELECT '{collection}' AS collection, id, text_signature, hex_signature, created_at, hash,"
-            f" {weigh}(id, text_signature, {_WANTED}) AS weight FROM {collection.view_name} WHERE {_HAS_FRAGMENT}"
+            f" {weigh}(id, hash, text_signature, {_WANTED}) AS weight FROM {collection.view_name} WHERE {_HAS_FRAGMENT}"
         )
     connection.execute(f"CREATE MACRO {NAME}(fragment) AS TABLE {' UNION ALL '.join(rows)}")
