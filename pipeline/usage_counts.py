@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.column_tables import (
+    CHAIN_NAMES,
     BadRows,
     ColumnBatch,
+    chains_of,
     column_batches,
     hashes_of,
     integers_of,
@@ -37,7 +39,7 @@ NAMES = {
         "bytes4", "signature", "sig", "eventtopic", "eventhash",
     ),
     "topic": ("topic", "topic0"),
-    "chain": ("chain", "chainid", "network", "networkid"),
+    "chain": CHAIN_NAMES,
     "address": ("contract", "contractaddress", "address", "to", "toaddress"),
     "count": ("count", "calls", "uses", "usage", "cnt", "n", "total", "transactions", "txs", "txcount", "logs", "events"),
 }  # fmt: skip
@@ -93,18 +95,14 @@ def _add(parts: dict[str, list[tuple[Array, Array]]], batch: ColumnBatch, bad: B
 
 def _places(batch: ColumnBatch, bad: BadRows, chain: int) -> tuple[Array, npt.NDArray[np.bool_]]:
     """The chain and the address of each row, uint8 of (rows, PLACE_BYTES), and which rows have them."""
-    chains, is_place = np.full(batch.rows, chain, np.uint64), np.zeros(batch.rows, np.bool_)
-    addresses = np.zeros((batch.rows, ADDRESS_BYTES), np.uint8)
+    addresses, is_place = np.zeros((batch.rows, ADDRESS_BYTES), np.uint8), np.zeros(batch.rows, np.bool_)
     if "address" in batch.columns:
         addresses, is_place = hashes_of(batch.columns["address"], ADDRESS_BYTES)
         is_none = batch.columns["address"].is_null().to_numpy(zero_copy_only=False)
         bad.add("counted without its contract, which is no address of 20 bytes", batch, is_place | is_none)
-    if "chain" in batch.columns:
-        chains, is_chain = integers_of(batch.columns["chain"])
-        is_place &= is_chain
-    return np.hstack(
-        [chains.astype(">u8").view(np.uint8).reshape(-1, PLACE_BYTES - ADDRESS_BYTES), addresses]
-    ), is_place
+    chains, is_chain = chains_of(batch, chain)
+    places = np.hstack([chains.astype(">u8").view(np.uint8).reshape(-1, PLACE_BYTES - ADDRESS_BYTES), addresses])
+    return places, is_place & is_chain
 
 
 def added(table: str, parts: list[tuple[Array, Array]]) -> tuple[Array, npt.NDArray[np.int64]]:

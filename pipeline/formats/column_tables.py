@@ -29,6 +29,8 @@ Array = npt.NDArray[Any]
 Names = Mapping[str, Sequence[str]]
 """For each role of a column the names that it may have, without case and marks."""
 
+CHAIN_NAMES = ("chain", "chainid", "network", "networkid")
+
 _SEPARATORS = ",\t;|"
 _BLOCK_BYTES = 1 << 24
 
@@ -161,6 +163,14 @@ def integers_of(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[n
 def _filled(column: pa.Array) -> npt.NDArray[np.uint64]:
     found: npt.NDArray[np.uint64] = column.fill_null(0).to_numpy(zero_copy_only=False)
     return found
+
+
+def chains_of(batch: ColumnBatch, default: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
+    """The chain of each row, the default where the table has no column ``chain``, and which rows have one."""
+    if "chain" not in batch.columns:
+        return np.full(batch.rows, default, np.uint64), np.ones(batch.rows, np.bool_)
+    chains, is_chain = integers_of(batch.columns["chain"])
+    return chains, is_chain & (chains > 0)
 
 
 class BadRows:

@@ -21,11 +21,12 @@ import pyarrow as pa
 from sigdir.pipeline.contract_rows import ContractRows
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.column_tables import (
+    CHAIN_NAMES,
     BadRows,
     ColumnBatch,
+    chains_of,
     column_batches,
     hashes_of,
-    integers_of,
     roles_of,
 )
 from sigdir.pipeline.formats.tables import digest_of
@@ -37,7 +38,7 @@ from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
 from sigdir.warehouse.sql.contract_tables import BY_CODE, BY_TEXTS
 
 NAMES = {
-    "chain": ("chain", "chainid", "network", "networkid"),
+    "chain": CHAIN_NAMES,
     "address": ("address", "contractaddress", "contract"),
     "code": ("codehash", "runtimecodehash", "bytecodehash", "codehashkeccak", "extcodehash"),
     "target": ("implementation", "implementationaddress", "target", "proxytarget"),
@@ -76,11 +77,9 @@ def _good(chain: int, batch: ColumnBatch, bad: BadRows) -> tuple[ColumnBatch, An
     """The rows of a batch whose address and chain can be read, with these."""
     addresses, is_good = hashes_of(batch.columns["address"], ADDRESS_BYTES)
     bad.add("no address of 20 bytes", batch, is_good)
-    chains = np.full(batch.rows, chain, np.uint64)
-    if "chain" in batch.columns:
-        chains, is_chain = integers_of(batch.columns["chain"])
-        bad.add("no number of a chain", batch, is_chain & (chains > 0))
-        is_good &= is_chain & (chains > 0)
+    chains, is_chain = chains_of(batch, chain)
+    bad.add("no number of a chain", batch, is_chain)
+    is_good &= is_chain
     kept = np.flatnonzero(is_good)
     lines = {"line": pa.array(kept + batch.first)}
     columns = {role: column.take(pa.array(kept)) for role, column in batch.columns.items()}
