@@ -87,7 +87,8 @@ def _range(warehouse: Path, folder: Path, rounds: int) -> Figure:
             connection.request("GET", f"/range/signatures/{number:03x}/{edition}")
             connection.getresponse().read()
         rates = [
-            (_wrk(folder, mine, _get(path)), _wrk(folder, ceiling, _get(f'"/{_RANGE_BYTES}"'))) for _ in range(rounds)
+            (_wrk(folder, mine, _get(path)), _wrk(folder, ceiling, _get(f'"/{_RANGE_BYTES}"')))
+            for _ in range(4 * rounds)
         ]
     ours, theirs = map(list, zip(*rates, strict=True))
     return Figure("range", max(ours) / max(theirs), ours, theirs)
