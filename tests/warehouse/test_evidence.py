@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections.abc import Sequence
 from datetime import timedelta
@@ -25,7 +26,7 @@ from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.jobs.vacuum import vacuum
-from sigdir.warehouse.log.manifest import POST
+from sigdir.warehouse.log.manifest import POST, ManifestFile, sources_of
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish import publish
 from sigdir.warehouse.publish.batch import Batch
@@ -179,6 +180,14 @@ def test_damaged_evidence_is_named(paths: Paths, tmp_path: Path, what: str) -> N
     with pytest.raises(UnreadableWarehouse, match="damaged") as caught:
         _ = found.evidence
     assert str(copy.evidence / path.name) in str(caught.value)
+
+
+def test_a_manifest_names_its_sources_beside_it(paths: Paths, tmp_path: Path) -> None:
+    """Whoever made a warehouse also made its digests: a copy of it writes nothing outside of its folder."""
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({"sources": {"name": "../../out.json", "sha256": "00"}, "files": []}))
+    with pytest.raises(UnreadableWarehouse, match=r"names '[./]*out.json' as the file of its sources"):
+        sources_of(ManifestFile(path, hashlib.sha256(path.read_bytes()).hexdigest()))
 
 
 def test_rows_from_before_the_evidence_have_no_sightings(paths: Paths) -> None:
