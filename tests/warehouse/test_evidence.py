@@ -52,6 +52,7 @@ from tests.warehouse.support import (
     stage,
     staged_rows,
 )
+from tests.warehouse.support import publish as publish_texts
 
 
 @pytest.fixture
@@ -340,6 +341,15 @@ def test_sightings_of_declarations_keep_everything(paths: Paths, tmp_path: Path)
         (2, 2, 2, 7, True, "A.json", None, None, None),
         (3, 0, 1, 0, False, "A.json", None, None, None),
     ]
+
+
+def test_an_import_compares_what_was_said_in_its_own_folder(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit into memory goes there, as all else of an import, and not to the system's temporary folder."""
+    publish_texts(paths, ["a(uint256)"])
+    with monkeypatch.context() as without:
+        without.setattr("tempfile.tempdir", str(paths.root / "none"))
+        assert publish_texts(paths, ["a(uint256)", "b(uint256)"]).sightings == 1
+    assert_clean(paths)
 
 
 # POSTs.
