@@ -69,8 +69,8 @@ def _rows(view: View, segment: Segment, collection: Collection, terms: SearchTer
     if terms.standard:
         found.append(_of_standard(segment, collection, terms.standard))
     if used is not None:
-        rows = _with_hashes(segment, used)
-        found.append(rows if terms.usage[0] else np.setdiff1d(np.arange(segment.rows), rows))
+        counted = _with_hashes(segment, used)
+        found.append(counted if terms.usage[0] else np.setdiff1d(np.arange(segment.rows), counted))
     if terms.name:
         found.append(segment.with_name(terms.name))
     rows = reduce(np.intersect1d, found) if found else None
