@@ -16,7 +16,7 @@ from sigdir.signatures.interruption import waiting
 def mcp(source: Source) -> None:
     """Answer agents by the Model Context Protocol, on standard input and output.
 
-    The tools are resolve, search, decode and contract. Nothing is written, and nothing asks the network. The extra
+    The tools are resolve, search, decode, contract and solve. Nothing is written, and nothing asks the network. The extra
     `mcp` has the package that this command needs.
 
     Exit status: 0 standard input has ended, 2 the warehouse, the pack or the package is missing, 130 interrupted.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 
+from sigdir.cli.mcp import mcp
 from sigdir.pipeline.directory import opened
 from sigdir.serve.mcp_server import MAX_ANSWER, mcp_server
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
@@ -24,6 +26,12 @@ from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
 from tests.serve.support import HOST, Server, get, request, serving, until
 
 TOOLS = {"resolve", "search", "decode", "contract", "solve"}
+
+
+def test_the_help_names_every_tool() -> None:
+    """Those of `sigdir mcp`, each once."""
+    [sentence] = re.findall(r"The tools are (.*?)\.", mcp.help or "", re.DOTALL)
+    assert set(re.findall(r"\w+", sentence)) - {"and"} == TOOLS
 
 
 @pytest.fixture(scope="module")
