@@ -49,11 +49,15 @@ def test_no_line_is_wider_than_the_terminal(warehouse: Warehouse, width: int) ->
 
 
 def test_of_many_rows_the_first_and_the_last_are_shown(warehouse: Warehouse) -> None:
-    """Of over 10,000 no more are computed, and the number of all is not known."""
+    """Of 10,000 and more no more are computed, so the last are not known: the first are shown, and a line says so."""
     drawn = lines(warehouse, "FROM range(100)")
     assert [cells(line)[0] for line in drawn[4:-3]] == [*map(str, range(20)), *"···", *map(str, range(80, 100))]
     assert "100 rows" in drawn[-2]
-    assert ">9999 rows" in lines(warehouse, "FROM range(30000)")[-1]
+    assert "9999 rows" in lines(warehouse, "FROM range(9999)")[-2].replace(",", "")
+    for rows in (10_000, 30_000):
+        drawn = lines(warehouse, f"FROM range({rows})")
+        assert [cells(line)[0] for line in drawn[4:-2]] == [*map(str, range(20))]
+        assert drawn[-1] == "the first 20 of 10,000 rows or more"
 
 
 def test_text_of_others_does_not_control_the_terminal(warehouse: Warehouse) -> None:

@@ -136,7 +136,7 @@ class Result:
     def drawn(self, width: int | None = None) -> str:
         """The rows as the engine draws them in ``width`` characters: the first and last 20 of many. Raises QueryError.
 
-        Columns of bytes are left out where there are others. The plan of a query is a drawing already.
+        Of 10,000 or more the last are not computed: the first 20 are drawn, and a line says so. Columns of bytes are left out where there are others. The plan of a query is a drawing already.
         """
         if self._relation is None:
             return ""
@@ -145,7 +145,11 @@ class Result:
         table = self._first(_MOST_ROWS)
         fields = enumerate(table.schema)
         shown = [at for at, f in fields if not (pa.types.is_binary(f.type) or f.name == "bytes_signature")]
-        return self._database.drawn(table.select(shown) if shown else table, width)
+        table = table.select(shown) if shown else table
+        if table.num_rows < _MOST_ROWS:
+            return self._database.drawn(table, width)
+        first = _SHOWN_ROWS // 2
+        return f"{self._database.drawn(table.slice(0, first), width)}\nthe first {first} of {_MOST_ROWS:,} rows or more"
 
     def _first(self, rows: int) -> pa.Table:
         """So many rows and a batch more, if there are as many."""
