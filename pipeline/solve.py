@@ -78,8 +78,9 @@ class Solution(NamedTuple):
 
     @property
     def rounded(self) -> str:
-        """The posterior to three digits, 1 only where it is certain."""
-        return f"{self.posterior if self.posterior == 1 else min(self.posterior, 0.999):.3g}"
+        """The posterior to three digits, 1 only for a topic."""
+        is_topic = len(self.hash) > 2 + 2 * SIGNATURES.hash_bytes
+        return f"{self.posterior if is_topic else min(self.posterior, 0.999):.3g}"
 
 
 class SolveReport(NamedTuple):

@@ -38,6 +38,8 @@ Array = npt.NDArray[Any]
 
 CHANCE = 2.0**-32
 """The probability that a wrong text has a selector."""
+_NEVER_TRIED = 1e-3
+"""The least probability of texts that are not tried: what is known never says that there are none, so no hit is certain."""
 
 _BUCKETS = 1 << 16
 _LAST = np.uint64(0x80 << 56)
@@ -169,5 +171,5 @@ class Targets:
 
 def posteriors(hits: Sequence[float], tried: float) -> list[float]:
     """What each text with the selector is worth. ``hits`` are their probabilities, ``tried`` the sum over all tried."""
-    whole = sum(hits) + max(1 - tried, 0.0) * CHANCE
+    whole = sum(hits) + max(1 - tried, _NEVER_TRIED) * CHANCE
     return [hit / whole for hit in hits]

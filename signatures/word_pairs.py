@@ -35,6 +35,7 @@ def new_names(known: Weighted, most: int) -> Weighted:
     pairs = _Pairs(known.texts)
     parts = [_form(known, np.diff(pairs.lists.offsets.to_numpy()), made) for made in _made(pairs.lists)]
     of_forms = sum(float(part.weights.sum()) for part in parts)
+    parts = [Weighted(part.texts, part.weights / max(of_forms, 1.0)) for part in parts]  # of few names they pass 1
     parts += pairs.names(most, max(1 - of_forms, 0.0))
     lowest = np.sort(np.concatenate([part.weights for part in parts]))[-2 * most :][0]  # half of them may be known
     found = merged([part.take(np.flatnonzero(part.weights >= lowest)) for part in parts])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,7 +16,8 @@ from sigdir.pipeline.directory import opened
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.solve import SolveOptions, SolveReport, solve_hashes
-from sigdir.signatures.solve import CHANCE, Targets, posteriors
+from sigdir.signatures.solve import CHANCE, Targets, discounted, posteriors
+from sigdir.signatures.word_pairs import new_names
 from tests.conftest import import_files
 from tests.pipeline.support import invoke, keccak256, write_files
 
@@ -96,10 +98,28 @@ def test_a_known_name_is_tried_in_other_forms(folder: Path, hidden: str) -> None
     assert [one.text for one in solved(folder, {selector(hidden): ""}, pairs=1000).solutions] == [hidden]
 
 
+def test_new_names_take_what_the_known_ones_leave(folder: Path) -> None:
+    """Of few names that have many forms too; so a selector is never certain."""
+    names = [
+        *(text[:-2].replace("ax", "in").replace("AX", "IN") for text in FORMS),
+        "topTip",
+        "lowTip",
+        "topGas",
+        "lowGas",
+    ]
+    known = discounted(pa.array(names), np.ones(len(names), np.int64))
+    assert known.weights.sum() + new_names(known, 1000).weights.sum() == pytest.approx(1)
+    write_files(folder.parent, {"few.txt": "\n".join(f"{name}()" for name in names)})
+    import_files([folder.parent / "few.txt"], folder.parent / "few")
+    [found] = solved(folder.parent / "few", {selector("getTopTip()"): ""}, pairs=1000).solutions
+    assert (found.text, found.rounded) == ("getTopTip()", "0.999")
+    assert found.posterior < 1
+
+
 def test_a_posterior_is_the_share_of_all_that_may_be_meant() -> None:
     """Bayes' rule by hand: two hits share what the texts that were not tried leave."""
     assert posteriors([], 0.5) == []
-    assert posteriors([0.25], 1.0) == [1.0]
+    assert posteriors([0.25], 1.0)[0] < 1
     assert posteriors([0.2, 0.1], 0.3) == pytest.approx([0.2 / (0.3 + 0.7 * CHANCE), 0.1 / (0.3 + 0.7 * CHANCE)])
     assert posteriors([CHANCE], 0.0) == [0.5]
 
