@@ -94,14 +94,14 @@ class DecodePage(ViewPage):
             _send_file(req, resp, wanted, explained(self._reader.current(), alternatives[0]))
             return
         address = entered.address(alternatives)
-        if entered.contract and not entered.place and alternatives[0].form is not Form.CODE:
-            alternatives = self._with_contract(self._reader.current(), entered, alternatives)
-        elif len(address) <= _ADDRESS_CHARACTERS:
+        is_in_address = not entered.contract or bool(entered.place) or alternatives[0].form is Form.CODE
+        if is_in_address and len(address) <= _ADDRESS_CHARACTERS:
             resp.status = falcon.HTTP_303
             resp.set_header("Location", f"/decode/?{address}")
             return
         resp.set_header("Cache-Control", "no-store")
-        send(req, resp, self._decoded(req, self._reader.current(), entered, alternatives))
+        view = self._reader.current()
+        send(req, resp, self._decoded(req, view, entered, self._with_contract(view, entered, alternatives)))
 
     def _with_contract(self, view: View, entered: Entered, alternatives: list[Input]) -> list[Input]:
         """The alternatives with the contract whose ABI, code or address was entered; raises BadInput."""
