@@ -91,7 +91,10 @@ class Budget:
         They count twice, because they are parsed too, and a tuple counts more, because it is an object of JSON.
         """
         tuples = text.count("(") + declaration.count("(")
-        cost = _TEXT_BYTES + 2 * (len(text) + len(declaration) + _TUPLE_BYTES * tuples)
+        return self.takes(_TEXT_BYTES + 2 * (len(text) + len(declaration) + _TUPLE_BYTES * tuples))
+
+    def takes(self, cost: int) -> bool:
+        """Whether so many bytes are left, which are then taken."""
         if cost > self.left:
             self.has_refused = True
             return False

@@ -16,13 +16,15 @@ from datetime import UTC, datetime
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
-from sigdir.signatures.abi_decoder import as_json
+from sigdir.signatures.abi_decoder import Budget, as_json
 from sigdir.signatures.types import BadDeclaration, Type, parse_declaration
 
 _MAX_VALUES = 100
 """Of one field whose path leads to many."""
 _MAX_CHARACTERS = 2000
 """Of one field, and of the values in a sentence."""
+_FIELD_CHARACTERS = 64
+"""What an answer says about a field besides its texts."""
 _LAST_SECOND = 253_402_300_799  # 9999-12-31
 _CURRENCY_DECIMALS = 18
 _EXACT = Context(prec=200)
@@ -58,6 +60,12 @@ class CallDisplay(NamedTuple):
     source: str
     fields: tuple[ShownField, ...]
 
+    @property
+    def size(self) -> int:
+        """Its characters in an answer."""
+        texts = [*self[:5], *(text for field in self.fields for text in field)]
+        return sum(map(len, texts)) + _FIELD_CHARACTERS * (1 + len(self.fields))
+
     def to_dict(self) -> dict[str, Any]:
         return self._asdict() | {"fields": [one._asdict() for one in self.fields]}
 
@@ -79,8 +87,10 @@ class Descriptor:
         """The chains and addresses of the contracts that it is made for."""
         return ((chain, bytes.fromhex(address[2:])) for chain, address in self.format["chains"])
 
-    def shown(self, types: Sequence[Type], values: Sequence[Any], called: Called) -> CallDisplay | None:
-        """A call with these values; None where the declaration is of other types."""
+    def shown(self, types: Sequence[Type], values: Sequence[Any], called: Called, budget: Budget) -> CallDisplay | None:
+        """A call with these values; None where the declaration is of other types, or where the budget has no room."""
+        if not budget.takes(len(self.declaration)):
+            return None
         try:
             declared = parse_declaration(self.declaration)
         except BadDeclaration:
@@ -89,13 +99,15 @@ class Descriptor:
             return None
         names = ("", declared.nested_names)
         call = _Call(_Value(names, Type("", tuple(types)), tuple(values)), called, self.format.get("token"))
-        fields = list(call.fields(self.format["fields"]))
+        fields = list(call.fields(self.format["fields"], budget))
         intent = self.format.get("intent", "")
         if isinstance(intent, dict):
             intent = ", ".join(f"{name}: {value}" for name, value in intent.items())
         owner, contract = self.format.get("owner", ""), self.format.get("contract", "")
         sentence = _sentence(self.format.get("sentence", ""), fields)
-        return CallDisplay(intent, sentence, owner, contract, self.source, tuple(fields))
+        head = CallDisplay(intent, sentence, owner, contract, self.source, ())
+        has_room = budget.takes(head.size) and not budget.is_used_up
+        return head._replace(fields=tuple(fields)) if has_room else None
 
 
 def _sentence(template: str, fields: Iterable[ShownField]) -> str:
@@ -127,8 +139,11 @@ class _Call:
     def __init__(self, root: _Value, called: Called, token: Any) -> None:
         self._root, self._called, self._token = root, called, token
 
-    def fields(self, formats: Iterable[Mapping[str, Any]]) -> Iterator[ShownField]:
+    def fields(self, formats: Iterable[Mapping[str, Any]], budget: Budget) -> Iterator[ShownField]:
+        """Each field that is shown, as far as the budget has room; a hidden one takes some too, for its work."""
         for one in formats:
+            if not budget.takes(_FIELD_CHARACTERS):
+                return
             path, label, format = one.get("path", ""), one.get("label", ""), one.get("format", "raw")
             found = [_Value("", Type("string"), str(one["value"]))] if "value" in one else self._at(path)
             found = [each for value in found for each in _elements(value)]
@@ -137,7 +152,10 @@ class _Call:
             if found and not shown:
                 continue
             text = _joined([self._text(one, format, each) for each in shown[:_MAX_VALUES]], len(shown) > _MAX_VALUES)
-            yield ShownField(label or path, path, format, text if found else "not known here")
+            field = ShownField(label or path, path, format, text if found else "not known here")
+            if not budget.takes(sum(map(len, field))):
+                return
+            yield field
 
     def _at(self, path: str) -> list[_Value]:
         """The values at a path; none where it leads nowhere."""

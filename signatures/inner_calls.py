@@ -23,6 +23,7 @@ from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES, WORD_BYTES, Budget, DecodeAttempt, attempt
+from sigdir.signatures.clear_signing import Called
 from sigdir.signatures.plural import counted
 from sigdir.signatures.types import Type, parameter_types, parse_declaration
 
@@ -52,24 +53,23 @@ class Inner(NamedTuple):
         )
 
 
-SELF = "self"
+def callee(text: str, values: Sequence[Any], path: Path, called: Called) -> Called | None:
+    """Where the call at a path in the values of a call goes; None where it is not certain that it is a call.
 
-
-def callee(types: Sequence[Type], values: Sequence[Any], path: Path) -> str:
-    """Where the call at a path goes: to the one address before it in its tuple; SELF where no value beside it has an address,
-    as in ``multicall(bytes[])``; "" where that is not certain.
+    ``called`` is where the call itself goes. Without addresses it is code that runs in the place of the sender.
     """
+    if text in _OF_ITSELF:
+        return called
+    data, to, *operation = _EXECUTING.get(text, (-1, -1))
+    if path[-1] != data:
+        return None
     for step in path[:-1]:
-        element, values = types[step].element, values[step]
-        if (
-            element is not None and element.members is None
-        ):  # a list of calls: the addresses of others may stand beside it
-            return "" if any("address" in type.text for type in types) else SELF
-        types = [element] * len(values) if element is not None else types[step].members or ()
-    found = [value for type, value in zip(types, values[: path[-1]], strict=False) if type.text == "address"]
-    if len(found) == 1:
-        return str(found[0])
-    return "" if any("address" in type.text for type in types) else SELF
+        values = values[step]
+    kind = values[operation[0]] if operation else _CALL
+    sender = called.addresses[0] if called.addresses else called.sender
+    if kind == _DELEGATECALL:
+        return Called(called.chain, (), sender)
+    return Called(called.chain, (bytes.fromhex(values[to][2:]),), sender) if kind == _CALL else None
 
 
 def inner_calls(text: str, types: Sequence[Type], values: Sequence[Any], budget: Budget) -> Iterator[Inner]:
@@ -247,6 +247,33 @@ _OPERATIONS = {
     "address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes": _operation,
     "address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes": _packed_operation,
 }
+
+
+# Calls that are certain: by texts that are known to make them.
+
+_CALL, _DELEGATECALL = 0, 1
+_OF_ITSELF = frozenset({"multicall(bytes[])", "multicall(uint256,bytes[])", "multicall(bytes32,bytes[])"})
+_SAFE = "address,uint256,bytes,uint8"
+_EXECUTING: Mapping[str, tuple[int, ...]] = {
+    "execute(address,uint256,bytes)": (2, 0),
+    f"execute({_SAFE})": (2, 0, 3),
+    f"execTransactionFromModule({_SAFE})": (2, 0, 3),
+    f"execTransactionFromModuleReturnData({_SAFE})": (2, 0, 3),
+    f"execTransaction({_SAFE},uint256,uint256,uint256,address,address,bytes)": (2, 0, 3),
+    "executeBatch((address,uint256,bytes)[])": (2, 0),
+    "aggregate((address,bytes)[])": (1, 0),
+    "blockAndAggregate((address,bytes)[])": (1, 0),
+    "tryAggregate(bool,(address,bytes)[])": (1, 0),
+    "tryBlockAndAggregate(bool,(address,bytes)[])": (1, 0),
+    "aggregate3((address,bool,bytes)[])": (2, 0),
+    "aggregate3Value((address,bool,uint256,bytes)[])": (3, 0),
+    **{f"handleOps(({types})[],address)": (3, 0) for types in _OPERATIONS},
+    TRANSACTIONS: (3, 1, 0),
+    EXECUTION: (2, 0),
+    EXECUTIONS: (2, 0),
+    EXECUTIONS_WITH_DATA: (2, 0),
+}
+"""Where the tuple of a call, or the parameters, have its calldata, its address and, with some, its operation."""
 
 
 # Commands with their inputs.

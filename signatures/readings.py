@@ -32,7 +32,7 @@ from sigdir.signatures.clear_signing import CallDisplay, Called, Descriptor
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError
-from sigdir.signatures.inner_calls import SELF, Inner, Path, callee, inner_calls
+from sigdir.signatures.inner_calls import Inner, Path, callee, inner_calls
 from sigdir.signatures.logs import Split, log_attempt
 from sigdir.signatures.plural import counted
 from sigdir.signatures.rank import Summary
@@ -63,6 +63,7 @@ NOTHING_RETURNED = "No data: the function returns nothing, or the address has no
 CODE_NOTE = "The bytes begin as a contract's code does."
 _INNER_TEXTS = 8
 _SHOWN_TYPES = 200
+_DISPLAYS_LEFT_OUT = "Of what a signer sees a part is left out: an answer of this size has no room for it."
 _TOO_MANY = "It holds more calls than can be decoded at its size."
 _OPENED = 3  # candidates of a reading whose values are searched for calls
 
@@ -241,30 +242,36 @@ Descriptors = Callable[[bytes, tuple[int, bytes]], Sequence[Descriptor]]
 """Gives those for a selector and a place: a chain and an address."""
 
 
-def add_displays(input: Input, readings: Iterable[Reading], descriptors: Descriptors) -> None:
-    """Say how a call is shown to whoever signs it, and the calls inside, by the first descriptor for a contract that is called."""
+def add_displays(input: Input, readings: Iterable[Reading], descriptors: Descriptors, spare: int = SPARE) -> None:
+    """Say how a call is shown to whoever signs it, by the first descriptor for a contract that is called.
+
+    So are the calls inside that are certain. All displays of an input have one budget; ``spare`` is that of ``Readings``.
+    """
     called = input.contract.called if input.contract is not None else None
-    if called is not None:
-        for reading in readings:
-            _add_display(reading, called, descriptors)
+    if called is None:
+        return
+    budget = Budget.of(len(input.data), spare)
+    for reading in readings:
+        _add_display(reading, called, descriptors, budget)
+        if budget.is_used_up:
+            reading.add_note(_DISPLAYS_LEFT_OUT)
 
 
-def _add_display(reading: Reading, called: Called, descriptors: Descriptors) -> None:
-    is_call = reading.form is Form.CALLDATA and len(reading.hash) == SELECTOR_BYTES
-    places = [(called.chain, at) for at in called.addresses] if is_call else []
+def _add_display(reading: Reading, called: Called, descriptors: Descriptors, budget: Budget) -> None:
+    if reading.form not in (Form.CALLDATA, Form.PACKED) or budget.is_used_up:
+        return
+    places = [(called.chain, at) for at in called.addresses] if len(reading.hash) == SELECTOR_BYTES else []
     found = [one for place in places for one in descriptors(reading.hash, place)]
     for candidate in reading.candidates:
         types, values = candidate.attempt.types, candidate.attempt.values
         if values is None:
             continue
-        candidate.display = next(filter(None, (one.shown(types, values, called) for one in found)), None)
-        for inner in candidate.nested:
-            goes_to = callee(types, values, inner.path)
-            if goes_to == SELF:
-                _add_display(inner.reading, called, descriptors)
-            elif goes_to:
-                place = bytes.fromhex(goes_to[2:])
-                _add_display(inner.reading, Called(called.chain, (place,), called.addresses[0]), descriptors)
+        candidate.display = next(filter(None, (one.shown(types, values, called, budget) for one in found)), None)
+        for path, inner in candidate.nested:
+            is_packed = inner.form is Form.PACKED
+            goes_to = called if is_packed else callee(candidate.attempt.text, values, path, called)
+            if goes_to is not None:
+                _add_display(inner, goes_to, descriptors, budget)
 
 
 class Nested(NamedTuple):

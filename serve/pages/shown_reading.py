@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sigdir.serve.pages.rows import hash_address
 from sigdir.signatures.abi_decoder import as_json
+from sigdir.signatures.clear_signing import CallDisplay
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.inner_calls import Path
 from sigdir.signatures.logs import IndexedHash
@@ -44,9 +45,10 @@ class ShownValue(NamedTuple):
 
 
 class ShownCandidate(NamedTuple):
-    """A signature that decodes, as the page shows it."""
+    """A signature that decodes, as the page shows it. ``display`` is None too where the page has no room for it."""
 
     candidate: Candidate
+    display: CallDisplay | None
     is_filtered: bool
     values: tuple[ShownValue, ...]
 
@@ -78,19 +80,27 @@ class PageBudget:
         self.page -= 1
         self.characters -= sum(map(len, texts))
 
+    def display_of(self, found: Candidate) -> CallDisplay | None:
+        """How a call is shown to whoever signs it, as far as the page has room."""
+        if found.display is None or found.display.size > self.characters:
+            return None
+        self.characters -= found.display.size
+        return found.display
+
 
 def shown_reading(reading: Reading, budget: PageBudget | None = None, level: int = 0) -> ShownReading:
     """A reading with everything inside it, as far as the page shows it."""
     budget = budget or PageBudget()
-    decoded = tuple(
-        ShownCandidate(found, is_filtered(reading.hash, found.attempt.text), _values(found, budget, level))
-        for found in reading.candidates
-        if found.decodes
-    )
+    decoded = tuple(_shown_candidate(reading, found, budget, level) for found in reading.candidates if found.decodes)
     failed = tuple(found for found in reading.candidates if not found.decodes)
     collection = EVENT_SIGNATURES if reading.form is Form.LOG else SIGNATURES
     address = hash_address(collection, reading.hash) if reading.hash else ""
     return ShownReading(reading, TITLES[reading.form], address, decoded, failed)
+
+
+def _shown_candidate(reading: Reading, found: Candidate, budget: PageBudget, level: int) -> ShownCandidate:
+    display = budget.display_of(found)
+    return ShownCandidate(found, display, is_filtered(reading.hash, found.attempt.text), _values(found, budget, level))
 
 
 def _values(found: Candidate, budget: PageBudget, level: int) -> tuple[ShownValue, ...]:

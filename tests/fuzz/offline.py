@@ -22,6 +22,7 @@ from sigdir.pipeline.mirror_answers import parse_changes, parse_page
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.usage_counts import usage_of
+from sigdir.signatures.abi_decoder import MAX_BYTES, Budget
 from sigdir.signatures.clear_signing import Called, Descriptor
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Contract
@@ -152,7 +153,7 @@ def _longer(name: str, value: Any, lines: list[str]) -> Any:
 
 def _shown(text: str, display: str) -> Any:
     called = Called(1, (bytes.fromhex(ROUTER[2:]),))
-    return Descriptor.of(text, display, "x").shown(parameter_types(SWAP), _VALUES, called)
+    return Descriptor.of(text, display, "x").shown(parameter_types(SWAP), _VALUES, called, Budget.of(MAX_BYTES))
 
 
 # Files.

@@ -6,19 +6,21 @@ import json
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from eth_abi.abi import encode
 
 from sigdir.pipeline.directory import readings_of
 from sigdir.pipeline.warehouse_directory import WarehouseDirectory
-from sigdir.signatures.abi_decoder import checksummed
+from sigdir.signatures.abi_decoder import Budget, checksummed
 from sigdir.signatures.clear_signing import CallDisplay, Called
 from sigdir.signatures.given_contract import AbiContract
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.readings import Form, Input, Reading
+from sigdir.signatures.types import parameter_types
 from tests.pipeline.support import CommandResult, invoke
-from tests.serve.support import get, post, serving
+from tests.serve.support import FORM, get, post, request, serving
 
 CHAIN, TOKEN, ROUTER = 1, "0x" + "a1" * 20, "0x" + "b2" * 20
 ME, YOU = "0x" + "11" * 20, "0x" + "22" * 20
@@ -143,29 +145,81 @@ def test_a_call_of_the_contract_is_shown_as_a_signer_sees_it(folder: Path) -> No
     assert swapped(folder, to=TOKEN) is None
 
 
-def test_calls_inside_are_shown_by_the_contract_that_they_go_to(folder: Path) -> None:
-    """The one address before a call in its tuple, packed ones too; with none beside it the same contract; else nothing is shown."""
+OPERATION = "(address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes)"
+SAFE = "execTransaction(address,uint256,bytes,uint8,uint256,uint256,uint256,address,address,bytes)"
+
+
+def test_calls_inside_are_shown_where_they_are_certain(folder: Path) -> None:
+    """Of texts that are known to make calls, by the contract that those go to; what is only bytes, or runs as code, is not."""
     assert imported(folder).status == 0
     approve = keccak256(b"approve(address,uint256)")[:4] + encode(["address", "uint256"], [YOU, 25])
-    packed = b"\0" + bytes.fromhex(TOKEN[2:]) + bytes(32) + len(approve).to_bytes(32) + approve
-    calls: dict[str, tuple[list[str], list[Any], str]] = {
-        "multicall(bytes[])": (["bytes[]"], [[approve]], TOKEN),
-        "forward(address,uint256,bytes)": (["address", "uint256", "bytes"], [TOKEN, 0, approve], ROUTER),
-        "aggregate((address,bytes)[])": (["(address,bytes)[]"], [[(YOU, b""), (TOKEN, approve)]], ROUTER),
-        "multiSend(bytes)": (["bytes"], [packed], ROUTER),
-        "either(address,address,bytes)": (["address", "address", "bytes"], [TOKEN, YOU, approve], TOKEN),
-        "batch(address[],bytes[])": (["address[]", "bytes[]"], [[YOU], [approve]], TOKEN),
-    }
-    (folder / "calls.txt").write_text("\n".join(calls))
+
+    def multi_send(operation: int) -> bytes:
+        packed = bytes([operation]) + bytes.fromhex(TOKEN[2:]) + bytes(32) + len(approve).to_bytes(32) + approve
+        return keccak256(b"multiSend(bytes)")[:4] + encode(["bytes"], [packed])
+
+    def safe(to: str, data: bytes, operation: int) -> list[Any]:
+        return [to, 0, data, operation, 0, 0, 0, ME, ME, approve]
+
+    certain: list[tuple[str, list[Any]]] = [
+        ("multicall(uint256,bytes[])", [1, [approve]]),
+        ("execute(address,uint256,bytes)", [TOKEN, 0, approve]),
+        ("aggregate((address,bytes)[])", [[(YOU, approve), (TOKEN, approve)]]),
+        (SAFE, safe(YOU, multi_send(0), 1)), (SAFE, safe(TOKEN, approve, 0)),
+        (f"handleOps({OPERATION}[],address)", [[(TOKEN, 0, b"", approve, 0, 0, 0, 0, 0, approve, approve)], ME]),
+    ]  # fmt: skip
+    uncertain: list[tuple[str, list[Any]]] = [
+        ("error Wrapped(bytes)", [approve]), ("event Did(bytes)", [approve]), ("setMetadata(uint256,bytes)", [1, approve]),
+        ("swap(uint256,address,bytes)", [1, TOKEN, approve]), ("forward(address,uint256,bytes)", [TOKEN, 0, approve]),
+        ("batch(address[],bytes[])", [[YOU], [approve]]), ("setMetadata(uint256,bytes)", [1, multi_send(0)]),
+        (SAFE, safe(TOKEN, approve, 1)), (SAFE, safe(YOU, multi_send(1), 1)),
+    ]  # fmt: skip
+    calls = certain + uncertain
+    (folder / "calls.txt").write_text("\n".join({text: "" for text, _ in calls} | {"multiSend(bytes)": ""}))
     assert invoke(folder / "warehouse", "import", folder / "calls.txt").status == 0
-    directory, seen = WarehouseDirectory.of(folder / "warehouse"), {}
-    for text, (types, values, to) in calls.items():
-        contract = AbiContract({}, has_fallback=True, unread=0, called=Called(CHAIN, (bytes.fromhex(to[2:]),)))
-        data = keccak256(text.encode())[:4] + encode(types, values)
-        [reading] = readings_of(directory, [Input(Form.CALLDATA, data, contract=contract)])
-        seen[text] = [one.fields[1].text for one in displays_in(reading)]
+    directory = WarehouseDirectory.of(folder / "warehouse")
+    for number, (text, values) in enumerate(calls):
+        [reading] = readings_of(directory, [input_of(text, values)])
+        assert reading.candidates[0].nested, text
+        seen = [one.fields[1].text for one in displays_in(reading)]
+        assert seen == ["2.5 ACM"] * (number < len(certain)), (text, values)
     directory.close()
-    assert seen == {text: [] if text.startswith(("either", "batch")) else ["2.5 ACM"] for text in calls}
+
+
+def input_of(declaration: str, values: list[Any]) -> Input:
+    """A call of the token, or its log or error."""
+    kind, text = declaration.split(" ") if " " in declaration else ("", declaration)
+    data = encode([one.text for one in parameter_types(text)], values)
+    contract, hash = of_token(), keccak256(text.encode())
+    if kind == "event":
+        return Input(Form.LOG, data, (hash,), contract=contract)
+    return Input(Form.REVERT if kind else Form.CALLDATA, hash[:4] + data, contract=contract)
+
+
+def of_token() -> AbiContract:
+    return AbiContract({}, has_fallback=True, unread=0, called=Called(CHAIN, (bytes.fromhex(TOKEN[2:]),)))
+
+
+def test_displays_of_many_calls_have_the_room_that_their_bytes_have(folder: Path) -> None:
+    """In the answer, which says that some are left out, and on the page; the first ones are there."""
+    fields = [{"path": f"@.{number}", "label": "a" * 200, "format": "raw"} for number in range(20)]
+    write(folder / "registry/long.json", descriptor({"a()": {"intent": "Short", "fields": fields}}))
+    assert imported(folder).status == 0
+    (folder / "calls.txt").write_text("multicall(bytes[])")
+    assert invoke(folder / "warehouse", "import", folder / "calls.txt").status == 0
+    call = input_of("multicall(bytes[])", [[keccak256(b"a()")[:4]] * 900])
+    directory = WarehouseDirectory.of(folder / "warehouse")
+    [reading] = readings_of(directory, [call])
+    directory.close()
+    found = displays_in(reading)
+    assert 100 < len(found) < 900
+    assert sum(one.size for one in found) < Budget.of(len(call.data)).left
+    assert "Of what a signer sees a part is left out" in reading.note
+    with serving(folder / "warehouse", workers=1) as server:
+        body = urlencode({"data": "0x" + call.data.hex(), "contract": f"{CHAIN}:{TOKEN}"}).encode()
+        page = request(server.port, "POST", "/decode/", body, FORM).body.decode()
+    assert 1 <= page.count("A signer sees") <= 80
+    assert "The page has no room for what a signer sees" in page
 
 
 def displays_in(reading: Reading) -> list[CallDisplay]:

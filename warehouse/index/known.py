@@ -154,7 +154,7 @@ def read_inputs(view: View, inputs: Iterable[Input], spare: int = SPARE) -> list
     while wanted := readings.wanted():
         readings.supply(texts_of_hashes(view, wanted))
     for input, found in zip(inputs, readings.results(), strict=True):
-        add_displays(input, found, partial(known_descriptors, view))
+        add_displays(input, found, partial(known_descriptors, view), spare)
     return readings.results()
 
 
