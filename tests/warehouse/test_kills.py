@@ -358,7 +358,7 @@ def stage_unless_known(paths: Paths, text: str) -> list[StagedRow]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("mebibytes", "stages"), [(4, ["read"]), (16, ["read", "dedupe", "write"])])
+@pytest.mark.parametrize(("mebibytes", "stages"), [(4, ["read"]), (18, ["read", "dedupe", "write"])])
 def test_a_full_disk_leaves_the_earlier_version(
     base: Base, large: Path, disk: Disk, mebibytes: int, stages: list[str]
 ) -> None:
