@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import detect
 from sigdir.pipeline.formats.solidity import Project, declarations, looks_like, read
 from sigdir.pipeline.formats.solidity.syntax import Member, members
@@ -368,6 +370,12 @@ def test_comments_and_strings_declare_nothing() -> None:
         ("contract C {\n  event @ E(\n  uint a); function a(uint x) {} }", ["a(uint)"], ["event @ E( uint a);"]),
         ("contract C { modifier @ m() { _; } using @ for uint; function a() {} }", ["a()"], []),
         ('import @ "a.sol"; contract C { function a() {} }', ["a()"], ['import @ "a.sol";']),
+        ("pragma solidity ^0.8.0\ncontract C { struct S { bool b; } function a(S s) {} }", ["a((bool))"], []),
+        ("pragma solidity ^0.8.0\nerror X(S s); struct S { bool b; }", ["X((bool))"], []),
+        ('import "a.sol"\nlibrary L /**/ { struct S { bool b; } function a(S s) public {} }', ["a(L.S)"], ['import "a.sol"']),
+        ("File: I.sol\ninterface I is J { function a() external; event E(); }", ["a()", "E()"], ["File: I.sol"]),
+        ("Abstract contract C { function a() {} } abstract /**/ contract D { function b() {} }", ["a()", "b()"], ["Abstract"]),
+        ("text { contract C { function a() public {} } }", ["a()"], ["text { contract C { function a() public {} } }"]),
     ],
 )  # fmt: skip
 def test_a_syntax_error_loses_one_statement(source: str, expected: list[str], unplaced: list[str]) -> None:
@@ -375,6 +383,15 @@ def test_a_syntax_error_loses_one_statement(source: str, expected: list[str], un
     found = list(declarations(source.encode()))
     assert [entry.text.decode() for entry in found if REASONS[entry.reject_reason] != "syntax"] == expected
     assert [entry.text.decode() for entry in found if REASONS[entry.reject_reason] == "syntax"] == unplaced
+
+
+@pytest.mark.parametrize("blank", ["\xa0", "\u200b", "\u2060", "\ufeff"])
+def test_blanks_that_are_not_ascii(blank: str) -> None:
+    """Spaces without a width, or that do not break, are blanks wherever they stand."""
+    source = (
+        "~contract~C~{~struct~S~{~bool~b~;~}~function~a~(~S~s~,~uint~[~]~x)~external~{~}~}~interface~I{~event~E(~)~;~}"
+    )
+    assert declared(source.replace("~", blank)) == Reading(["a((bool),uint256[])"], ["E()"], [])
 
 
 def test_a_body_that_never_closes() -> None:
@@ -436,16 +453,22 @@ def test_many_errors_take_time_in_proportion() -> None:
 # Several sources.
 
 
-def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Reading]:
-    """Write the files and read them together, or those below ``paths``; by name what became of each."""
-    write_files(folder, files)
-    found: dict[str, Reading] = {}
-    given = [str(folder / path) for path in paths or [""]]
-    sources = Project(given)
+def add_all(sources: Project, given: list[str]) -> list[str]:
+    """Add the files below the given paths; the path of each."""
+    paths = []
     for source in find(given):
         with source.open(lambda _: None):
             sources.add(source)
-        found[str(Path(source.path).relative_to(folder))] = Reading([], [], [])
+        paths.append(source.path)
+    return paths
+
+
+def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Reading]:
+    """Write the files and read them together, or those below ``paths``; by name what became of each."""
+    write_files(folder, files)
+    given = [str(folder / path) for path in paths or [""]]
+    sources = Project(given)
+    found = {str(Path(path).relative_to(folder)): Reading([], [], []) for path in add_all(sources, given)}
     for each, work in zip(found.values(), sources.read(), strict=True):
         assert callable(work)
         for part in map(read_batch, work()):
@@ -453,6 +476,39 @@ def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Readi
             each.events.extend(part.events)
             each.rejects.extend(part.rejects)
     return found
+
+
+@pytest.mark.parametrize(
+    ("name", "statement"),
+    [
+        ("a.sol", "a b;"), ("a.sol", "event e{}(a,b);"), ("a.sol", "error e{}();"), ("a.sol", "enum e{} "+"{{}}"),
+        ("a.sol", "struct e{} {{ a b; a c; }}"), ("a.sol", 'import "{}";'), ("a.sol", "contract e{} is a,b,c {{}}"),
+        ("a.sol", "function f() public returns (a,b,c);"), ("remappings.txt", "a\n"), ("remappings.txt", "a=b\n"),
+    ],
+)  # fmt: skip
+def test_the_memory_of_a_project_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, statement: str
+) -> None:
+    """Whatever sources consist of, one that comes when the memory for them is full is refused by its name."""
+    most = 1 << 20
+    monkeypatch.setattr("sigdir.pipeline.formats.solidity.project.MAX_KEPT", most)
+    dense = "".join(map(statement.format, range(500)))
+    write_files(tmp_path, {f"{number:02}/{name}": dense for number in range(40)})
+    sources = Project([str(tmp_path)])
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadInput, match=rf"/[0-9]{{2}}/{name}: the Solidity sources before it fill the memory"):
+            add_all(sources, [str(tmp_path)])
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert most / 4 < taken < 2 * most
+
+
+def test_a_large_file_with_remappings_is_refused(tmp_path: Path) -> None:
+    """A line takes two bytes of the file and hundreds of memory."""
+    with pytest.raises(BadInput, match=r"remappings\.txt of over 1 MiB"):
+        project(tmp_path, {"remappings.txt": "a\n" * (1 << 19) + "b"})
 
 
 LIBRARY = """

@@ -4,8 +4,8 @@ The parser needs neither bodies nor comments, which are most of a source. One pa
 spaces. Offsets and line numbers stay as they are. The parser then takes a third of the time, and what it would not
 understand inside a body cannot hide what follows the body.
 
-The outline knows braces, strings, comments and the first word of a statement, nothing else. It says where each
-statement begins and ends, so that a statement which the parser cannot place is parsed alone or rejected.
+The outline knows braces, strings, comments, the first word of a statement and the head of a contract, nothing else. It
+says where each statement begins and ends, so that a statement which the parser cannot place is parsed alone or rejected.
 
 If a body never closes, statements are looked for inside of it; at the second such body the outline ends.
 """
@@ -29,7 +29,7 @@ _COMMENT = rb"//[^\n\r]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?"
 _STRING = rb""""(?:[^"\\\n]++|\\.)*+["\n\\]?|'(?:[^'\\\n]++|\\.)*+['\n\\]?"""
 """One that does not close ends with its line."""
 _TOKEN = re.compile(
-    rb"(?:[\s\0]|\xef\xbb\xbf)*+(?:(?P<comment>%b)|(?P<string>%b)|(?P<mark>[/()\[\]{};,])|(?P<other>[^\s\0/\"'()\[\]{};,]++))"
+    rb"[\s\0]*+(?:(?P<comment>%b)|(?P<string>%b)|(?P<mark>[/()\[\]{};,])|(?P<other>[^\s\0/\"'()\[\]{};,]++))"
     % (_COMMENT, _STRING),
     re.DOTALL,
 )
@@ -41,6 +41,9 @@ _KINDS = {
     **dict.fromkeys([b"import", b"using"], "list"),
 }
 """What a brace opens in a statement that begins with this word."""
+_CONTRACT_HEAD = re.compile(rb"(?:abstract\s++)?(?:contract|interface|library)\s++[\w$]++\s*+(?:[{/]|(?:is|layout)\b)")
+_OTHER_BLANKS = [blank.encode() for blank in ("\ufeff", "\xa0", "\u200b", "\u2060")]
+"""What the parser takes for blanks too: marks of byte order, spaces that do not break and those without a width."""
 _BLANKS = bytes(byte if byte == 0x0A else 0x20 for byte in range(256))
 
 
@@ -81,6 +84,8 @@ def _has_more_tokens(code: bytes, most: int) -> bool:
 
 
 def outline_of(code: bytes) -> Outline:
+    for blank in _OTHER_BLANKS:
+        code = code.replace(blank, b" " * len(blank))
     reader = _OutlineReader(code)
     reader.read()
     return Outline(_with_plain_names(bytes(reader.masked), code, reader.statements), reader.statements)
@@ -124,6 +129,8 @@ class _OutlineReader:
         previous = None
         while token is not None:
             mark, end = token["mark"], token.end()
+            if not mark and not nested and self._begins_contract(start, token.start("other")):
+                return self._add(start, token.start("other"))
             if mark in (b"(", b"["):
                 parentheses += 1
             elif mark in (b")", b"]"):
@@ -147,6 +154,11 @@ class _OutlineReader:
             previous = mark
             token = self._next(end)
         return self._add(start, len(self._code))
+
+    def _begins_contract(self, start: int, at: int) -> bool:
+        """Whether a contract begins at a word inside of a statement, whose semicolon is missing or which is mere text."""
+        begins = at > start and _CONTRACT_HEAD.match(self._code, at) is not None
+        return begins and self.masked[start:at].strip() != b"abstract"
 
     def _add(self, start: int, end: int) -> int:
         self.statements.append(Statement(start, end, end, self._contract, True, self._is_sure))

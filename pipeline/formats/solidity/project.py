@@ -20,9 +20,16 @@ from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, SYNTAX
 
+MAX_KEPT = 2 << 30
+"""About how many bytes of memory a project takes: for 1.2 GB of real sources, or 30 MB that are made to take it."""
+_ITEM = 256
+"""The bytes that a declaration, a definition, an import, or a part of one takes."""
+_MOST_REMAPPING_BYTES = 1 << 20
+"""The largest file with remappings. Real ones have some KB."""
+
 
 class Project:
-    """Takes all sources, then yields the candidates of each."""
+    """Takes all sources, then yields the candidates of each. What it keeps of them is bounded: see MAX_KEPT."""
 
     def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
         """``roots`` are the paths that the import was given. ``document`` is the path of a JSON document whose sources
@@ -34,10 +41,16 @@ class Project:
         self._remappings: dict[str, dict[str, list[Remapping]]] = {}  # by folder, then by file name
         self._waiting: list[tuple[int, str, ParsedSource]] = []
         """The import's number of each source, its path, and what it declares."""
+        self._kept = 0
+        """About how many bytes of memory all that takes."""
 
     def add(self, source: Source) -> None:
-        """Parse an open source, or take the remappings of an open `remappings.txt` or `foundry.toml`."""
+        """Parse an open source, or take the remappings of an open `remappings.txt` or `foundry.toml`. Raises BadInput for a
+        source that is too large, or that comes when MAX_KEPT is reached.
+        """
         code, path = source.read_all("Solidity source"), absolute_path(source.path)
+        if self._kept > MAX_KEPT:
+            raise BadInput(source.name, "the Solidity sources before it fill the memory for them; import fewer at once")
         if posixpath.basename(path) in FILES:
             self._add_remappings(source, path, code)
             return
@@ -51,7 +64,11 @@ class Project:
         """
         source = parsed(code, path, contract)
         self._units[path] = source.unit
+        self._keep(number, path, source)
+
+    def _keep(self, number: int, path: str, source: ParsedSource) -> None:
         self._waiting.append((number, path, source))
+        self._kept += source.size + _ITEM * _count_items(source)
 
     def add_remappings(self, folder: str, remappings: Iterable[str]) -> None:
         """Take remappings as written, `context:prefix=target`, with paths relative to ``folder``."""
@@ -61,10 +78,13 @@ class Project:
     def _add_remappings(self, source: Source, path: str, content: bytes) -> None:
         """Take the remappings of a file. A line that is none is a reject."""
         folder, name = posixpath.split(path)
+        if len(content) > _MOST_REMAPPING_BYTES:
+            raise BadInput(source.name, f"a {name} of over {_MOST_REMAPPING_BYTES >> 20} MiB")
         found, broken = parsed_remappings(name, content)
         rejects = [Declaration(Kind.UNKNOWN, line, [], line=number, reason=SYNTAX) for number, line in broken]
         self._remappings.setdefault(folder, {})[name] = found
-        self._waiting.append((source.number, path, ParsedSource(Unit({}, []), rejects, 0)))
+        self._keep(source.number, path, ParsedSource(Unit({}, []), rejects, len(content)))
+        self._kept += _ITEM * len(found)
 
     def read(self) -> Iterator[ReadTask]:
         """The candidates of all sources, in the order of ``add``."""
@@ -72,6 +92,13 @@ class Project:
         for number, path, source in self._waiting:
             missing, shown = files.missing.get(path, []), path_below(path, self._roots, self._document)
             yield partial(_read, source, number, files.units, path, missing, shown)
+
+
+def _count_items(source: ParsedSource) -> int:
+    """The declarations, definitions and imports of a source with their parts, and one for the source."""
+    declared = sum(1 + len(one.parameters) + len(one.returns) for one in source.declared)
+    defined = sum(1 + len(one.members) + len(one.bases) for one in source.unit.definitions.values())
+    return 1 + declared + defined + sum(1 + len(one.names or ()) for one in source.unit.imports)
 
 
 def _read(

@@ -41,9 +41,8 @@ _MEMBERS = frozenset(
 """The kinds of nodes that import, define or declare something."""
 _HEADLESS = frozenset(["contract_body", "function_body", "expression"])
 """The kinds of nodes whose errors leave a member's head intact."""
-_DECLARES_NOTHING = re.compile(rb"(?:pragma|using|modifier|constructor|fallback|receive)\b")
-_WITHOUT_NAME = re.compile(rb"function\s*\(")
-"""The fallback of old sources, or the type of a variable."""
+_DECLARES_NOTHING = re.compile(rb"(?:pragma|using|modifier|constructor|fallback|receive)\b|function\s*\(")
+"""A function without a name is the fallback of old sources, or the type of a variable."""
 _CONTRACT_HEAD = re.compile(rb"(?:abstract\s+)?(contract|interface|library)\s+([\w$]+)")
 _CONTRACT = b"contract C{"
 _STEPS, _BYTES_A_STEP = 1000, 32
@@ -160,10 +159,9 @@ def members(code: bytes) -> Iterator[Member | Unplaced]:
         line, at = line + code.count(b"\n", at, statement.start), statement.start
         if not statement.is_closed and statement.is_sure:
             yield Unplaced(_statement_text(outline, statement), line, UNBALANCED)
-        if _DECLARES_NOTHING.match(outline.masked, at, statement.end):
-            continue
         found = list(_parsed(code, outline.masked, statement, work, types))
-        is_sound = any(node.start_byte == start for _, node, start in found) or _WITHOUT_NAME.match(code, at)
+        is_member = any(node.start_byte == start for _, node, start in found)
+        is_sound = is_member or _DECLARES_NOTHING.match(outline.masked, at)
         if statement.is_closed and statement.is_sure and not is_sound:
             yield Unplaced(_statement_text(outline, statement), line, SYNTAX)
         for tree, node, _ in found:
@@ -187,7 +185,7 @@ def _parsed(
         node = waiting.pop()
         if node.type in _MEMBERS and node.start_byte >= len(before) and not _is_broken(node):
             yield tree, node, len(before)
-        elif node.type in _CONTAINERS:
+        if node.type in _CONTAINERS:
             waiting += reversed(node.children)
 
 
