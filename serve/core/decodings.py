@@ -7,15 +7,17 @@ from collections.abc import Sequence
 import falcon
 
 from sigdir.signatures.readings import Membership, Reading
+from sigdir.signatures.returns import BUILT_IN
 
 DECODED = "sigdir.decoded"
 """The key of a WSGI environment under which the outcomes are."""
 
 
 def note_decoding(req: falcon.Request, readings: Sequence[Reading]) -> None:
-    """Leave the outcome of an input, by the surest of its readings, and the hash that was looked up."""
-    if readings[0].hash:
-        req.context.looked_up = [*getattr(req.context, "looked_up", ()), readings[0].hash]
+    """Leave the outcome of an input, by the surest of its readings, and the hash that was looked up, unless it is built in."""
+    hash = readings[0].hash
+    if hash and hash not in BUILT_IN:
+        req.context.looked_up = [*getattr(req.context, "looked_up", ()), hash]
     req.env[DECODED] = [*req.env.get(DECODED, ()), outcome(readings[0])]
 
 

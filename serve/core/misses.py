@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,11 @@ class Misses:
         with self._lock:
             self._counts.update(hashes)
             is_full = len(self._counts) >= LARGEST
-            if self._timer is None and self._counts:
-                self._timer = threading.Timer(_SECONDS, self.write)
-                self._timer.daemon = True
-                self._timer.start()
+            if self._timer is None and self._counts and not is_full:
+                timer = threading.Timer(_SECONDS, self.write)
+                timer.daemon = True
+                timer.start()
+                self._timer = timer
         if is_full:
             self.write()
 
@@ -132,11 +133,16 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
 
 
 class MissCounter:
-    """Middleware: counts what an answer looked up, which its resource leaves in ``req.context.looked_up``, and did not find."""
+    """Middleware: counts what an answer looked up, which its resource leaves in ``req.context.looked_up``, and did not find.
+
+    A hash counts once for a request, however often that has it.
+    """
 
     def __init__(self, misses: Misses, reader: Reader) -> None:
         self._misses, self._reader = misses, reader
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
-        if hashes := list(getattr(req.context, "looked_up", ())):
-            self._misses.add(missed(self._reader.held(), hashes))
+        # A request that used up its memory may start no thread. Its answer stays; the next miss starts one.
+        with suppress(MemoryError, RuntimeError):
+            if hashes := list(set(getattr(req.context, "looked_up", ()))):
+                self._misses.add(missed(self._reader.held(), hashes))

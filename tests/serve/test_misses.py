@@ -7,18 +7,21 @@ import os
 import random
 import re
 import signal
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import falcon.testing
 import pytest
 
 from sigdir.serve.core import misses
-from sigdir.serve.core.misses import Misses, wanted
+from sigdir.serve.core.misses import MissCounter, Misses, wanted
+from sigdir.serve.core.process import limited_memory
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import Sigdir, import_files
-from tests.serve.support import TRANSFER, Server, get, only, post_text, selector, serving, topic, until
+from tests.serve.support import TRANSFER, Server, get, only, opened, post, post_text, selector, serving, topic, until
 
 API = "/api/v1/wanted/"
 HTML = {"Accept": "text/html"}
@@ -38,7 +41,9 @@ def warehouse(tmp_path: Path) -> Path:
 
 
 def test_every_kind_of_lookup_counts(warehouse: Path) -> None:
-    """Lists, resolve, both dialects, files, pages and decoding, in whichever process; what is found counts nowhere."""
+    """Lists, resolve, both dialects, files, pages and decoding, in whichever process, once a request; what is found counts nowhere,
+    nor what the language has.
+    """
     unknown, event, known = "0x00000001", topic("E()"), selector(TRANSFER)
     with serving(warehouse, "--count-misses", workers=1) as server:
         for path in (
@@ -55,7 +60,27 @@ def test_every_kind_of_lookup_counts(warehouse: Path) -> None:
                 get(server.port, path.format(hash))
         for path in ("/signatures/00000001", f"/signatures/{known[2:]}", f"/topic0/{event[2:]}", f"/topic/{event}/"):
             get(server.port, path)
-        until(lambda: counts(server) == {unknown: 9, event: 2}, "nine lookups of a selector and two of a topic count")
+        assert get(server.port, f"/api/v1/decode/?data=0x4e487b71{17:064x}").json()["candidates"]
+        assert post(server.port, "/api/v1/resolve/", 4 * [unknown]).status == 200
+        until(lambda: counts(server) == {unknown: 10, event: 2}, "ten lookups of a selector and two of a topic count")
+
+
+def test_without_memory_for_a_thread_the_answer_stays(warehouse: Path) -> None:
+    """The next request that misses has its miss written, and that of the first."""
+    paths = Paths(warehouse)
+    with opened(warehouse) as (reader, _):
+        middleware = MissCounter(Misses(paths.misses), reader)
+        req = falcon.testing.create_req()
+        req.context.looked_up = [bytes(4)]
+        before = threading.stack_size(1 << 30)  # no thread that ended has left one of this size
+        try:
+            with limited_memory(1 << 24):
+                middleware.process_response(req, falcon.Response(), None, True)
+        finally:
+            threading.stack_size(before)
+        middleware.process_response(req, falcon.Response(), None, True)
+        found = until(lambda: wanted(paths.misses, reader.current()), "the counts to be written")
+    assert [(one.hash, one.count) for one in found] == [("0x00000000", 2)]
 
 
 def test_counts_are_of_all_workers_and_survive_a_kill(warehouse: Path, run_sigdir: Sigdir) -> None:
