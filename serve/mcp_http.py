@@ -8,6 +8,7 @@ need not load the package. The tool ``solve`` is asked in the process that gives
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _BODY_BYTES = 3 * MAX_BYTES  # a contract's code as hex digits, and what is around them
 _HEADERS = ("Accept", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name")
+_NAMES_SOLVE = re.compile(rb'"name"\s*:\s*"solve"')
 
 
 class McpResource:
@@ -34,8 +36,8 @@ class McpResource:
         self._reader, self._solves = reader, solves
 
     def gives_way(self, req: falcon.Request) -> bool:
-        """Whether a message may be for ``solve``. Clients of protocols before 2026 do not say it outside of the body."""
-        return self._solves and (not req.get_header("Mcp-Method") or req.get_header("Mcp-Name") == "solve")
+        """Whether a message names the tool ``solve``. Clients of protocols before 2026 do so in the body alone."""
+        return self._solves and _NAMES_SOLVE.search(bodies.peeked(req, _BODY_BYTES)) is not None
 
     @cached_property
     def _server(self) -> MCPServer:

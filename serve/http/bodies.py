@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import falcon
@@ -58,6 +59,15 @@ def pieces_of(request: falcon.Request, limit: int) -> Iterator[bytes]:
         while left and (piece := stream.read(min(left, _PIECE))):
             left -= len(piece)
             yield piece
+
+
+def peeked(request: falcon.Request, limit: int) -> bytes:
+    """The body, at most a byte more than ``limit``, before anything else reads it; what reads it later gets the same."""
+    body, length = b"", request.content_length
+    with suppress(OSError):
+        body = request.stream.read(limit + 1 if length is None else min(length, limit + 1))
+    request.stream = request.env["wsgi.input"] = BytesIO(body)
+    return body
 
 
 def fields_of(request: falcon.Request, limit: int) -> dict[str, Any]:

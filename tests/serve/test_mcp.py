@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import falcon.testing
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,11 +20,14 @@ from mcp import Client, StdioServerParameters
 
 from sigdir.cli.mcp import mcp
 from sigdir.pipeline.directory import opened
+from sigdir.serve.http.bodies import pieces_of
+from sigdir.serve.mcp_http import McpResource
 from sigdir.serve.mcp_server import MAX_ANSWER, mcp_server
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.examples import examples
 from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
 from tests.serve.support import HOST, Server, get, request, serving, until
+from tests.serve.support import opened as storage
 
 TOOLS = {"resolve", "search", "decode", "contract", "solve"}
 
@@ -216,6 +220,19 @@ def test_http_solves_for_older_clients_in_the_process_that_gives_way(stored: Pat
         asked_over_http(server, Client.list_tools)
         answer = request(server.port, "POST", "/mcp", body, headers)
         assert (answer.status, "texts tried" in answer.json()["result"]["structuredContent"]["summary"]) == (200, True)
+
+
+def test_only_what_names_solve_waits_for_what_solves(stored: Path) -> None:
+    """Any other tool of an older client does not; the process that answers gets the whole body."""
+    with storage(stored) as (reader, _):
+        resource = McpResource(reader, solves=True)
+        for name in TOOLS:
+            named = {"name": name, "arguments": {"fragment": "solve"}}
+            for indent in (None, 2):
+                body = json.dumps({"method": "tools/call", "params": named}, indent=indent)
+                req = falcon.testing.create_req(method="POST", path="/mcp", body=body)
+                assert resource.gives_way(req) == (name == "solve")
+                assert b"".join(pieces_of(req, 1000)) == body.encode()
 
 
 def test_http_refuses_what_is_no_message(stored: Path) -> None:
