@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import falcon
@@ -42,7 +43,9 @@ def packed_in(coding: str, body: bytes) -> bytes:
     return packer.compress(body) + packer.flush()
 
 
-def packed(req: falcon.Request, resp: falcon.Response, body: bytes) -> bytes:
+def packed(
+    req: falcon.Request, resp: falcon.Response, body: bytes, pack: Callable[[str, bytes], bytes] = packed_in
+) -> bytes:
     """The body, packed from 1 KiB on if the client takes a coding; sets Vary and Content-Encoding."""
     if len(body) < _MIN_BYTES:
         return body
@@ -51,7 +54,7 @@ def packed(req: falcon.Request, resp: falcon.Response, body: bytes) -> bytes:
     if not coding:
         return body
     resp.set_header("Content-Encoding", coding)
-    return packed_in(coding, body)
+    return pack(coding, body)
 
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS  # collections are keys

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import falcon
 
-from sigdir.serve.http.codings import packed
+from sigdir.serve.http.codings import packed, packed_in
 from sigdir.serve.http.errors import not_found
 
 FOLDER = Path(__file__).parent / "assets"
 
 _ASSET_SECONDS = 365 * 86_400
 _DAY = 86_400  # /favicon.ico keeps its address when the icon changes
+_PNG = "image/png"  # is packed already
 _TYPES = {
     ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
-    ".png": "image/png", ".txt": "text/plain; charset=utf-8",
+    ".png": _PNG, ".txt": "text/plain; charset=utf-8",
 }  # fmt: skip
+
+_packed_once = cache(packed_in)
 
 
 class Asset(NamedTuple):
@@ -73,4 +76,4 @@ class NamedAssetResource:
 def _send(req: falcon.Request, resp: falcon.Response, asset: Asset, cache_control: str) -> None:
     resp.content_type = asset.type
     resp.set_header("Cache-Control", cache_control)
-    resp.data = packed(req, resp, asset.body)
+    resp.data = asset.body if asset.type == _PNG else packed(req, resp, asset.body, _packed_once)

@@ -10,11 +10,12 @@ from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 from urllib.robotparser import RobotFileParser
 
+import falcon.testing
 import pytest
 from backports import zstd
 
 from sigdir.serve.http.codings import CODINGS, packed_in
-from sigdir.serve.pages.assets import asset_address, assets
+from sigdir.serve.pages.assets import NamedAssetResource, asset_address, assets
 from sigdir.serve.pages.decode import EXAMPLE
 from tests.serve.support import (
     FORM,
@@ -90,7 +91,7 @@ def test_a_page_is_cached_until_the_view_changes(server: Server, path: str) -> N
 
 
 def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> None:
-    """Assets answer at the names that pages use, packed on request; other names are 404."""
+    """Assets answer at the names that pages use, packed on request, once, unless an image; other names are 404."""
     names = re.findall(r"/assets/[\w.-]+", get(server.port, "/").body.decode())
     assert {re.sub(r"-\w{12}", "", name) for name in names} == {
         "/assets/icon.svg",
@@ -102,12 +103,19 @@ def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> N
         answer = get(server.port, name)
         assert answer.status == 200
         assert answer.header("Cache-Control") == "public, max-age=31536000, immutable"
-        if len(answer.body) >= 1024:
+        if name.endswith(".png"):
+            assert get(server.port, name, {"Accept-Encoding": "gzip"}).body == answer.body
+        elif len(answer.body) >= 1024:
             packed = get(server.port, name, {"Accept-Encoding": "gzip"})
             assert gzip.decompress(packed.body) == answer.body
             packed = get(server.port, name, {"Accept-Encoding": "gzip, deflate, br, zstd"})
             assert zstd.decompress(packed.body) == answer.body
         assert get(server.port, re.sub(r"-\w", "-z", name)).status == 404
+    req = falcon.testing.create_req(headers={"Accept-Encoding": "zstd"})
+    once, again = falcon.Response(), falcon.Response()
+    for resp in (once, again):
+        NamedAssetResource("site.css").on_get(req, resp)
+    assert once.data is again.data
     for coding in CODINGS:
         assert (
             sum(len(packed_in(coding, asset.body)) for name, asset in assets().items() if name != "preview.png")
