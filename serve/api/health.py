@@ -54,10 +54,12 @@ class ReadyResource:
             "rows": {collection: view.count(collection) for collection in view.segments},
         }
         if self._fold_every > 0 and (
-            failing := self._late(marked_at(self._paths.last_fold), _MISSED_PERIODS * self._fold_every)
+            failing := _late(
+                max(marked_at(self._paths.last_fold) or 0.0, self._started), _MISSED_PERIODS * self._fold_every
+            )
         ):
             state["fold"] = f"failing {failing}"
-        if self._is_replica and (away := self._late(marked_at(self._paths.last_pull), _AWAY_SECONDS)):
+        if self._is_replica and (away := _late(marked_at(self._paths.last_pull) or self._started, _AWAY_SECONDS)):
             state["store"] = f"away {away}"
         if is_disk_full(self._paths.root):
             state["disk"] = "full"
@@ -66,10 +68,10 @@ class ReadyResource:
             resp.status = falcon.HTTP_503
         send_json(req, resp, json_bytes(state))
 
-    def _late(self, last: float | None, after: float) -> str:
-        """Since when nothing has succeeded, by the last success or this worker's start; "" where that is not longer ago."""
-        since = max(last or 0.0, self._started)
-        return f"since {iso(datetime.fromtimestamp(since, UTC), 'seconds')}" if time.time() - since > after else ""
+
+def _late(since: float, after: float) -> str:
+    """``since``, in seconds since 1970, as words; "" where that is not more than ``after`` seconds ago."""
+    return f"since {iso(datetime.fromtimestamp(since, UTC), 'seconds')}" if time.time() - since > after else ""
 
 
 class DocumentResource:

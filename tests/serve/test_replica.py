@@ -152,17 +152,19 @@ def test_a_list_that_is_not_the_store_s_changes_nothing(primary: Path, store: Pa
 
 
 def test_a_store_that_is_away(primary: Path, store: Path, replica: Server) -> None:
-    """The version that is there is served on, after a restart too; when the store is back its news are shown."""
+    """The version that is there is served on, after a restart too, which hides nothing; when the store is back its news are shown."""
     before = get(replica.port, PATHS[0]).body
     away = store.with_name("away")
     store.rename(away)
     try:
         until(lambda: "is served on" in replica.stderr(), "the report that the store is away")
         assert get(replica.port, PATHS[0]).body == before
+        os.utime(Paths(replica.folder).last_pull, (1_700_000_000, 1_700_000_000))
         with serving(
             replica.folder, "--follow-store", f"file://{store}", "--public-url", PUBLIC, workers=1
         ) as restarted:
             assert get(restarted.port, PATHS[0]).body == before
+            assert get(restarted.port, "/readyz").json()["store"] == "away since 2023-11-14T22:13:20Z"
     finally:
         away.rename(store)
     publish(Paths(primary), ["afterwards(uint256)"])
