@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -13,14 +13,19 @@ from sigdir.cli.output import write_json
 from sigdir.serve.core.misses import LARGEST
 from sigdir.serve.core.misses import wanted as wanted_of
 from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.table.files import is_read_only
 from sigdir.warehouse.table.paths import existing
 
 
 @click.command(cls=Command)
 @click.option("--limit", type=click.IntRange(1, LARGEST), default=20, show_default=True, help="Hashes that are listed.")
+@click.option(
+    "--cache", type=click.Path(file_okay=False, path_type=Path), envvar="SIGDIR_CACHE", show_envvar=True,
+    help="The folder of `serve --cache`, where the warehouse is on read-only media.",
+)  # fmt: skip
 @warehouse_option
 @json_option()
-def wanted(limit: int, folder: Path, as_json: bool) -> None:
+def wanted(limit: int, cache: Path | None, folder: Path, as_json: bool) -> None:
     """List selectors and topics that a server was asked for and could not name, the most wanted first.
 
     `sigdir serve --count-misses` counts them. A hash leaves the list when a text of it is imported or POSTed.
@@ -32,7 +37,7 @@ def wanted(limit: int, folder: Path, as_json: bool) -> None:
       sigdir wanted
       sigdir wanted --limit 100 --json
     """
-    paths = existing(folder)
+    paths = replace(existing(folder), derived=cache if is_read_only(folder) else None)
     if not paths.misses.exists():
         raise Failure(f"{folder}: no server has counted misses here; serve with --count-misses")
     reader = Reader(paths)

@@ -32,6 +32,7 @@ from tests.serve.support import (
     post_text,
     selector,
     serving,
+    until,
 )
 from tests.warehouse.support import small_disk
 
@@ -90,9 +91,12 @@ def test_it_is_served_without_post(disk: Path, temporary: Path, name: str) -> No
 
 
 def test_the_folder_for_indexes_can_be_given(disk: Path, tmp_path: Path, temporary: Path) -> None:
-    """It is kept, so the next start builds nothing."""
-    with serving(disk, "--cache", tmp_path / "indexes", workers=1) as server:
+    """It is kept, so the next start builds nothing. Counts of misses are in it, and the command finds them there."""
+    with serving(disk, "--cache", tmp_path / "indexes", "--count-misses", workers=1) as server:
         assert found(server.port, POSTED)
+        assert get(server.port, "/signatures/00000001").status == 404
+        until(lambda: get(server.port, "/api/v1/wanted/").json()["count"], "the miss to be written")
+    assert "0x00000001" in invoke(disk, "wanted", "--cache", tmp_path / "indexes").stdout.decode()
     assert len(list((tmp_path / "indexes" / "cache").glob("signatures-*"))) >= 1
     assert list(temporary.glob("sigdir-*")) == []
 
