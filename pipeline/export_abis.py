@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from sigdir.pipeline.export_dataset import write_parquet
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.arrow import numbers, values
-from sigdir.signatures.collections import Collection
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse import Warehouse
 
 Array = npt.NDArray[Any]
@@ -36,9 +36,11 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 """glaciers' columns, and the chain. Address and chain are null where a row is of a hash and of no contract."""
 
+_KINDS = {SIGNATURES: "function", EVENT_SIGNATURES: "event"}
 _MEMBERS = """
-    SELECT interface, id AS number FROM (SELECT interface, unnest(texts) AS text_signature FROM interfaces)
-    JOIN {view} USING (text_signature) ORDER BY interface, number"""
+    SELECT interface, id AS number
+    FROM (SELECT interface, unnest(texts) AS text_signature, unnest(kinds) AS kind FROM interfaces)
+    JOIN {view} USING (text_signature) WHERE kind = '{kind}' ORDER BY interface, number"""
 _DECLARED = """
     WITH declared AS (
         SELECT id AS number, hash, hex_signature, text_signature, position = 1 AND NOT looks_mined AS is_best,
@@ -53,7 +55,6 @@ _DECLARED = """
         hex_signature || ' - ' || declaration AS id
     FROM declared WHERE (starts_with(declaration, 'event ') OR starts_with(declaration, 'function ')) AND """
 _BEST = "is_best ORDER BY hash"
-_OF_CONTRACTS = f"number IN (SELECT number FROM ({_MEMBERS})) ORDER BY number"
 _PLACED = """
     WITH proxies AS (SELECT chain, address, implementation FROM contracts WHERE implementation IS NOT NULL),
     placed AS (
@@ -75,11 +76,11 @@ def write_abis(
 
 
 def _rows(warehouse: Warehouse, collection: Collection) -> Iterator[pa.RecordBatch]:
-    declared, members = _DECLARED + _BEST, _MEMBERS.format(view=collection.view_name)
-    for batch in warehouse.sql(declared, [collection.value]).reader():
+    for batch in warehouse.sql(_DECLARED + _BEST, [collection.value]).reader():
         nothing = pa.nulls(len(batch))
         yield from _batches(pa.Table.from_batches([batch]), nothing, nothing)
-    declared = _DECLARED + _OF_CONTRACTS.format(view=collection.view_name)
+    members = _MEMBERS.format(view=collection.view_name, kind=_KINDS[collection])
+    declared = f"{_DECLARED} number IN (SELECT number FROM ({members})) ORDER BY number"
     texts = warehouse.sql(declared, [collection.value]).arrow().combine_chunks()
     interfaces = _Interfaces(warehouse.sql(members).arrow(), values(texts["number"]))
     for placed in _whole_addresses(warehouse.sql(_PLACED).reader()):

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from sigdir.pipeline.contract_rows import ContractRows, ContractsDraft
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import Example, FileReport, ImportReport
 from sigdir.pipeline.source import Source
-from sigdir.pipeline.usage_counts import added, usage_of
+from sigdir.pipeline.usage_counts import UsageSums, usage_of
 from sigdir.signatures.arrow import numbers, strings, text
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
@@ -56,7 +56,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._inputs: dict[int, FileReport] = {}
         self._text_ids: dict[Collection, Ids] = {}
         self._compared = 0
-        self._usage: dict[str, dict[str, list[tuple[Any, Any]]]] = {}
+        self._usage: dict[str, dict[str, UsageSums]] = {}
         self._is_new: dict[Collection, npt.NDArray[np.bool_]] = {}
 
     def __enter__(self) -> Self:
@@ -195,18 +195,18 @@ class ImportState(AbstractContextManager["ImportState"]):
         source.warnings += usage.unread
         if not any(map(len, usage.counts.values())):
             raise BadInput(source.name, f"none of its {usage.rows:,} rows is a count of a selector or topic")
-        parts = self._usage.setdefault(source.statement, {table: [] for table in TABLES})
-        for table in TABLES:
-            parts[table].append((usage.hashes[table], usage.counts[table]))
+        sums = self._usage.setdefault(source.statement, {table: UsageSums(table) for table in TABLES})
+        for table, some in sums.items():
+            some.add(usage.hashes[table], usage.counts[table])
 
     def mapped(self) -> list[MappedDraft]:
         """The mapped files that the import brings. What a source counts takes the place of what it counted before."""
         found = []
         if self.draft is not None:
             found.append(MappedDraft(self.draft.path, CONTRACTS, self.draft.deployments, self.draft.labels))
-        for number, (label, parts) in enumerate(self._usage.items()):
+        for number, (label, sums) in enumerate(self._usage.items()):
             path = self.folder / f"usage.{number}.mapped"
-            rows = write_usage(path, {table: added(table, some) for table, some in parts.items()})
+            rows = write_usage(path, {table: some.merged() for table, some in sums.items()})
             found.append(MappedDraft(path, USAGE, rows, (label,), replaces=True))
         return found
 

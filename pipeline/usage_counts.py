@@ -58,23 +58,47 @@ class UsageCounts:
     unread: list[str] = field(default_factory=list)
 
 
+class UsageSums:
+    """The distinct keys of a table, and how often each is used, added up while they come.
+
+    Memory grows with the distinct keys, not with the rows that have them: at most twice as many rows wait as were left.
+    """
+
+    def __init__(self, table: str) -> None:
+        self._table, self._parts = table, list[tuple[Array, npt.NDArray[np.int64]]]()
+        self._waiting = self._left = 0
+
+    def add(self, keys: Array, counts: npt.NDArray[np.int64]) -> None:
+        """Keys, uint8 of (rows, width), in any order and with repeats, and a count of each."""
+        self._parts.append((keys, counts))
+        self._waiting += len(keys)
+        if self._waiting > 2 * self._left:
+            self.merged()
+
+    def merged(self) -> tuple[Array, npt.NDArray[np.int64]]:
+        """The distinct keys, rising, uint8 of (rows, width), and the sums of their counts."""
+        self._parts = [_added(TABLES[self._table], self._parts)]
+        self._left, self._waiting = len(self._parts[0][0]), 0
+        return self._parts[0]
+
+
 def usage_of(source: Source) -> UsageCounts:
     """The counts of an open source; raises BadInput for what is no such table."""
     roles = roles_of(source, NAMES)
     if "hash" not in roles or "count" not in roles:
         raise BadInput(source.name, "it has no column selector or topic beside a column count")
-    parts: dict[str, list[tuple[Array, Array]]] = {table: [] for table in TABLES}
+    sums = {table: UsageSums(table) for table in TABLES}
     found, bad = UsageCounts(), BadRows()
     for batch in column_batches(source, roles):
         found.rows += batch.rows
-        _add(parts, batch, bad, source.contracts.chain if source.contracts is not None else 1)
-    for table, some in parts.items():
-        found.hashes[table], found.counts[table] = added(table, some)
+        _add(sums, batch, bad, source.contracts.chain if source.contracts is not None else 1)
+    for table, some in sums.items():
+        found.hashes[table], found.counts[table] = some.merged()
     found.unread = bad.sentences()
     return found
 
 
-def _add(parts: dict[str, list[tuple[Array, Array]]], batch: ColumnBatch, bad: BadRows, chain: int) -> None:
+def _add(sums: dict[str, UsageSums], batch: ColumnBatch, bad: BadRows, chain: int) -> None:
     counts, is_count = integers_of(batch.columns["count"])
     is_count &= counts <= MAX_COUNT
     bad.add(f"no count from 0 to {MAX_COUNT:,}", batch, is_count)
@@ -88,7 +112,7 @@ def _add(parts: dict[str, list[tuple[Array, Array]]], batch: ColumnBatch, bad: B
                 (by_contract(collection), np.hstack([hashes, places]), has_one & is_place),
             ):
                 mine = np.flatnonzero(counted & ~is_hash & is_count)
-                parts[table].append(added(table, [(keys[mine], counts[mine].astype(np.int64))]))
+                sums[table].add(keys[mine], counts[mine].astype(np.int64))
             is_hash |= has_one
     bad.add("no selector of 4 bytes and no topic of 32", batch, is_hash)
 
@@ -105,9 +129,7 @@ def _places(batch: ColumnBatch, bad: BadRows, chain: int) -> tuple[Array, npt.ND
     return places, is_place & is_chain
 
 
-def added(table: str, parts: list[tuple[Array, Array]]) -> tuple[Array, npt.NDArray[np.int64]]:
-    """The distinct keys of a table, rising, uint8 of (rows, width), and the sums of their counts."""
-    width = TABLES[table]
+def _added(width: int, parts: list[tuple[Array, npt.NDArray[np.int64]]]) -> tuple[Array, npt.NDArray[np.int64]]:
     hashes = np.concatenate([np.empty((0, width), np.uint8), *(hashes for hashes, _ in parts)])
     counts = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
     keys = np.ascontiguousarray(hashes).view(">u4" if width == 4 else f"S{width}")[:, 0]

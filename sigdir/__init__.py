@@ -10,7 +10,7 @@
 
 ======================  ==========================================================================================
 ``sql(query, values)``  a ``Result``: ``df()`` for pandas, ``pl()`` for polars, ``arrow()``, ``reader()`` for a stream,
-                        ``rows()`` for tuples, which is also ``fetchall()``
+                        ``rows()`` for tuples, which is also ``fetchall()``, ``drawn()`` for a table of characters
 ``count(collection)``   rows of ``signatures`` or ``event-signatures``
 ``version``             the version that is open
 ``add(data, source=)``  import a frame, Arrow data, a file or texts, where it was opened with ``create=True``

@@ -17,7 +17,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.search_terms import SearchTerms
 from sigdir.signatures.standards import canonical
 from sigdir.warehouse.evidence.summaries import COUNTS, LISTED, weights
-from sigdir.warehouse.index.search import INSIDE, WELL_KNOWN, match_kinds
+from sigdir.warehouse.index.search import match_kinds, promote
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.terms import rows_of_terms, well_known
 from sigdir.warehouse.index.view import View
@@ -126,8 +126,8 @@ def _promote(segment: Segment, rows: Array, match: Array, known: list[tuple[byte
     for digest, text in known:
         for row in segment.with_hash(digest).tolist():
             at = int(rows.searchsorted(row))
-            if at < len(rows) and rows[at] == row and segment.text_at(row) == text and match[at] < INSIDE:
-                match[at] = WELL_KNOWN
+            if at < len(rows) and rows[at] == row and segment.text_at(row) == text:
+                promote(match, at)
 
 
 def _well_known(collection: Collection, fragment: str) -> list[tuple[bytes, str]]:

@@ -1,4 +1,4 @@
-"""The process that answers costly requests: ``python -P -m sigdir.serve.servers.budget_process DESCRIPTOR [sql]``.
+"""The process that answers costly requests: ``python -P -m sigdir.serve.servers.budget_process DESCRIPTOR [gives-way]``.
 
 The descriptor is its end of a pipe. The settings are in SIGDIR_ variables. Before a request the process sets a timer of
 processor time; the kernel ends it by SIGPROF where that runs out, whatever code runs then. A limit of memory makes the

@@ -80,6 +80,7 @@ QUERIES: Mapping[str, Sequence[str]] = {
     "/api/v1/decode/": ["data", "as", "selector", "text", "to", "chain"],
     "/api/v1/contracts/{chain}/{address}/": ["format"],
     "/api/v1/search/": ["q", "in", "page", "page_size"],
+    "/api/v1/wanted/": ["collection", "page", "page_size", "format"],
     "/api/v1/sql/": ["sql", "query", "as_of", "seconds", "format", "a"],
     "/api/v1/resolve/": ["hash", "full", "format"],
     "/api/v1/changes/": ["after", "limit", "collection", "evidence"],
@@ -112,6 +113,7 @@ QUERIES: Mapping[str, Sequence[str]] = {
     "/contracts/{chain}/{contract}/": [],
     "/sql/": ["sql", "query", "as_of", "a"],
     "/solve/": ["hash"],
+    "/wanted/": ["collection", "page"],
 }
 """The parameters of each route that takes a query or a hash. Parts of a path get the text too."""
 

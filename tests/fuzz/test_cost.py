@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def test_every_route_has_a_target_or_a_reason(tmp_path: Path) -> None:
     """Each route of a server that has them all, each field of a body and each parameter that the OpenAPI document describes."""
     paths = Paths(empty_warehouse(tmp_path / "warehouse"))
     reader = Reader(paths)
-    settings = Settings(paths.root, mcp=True, sql=True, solve=True, rpc="http://127.0.0.1:1")
+    settings = Settings(paths.root, mcp=True, sql=True, solve=True, count_misses=True, rpc="http://127.0.0.1:1")
     table = routes(settings, reader, Writer(paths, reader))
     assert {route.path for route in table if "POST" in route.methods} == BODIES.keys()
     assert {route.path for route in table if "GET" in route.methods} == QUERIES.keys() | WITHOUT.keys()
@@ -107,7 +108,8 @@ def test_every_route_has_a_target_or_a_reason(tmp_path: Path) -> None:
 def test_every_reader_and_tool_has_a_target(runs: dict[str, cost.Run]) -> None:
     """The formats of imports but those that are binary, and each argument that is a text of each tool for agents."""
     assert {f"read {format.name}" for format in FORMATS if format.name not in BINARY} <= runs.keys()
-    tools = asyncio.run(current().tools.list_tools())
+    with ThreadPoolExecutor(1) as thread:  # a browser's loop may run in this one
+        tools = thread.submit(lambda: asyncio.run(current().tools.list_tools())).result()
     arguments = {(tool.name, name): kind for tool in tools for name, kind in tool.input_schema["properties"].items()}
     numbers = {key for key, kind in arguments.items() if kind.get("type") in ("number", "integer", "boolean")}
     assert {f"{tool} {name}" for tool, name in arguments.keys() - numbers} == TOOLS.keys()

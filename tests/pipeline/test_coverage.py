@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from falcon.testing import TestClient
 
 import sigdir
+from sigdir.pipeline.source import Source
+from sigdir.pipeline.usage_counts import usage_of
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.collections import SIGNATURES
@@ -75,6 +78,23 @@ def test_a_row_that_cannot_be_read_is_counted_and_named(warehouse: Path, tmp_pat
     (other := tmp_path / "other.csv").write_text("a,b\n1,2\n")
     refused = invoke(warehouse, "coverage", other)
     assert (refused.status, "no column selector or topic beside a column count" in refused.stderr) == (2, True)
+
+
+def test_memory_grows_with_contracts_and_not_with_days(tmp_path: Path) -> None:
+    """Of 300 days with the same 1,000 contracts no more is kept than of a few; all are added up."""
+    contracts = pa.array([number.to_bytes(20) for number in range(1000)], pa.binary())
+    table = pa.table({"contract": contracts, "selector": pa.array([b"\1\2\3\4"] * 1000), "count": range(1000)})
+    with pq.ParquetWriter(path := tmp_path / "days.parquet", table.schema) as writer:
+        for _ in range(300):
+            writer.write_table(table)
+    with (source := Source(str(path), explicit=True)).open(lambda _: None):
+        tracemalloc.start()
+        found = usage_of(source)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert found.counts["signatures by contract"].tolist() == [300 * count for count in range(1000)]
+    assert (found.hashes["signatures"].tobytes(), found.counts["signatures"].tolist()) == (b"\1\2\3\4", [149_850_000])
+    assert most < 16 << 20
 
 
 def test_usage_stands_beside_the_texts(tmp_path: Path) -> None:

@@ -184,6 +184,7 @@ def placed(stored: Path) -> Path:
 
 
 TOKEN, PROXY, BEHIND = (f"0x{digits * 20}" for digits in ("ab", "0e", "cd"))
+EVENT_TEXT = "Transfer(address,address,uint256)"
 EVENT_TRANSFER = "event Transfer(address indexed from, address indexed to, uint256 value)"
 
 
@@ -202,6 +203,24 @@ def test_a_contract_has_a_row_for_each_text(placed: Path) -> None:
     places = functions.select("chain", "address", "hash")
     assert places.equals(places.sort(["chain", "address"], nulls_last=False, maintain_order=True))
     assert places.n_unique() == places.height == functions["address"].null_count() + 70_006
+
+
+def test_a_contract_has_no_declaration_of_another_kind(tmp_path: Path) -> None:
+    """Neither the function that a list has for the text of its event, nor the one that another ABI has for its error."""
+    low = parse_declaration("function Low(uint256 at)").abi_entry()
+    files = {
+        "list.txt": f"{EVENT_TEXT}\n", f"{TOKEN}.json": json.dumps([parse_declaration(EVENT_TRANSFER).abi_entry()]),
+        "abi.json": json.dumps([low]), "texts.csv": f"address,text\n{TOKEN},error Low(uint256)\n{TOKEN},owner()\n",
+    }  # fmt: skip
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+        import_files([tmp_path / name], tmp_path / "warehouse")
+    interfaces = sigdir.open(tmp_path / "warehouse").sql("SELECT texts, kinds FROM interfaces").rows()
+    assert sorted(interfaces) == [(["Low(uint256)", "owner()"], ["error", "function"]), ([EVENT_TEXT], ["event"])]
+    table = pl.read_parquet(export(tmp_path / "warehouse", "abis", "abis.parquet"))
+    assert table.filter(pl.col("address").is_null() & (pl.col("name") == "Low")).height == 1
+    of_token = table.filter(pl.col("address").is_not_null())
+    assert of_token["full_signature"].to_list() == ["function owner()", EVENT_TRANSFER]
 
 
 def _decoded(row: dict[str, Any]) -> dict[str, Any]:

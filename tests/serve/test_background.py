@@ -115,13 +115,18 @@ def test_one_process_renders_at_a_time(paths: Paths) -> None:
 
 
 def test_tidying_the_cache_keeps_the_figures(paths: Paths) -> None:
-    """It removes only the indexes of data files that no longer exist, and what a killed process has left."""
+    """It removes only the indexes of data files that no longer exist, and what a killed process has left. The counts of
+    misses stay too."""
     stray = paths.cache / "signatures-gone-0001"
     stray.mkdir()
+    counts = [paths.misses, paths.misses.with_name("misses.sqlite-wal"), paths.misses.with_name("misses.sqlite-shm")]
+    for one in counts:
+        one.touch()
     with replacing(paths.statistics) as file:
         file.write(b"{}")
         tidy(paths)
     assert not stray.exists()
+    assert all(one.exists() for one in counts)
     assert paths.statistics.read_bytes() == b"{}"
     left = paths.cache / ".statistics.json.01234567.part"
     left.touch()

@@ -25,7 +25,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     for part in (TEXTS[:100], TEXTS[100:]):
         (folder / "texts.txt").write_text("\n".join(part))
         import_files([folder / "texts.txt"], folder / "warehouse")
-    with serving(folder / "warehouse", *by(request.param), workers=1) as running:
+    with serving(folder / "warehouse", *by(request.param), "--threads", "10", workers=1) as running:
         yield running
         assert running.errors() == []
 

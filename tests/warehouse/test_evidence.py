@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections.abc import Sequence
 from datetime import timedelta
@@ -25,7 +26,7 @@ from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.jobs.vacuum import vacuum
-from sigdir.warehouse.log.manifest import POST
+from sigdir.warehouse.log.manifest import POST, ManifestFile, sources_of
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish import publish
 from sigdir.warehouse.publish.batch import Batch
@@ -51,6 +52,7 @@ from tests.warehouse.support import (
     stage,
     staged_rows,
 )
+from tests.warehouse.support import publish as publish_texts
 
 
 @pytest.fixture
@@ -179,6 +181,14 @@ def test_damaged_evidence_is_named(paths: Paths, tmp_path: Path, what: str) -> N
     with pytest.raises(UnreadableWarehouse, match="damaged") as caught:
         _ = found.evidence
     assert str(copy.evidence / path.name) in str(caught.value)
+
+
+def test_a_manifest_names_its_sources_beside_it(paths: Paths, tmp_path: Path) -> None:
+    """Whoever made a warehouse also made its digests: a copy of it writes nothing outside of its folder."""
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({"sources": {"name": "../../out.json", "sha256": "00"}, "files": []}))
+    with pytest.raises(UnreadableWarehouse, match=r"names '[./]*out.json' as the file of its sources"):
+        sources_of(ManifestFile(path, hashlib.sha256(path.read_bytes()).hexdigest()))
 
 
 def test_rows_from_before_the_evidence_have_no_sightings(paths: Paths) -> None:
@@ -331,6 +341,15 @@ def test_sightings_of_declarations_keep_everything(paths: Paths, tmp_path: Path)
         (2, 2, 2, 7, True, "A.json", None, None, None),
         (3, 0, 1, 0, False, "A.json", None, None, None),
     ]
+
+
+def test_an_import_compares_what_was_said_in_its_own_folder(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit into memory goes there, as all else of an import, and not to the system's temporary folder."""
+    publish_texts(paths, ["a(uint256)"])
+    with monkeypatch.context() as without:
+        without.setattr("tempfile.tempdir", str(paths.root / "none"))
+        assert publish_texts(paths, ["a(uint256)", "b(uint256)"]).sightings == 1
+    assert_clean(paths)
 
 
 # POSTs.

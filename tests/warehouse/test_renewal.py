@@ -166,3 +166,12 @@ def test_earlier_sightings_that_do_not_count_are_not_renewed(tmp_path: Path) -> 
     imports.manifest = replace(imports.manifest, sources={**imports.manifest.sources, 1: since})
     imports.add(3, [[one._replace(import_id=3)]])
     assert [row.import_id for row in rows_of(imports.files)] == [1, 3]
+
+
+def test_what_an_import_says_nothing_of_is_not_read(tmp_path: Path) -> None:
+    """Only what a replaced source withdraws has to be read for it."""
+    imports = Imports(tmp_path)
+    imports.add(1, [[Seen(1, 1, 1, 0, Witness.LISTED, 0, False, None, None)]])
+    assert imports.add(2, [], replaced={1}).withdrawn() == Withdrawn(1, 1)
+    imports.files[0].path.unlink()
+    assert imports.add(3, [[]]).withdrawn() == Withdrawn()

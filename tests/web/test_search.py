@@ -81,8 +81,8 @@ def test_any_input_is_classified(entered: str) -> None:
 # Results.
 
 TEXTS = [
-    "retransfer(bool)", "transferAll()", "Transfer(uint256)", "transfer(address,uint256)", "transfer()", "other()",
-    "aTransfer()", "transferFrom(address,address,uint256)",
+    "transferFrom(address,address,uint256)", "retransfer(bool)", "transferAll()", "Transfer(uint256)",
+    "transfer(address,uint256)", "transfer()", "other()", "aTransfer()",
 ]  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def ranked(fragment: str, parts: int = 1, start: int = 0, size: int = 20) -> tup
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 8])
 def test_the_best_matches_come_first(parts: int) -> None:
-    """Well-known texts, then the same name, then the same beginning, then the rest; by evidence, then by age."""
+    """Standards' texts, those of the same name first, then that name, then the same beginning, then the rest; then by age."""
     expected = [
         "transfer(address,uint256)", "transferFrom(address,address,uint256)", "Transfer(uint256)", "transfer()",
         "transferAll()", "retransfer(bool)", "aTransfer()",

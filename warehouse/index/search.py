@@ -239,8 +239,8 @@ def _is_like(text: Array, at: Any, end: Any, pattern: Array, masks: Array) -> bo
     return is_through
 
 
-WELL_KNOWN, WHOLE_NAME, PREFIX, INSIDE = range(4)
-"""How a text matches: it is a standard's, its name or all of it is what was searched, it begins with that, or has it."""
+STANDARD_NAME, STANDARD_PREFIX, WHOLE_NAME, PREFIX, INSIDE = range(5)
+"""How a text matches: its name or all of it is what was searched, or it begins with that, standards first; or it has it."""
 
 
 def match_kinds(text: Array, offsets: Array, rows: Array, fragment: str) -> Array:
@@ -260,6 +260,12 @@ def match_kinds(text: Array, offsets: Array, rows: Array, fragment: str) -> Arra
     after = np.minimum(starts[like] + len(fragment), len(text) - 1)
     match[like[(text[after] == 0x28) | (lengths[like] == len(fragment))]] = WHOLE_NAME
     return match
+
+
+def promote(match: Array, at: Any) -> None:
+    """How standards' texts match, which are those at ``at``."""
+    found = match[at]
+    match[at] = np.where(found == WHOLE_NAME, STANDARD_NAME, np.where(found == PREFIX, STANDARD_PREFIX, found))
 
 
 @kernel(nogil=True)

@@ -33,7 +33,11 @@ _ANY_USAGE = SearchTerms().usage
 
 def rows_of_terms(view: View, collection: Collection, terms: SearchTerms) -> list[Array]:
     """The rows of each segment that have all terms, rising; raises UnreadableWarehouse."""
-    return [_rows(view, segment, collection, terms) for segment in view.segments[collection]]
+    used = None
+    if terms.usage != _ANY_USAGE:
+        least, most = terms.usage if terms.usage[0] else (terms.usage[1] + 1, MANY)
+        used = hashes_used(view.snapshot.evidence, collection, least, most)
+    return [_rows(view, segment, collection, terms, used) for segment in view.segments[collection]]
 
 
 def well_known(collection: Collection, shape: Shape) -> list[tuple[bytes, str]]:
@@ -57,14 +61,16 @@ def _of_text(segment: Segment, digest: bytes, text: str) -> Array:
     return rows[[segment.text_at(row) == text for row in rows.tolist()]] if len(rows) else NO_ROWS
 
 
-def _rows(view: View, segment: Segment, collection: Collection, terms: SearchTerms) -> Array:
+def _rows(view: View, segment: Segment, collection: Collection, terms: SearchTerms, used: Array | None) -> Array:
+    """``used`` are the hashes that are used as often as is asked; where that may be 0 times, those that are not."""
     if terms.kind and (terms.kind == Kind.EVENT) != (collection == EVENT_SIGNATURES):
         return NO_ROWS
     found = []
     if terms.standard:
         found.append(_of_standard(segment, collection, terms.standard))
-    if terms.usage != _ANY_USAGE:
-        found.append(_used(view, segment, collection, *terms.usage))
+    if used is not None:
+        counted = _with_hashes(segment, used)
+        found.append(counted if terms.usage[0] else np.setdiff1d(np.arange(segment.rows), counted))
     if terms.name:
         found.append(segment.with_name(terms.name))
     rows = reduce(np.intersect1d, found) if found else None
@@ -95,11 +101,8 @@ def _is_said(segment: Segment, rows: Array, terms: SearchTerms) -> Array:
     return held
 
 
-def _used(view: View, segment: Segment, collection: Collection, least: int, most: int) -> Array:
-    """The rows whose hash is used so often. What nobody counted is used 0 times."""
-    if least == 0:
-        return np.setdiff1d(np.arange(segment.rows), _used(view, segment, collection, most + 1, MANY))
-    hashes = hashes_used(view.snapshot.evidence, collection, least, most)
+def _with_hashes(segment: Segment, hashes: Array) -> Array:
+    """The rows that have one of these hashes, rising."""
     prefixes = np.ascontiguousarray(hashes[:, :4]).view(">u4")[:, 0].astype(np.uint32)
     order, first, last = segment.with_prefixes(prefixes)
     number = np.repeat(np.arange(len(hashes)), last - first)

@@ -85,6 +85,8 @@ _POST_LABEL = "POST"
 SourceImports = tuple[tuple[int, int], ...]
 """Pairs of a source and an import."""
 
+_SOURCES_NAME = re.compile(r"\w[\w.-]*")
+
 MAX_LISTED = 64
 """A file whose sightings are of more source imports than this does not list them."""
 
@@ -206,8 +208,15 @@ def sources_of(file: ManifestFile) -> tuple[str, str]:
 
     Nothing else of the manifest is read, and nothing is kept.
     """
-    sources = _document(file.path, file.sha256)["sources"]
-    return sources["name"], sources["sha256"]
+    return _sources(file.path, _document(file.path, file.sha256))
+
+
+def _sources(path: Path, document: Any) -> tuple[str, str]:
+    """The digest of a manifest says that a log names it, not who made it: a copy writes no file outside of its folder."""
+    name, sha256 = document["sources"]["name"], document["sources"]["sha256"]
+    if not _SOURCES_NAME.fullmatch(name):
+        raise UnreadableWarehouse(f"{path}: names {name[:80]!r} as the file of its sources")
+    return name, sha256
 
 
 @lru_cache(maxsize=8)
@@ -216,7 +225,7 @@ def _read(file: ManifestFile) -> Manifest:
     folder, document = file.path.parent, _document(file.path, file.sha256)
     files = [_file(folder, entry) for entry in document["files"]]
     named = {collection: tuple(file for file in files if file.collection == collection) for collection in COLLECTIONS}
-    name, sha256 = document["sources"]["name"], document["sources"]["sha256"]
+    name, sha256 = _sources(file.path, document)
     mapped = tuple(_mapped(folder, entry) for entry in document.get("mapped", ()))
     return Manifest(_read_sources(folder / name, sha256), named, (name, sha256), mapped)
 

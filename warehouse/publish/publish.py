@@ -180,7 +180,7 @@ class Publisher:
             last_import(self._paths) if batches else 0,  # 40 ms after a thousand folds, while POST goes on
         )  # fmt: skip
         snapshot = self.commit(content)
-        return Published(snapshot, content.import_id, content.sightings(), content.evidence.withdrawn())
+        return Published(snapshot, content.import_id, content.sightings(), content.withdrawn)
 
 
 def fold(paths: Paths, wait: bool = True) -> Published | None:
@@ -210,6 +210,7 @@ class _NewRows(VersionContent):
     rejects: Path | None
     import_id: int
     """That of the import before it, until ids are reserved; 0 for a fold."""
+    withdrawn: Withdrawn = field(default_factory=Withdrawn)
     _ranges: dict[Collection, Range] = field(default_factory=dict)
     _folded: dict[Collection, list[StagedRow]] = field(default_factory=dict)
     _sighted: list[PostedSighting] = field(default_factory=list)
@@ -238,6 +239,7 @@ class _NewRows(VersionContent):
 
     def write_evidence(self) -> ManifestFile | None:
         self.evidence.write(self._ranges, self._folded, self._sighted, self.import_id)
+        self.withdrawn = self.evidence.withdrawn()  # it may fail, and nothing may after the commit
         return self.evidence.write_manifest() or self.base.manifest
 
     def added(self) -> list[DataFile]:

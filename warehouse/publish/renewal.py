@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -90,15 +91,20 @@ class Renewal:
 
     ``added`` are the numbers of the sources whose earlier sightings stay, ``replaced`` those of the others. ``news`` is
     called for all sightings of the import, then the other methods. Raises UnreadableWarehouse, QueryError.
+
+    The tables are made once they are asked for something: not for a collection that the import says nothing of. They
+    are spilled to ``spill``.
     """
 
     def __init__(
         self, manifest: Manifest, collection: Collection, added: AbstractSet[int],
-        replaced: AbstractSet[int] = frozenset(), threads: int = 1,
+        replaced: AbstractSet[int] = frozenset(), threads: int = 1, spill: Path | None = None,
     ) -> None:  # fmt: skip
         known = added | replaced
         self._manifest, self._collection, self._replaced = manifest, collection, replaced
-        self._threads, self._lock = threads, threading.Lock()
+        self._threads, self._spill, self._lock = threads, spill, threading.Lock()
+        self._has_said = False
+        """Whether the import says anything of the collection that may be known."""
         self._files = [
             file for file in manifest.files[collection]
             if file.source_imports is None or not known.isdisjoint(source for source, _ in file.source_imports)
@@ -106,7 +112,7 @@ class Renewal:
 
     @cached_property
     def _tables(self) -> SightingTables:
-        tables = SightingTables(self._manifest, self._files, self._threads)
+        tables = SightingTables(self._manifest, self._files, self._threads, self._spill)
         replaced = numbers(np.array(sorted(self._replaced), np.int64))
         tables.append(pa.table({"source": replaced}), "CREATE TABLE replaced AS FROM rows")
         tables.execute(_TABLES)
@@ -114,8 +120,9 @@ class Renewal:
 
     def news(self, sightings: pa.Table) -> pa.Table:
         """Those of an import's sightings that are written."""
-        if not self._files:
+        if not self._files or not sightings.num_rows:
             return sightings
+        self._has_said = True
         is_news = np.ones(sightings.num_rows, np.bool_)
         with self._lock:
             self._tables.append(sightings.append_column("n", numbers(np.arange(sightings.num_rows))), _NEW)
@@ -131,7 +138,9 @@ class Renewal:
 
         Gives the old file, the new one (None if nothing is left), and how many sightings of each source are gone.
         """
-        found = self._tables.rows(f"SELECT DISTINCT file_index FROM {_SUPERSEDED} ORDER BY ALL") if self._files else ()
+        if not self._has_said:
+            return
+        found = self._tables.rows(f"SELECT DISTINCT file_index FROM {_SUPERSEDED} ORDER BY ALL")
         for place, (index,) in enumerate(found):
             gone = f"(FROM live SEMI JOIN {_SUPERSEDED} USING (file_index, file_row_number) WHERE file_index = {index})"
             path = paths.evidence_file(self._collection, run, number + place)
@@ -140,4 +149,4 @@ class Renewal:
 
     def withdrawn(self) -> Withdrawn:
         """What the replaced sources said before and do not say now."""
-        return Withdrawn(*self._tables.rows(_WITHDRAWN)[0]) if self._files else Withdrawn()
+        return Withdrawn(*self._tables.rows(_WITHDRAWN)[0]) if self._files and self._replaced else Withdrawn()

@@ -174,6 +174,8 @@ class EvidenceFiles:
 
     def withdrawn(self) -> Withdrawn:
         """What the sources that are replaced no longer say."""
+        if not any(map(self._replaces, self._numbers)):
+            return Withdrawn()
         each = [renewal.withdrawn() for renewal in self._renewals.values()]
         return Withdrawn(sum(one.sightings for one in each), sum(one.texts for one in each))
 
@@ -221,7 +223,7 @@ class EvidenceFiles:
         known = {label for label in self._numbers if label not in self._unchanged and self._base.of_label(label)}
         replaced = {label for label in known if self._replaces(label)}
         added, gone = ({self._numbers[label] for label in labels} for labels in (known - replaced, replaced))
-        return Renewal(self._base, collection, added, gone, self._threads)
+        return Renewal(self._base, collection, added, gone, self._threads, self._said[collection].folder)
 
     def _number_sources(self) -> None:
         """Give each source that says something its number: its own, or the next one for a new source."""
@@ -302,6 +304,8 @@ class _CollectionSightings:
     def __init__(self, batch: Batch) -> None:
         self._spill, self._keep, self._sightings = batch.spill, batch.keep, batch.sightings
         self._bounds, self._ids = self._spill.first_rows(), batch.sightings.text_ids
+        self.folder = self._spill.texts_path.parent
+        """The import's own."""
 
     def batches(self) -> int:
         return self._spill.batches()

@@ -51,7 +51,8 @@ CREATE VIEW interfaces AS
             ON prefix = left(hex_signature, 18) WHERE kind = 'event')
     SELECT interface, any_value(known_by) AS known_by, count(*) FILTER (kind = 'function') AS functions,
         count(*) FILTER (kind = 'event') AS events, count(*) FILTER (kind = 'error') AS errors,
-        coalesce(list(text_signature ORDER BY text_signature) FILTER (text_signature IS NOT NULL), []) AS texts
+        coalesce(list(text_signature ORDER BY text_signature, kind) FILTER (text_signature IS NOT NULL), []) AS texts,
+        coalesce(list(kind ORDER BY text_signature, kind) FILTER (text_signature IS NOT NULL), []) AS kinds
     FROM keys LEFT JOIN texts USING (interface) LEFT JOIN named USING (interface, kind, prefix) GROUP BY interface
 """
 

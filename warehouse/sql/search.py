@@ -74,7 +74,7 @@ def weights_of(
     """What orders texts that a search finds, the best lowest, as on the search page; ``reader`` is a SummaryReader."""
     from sigdir.warehouse.evidence.summaries import weights
     from sigdir.warehouse.evidence.usage import uses_of_hashes
-    from sigdir.warehouse.index.search import INSIDE, WELL_KNOWN, match_kinds  # numba takes 0.5 s to load
+    from sigdir.warehouse.index.search import match_kinds, promote  # numba takes 0.5 s to load
 
     bounds, data = bytes_of(texts.combine_chunks())
     matches = np.empty(len(texts), np.uint64)
@@ -83,7 +83,7 @@ def weights_of(
         matches[rows] = match_kinds(data, bounds.astype(np.int64), rows, _piece(query))
     of_standards = set(standards.canonical().values())
     is_standard = np.array([text in of_standards for text in texts.to_pylist()], np.bool_)
-    matches[is_standard & (matches < INSIDE)] = WELL_KNOWN
+    promote(matches, is_standard)
     digests = np.frombuffer(b"".join(hashes.to_pylist()), np.uint8).reshape(len(hashes), -1)
     of_rows = weights(reader.of(values(ids))[0], uses_of_hashes(reader.evidence, digests))
     return numbers(matches << np.uint64(32) | of_rows)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,12 @@ class SightingTables(ScratchTables):
     A sighting is named by ``file_index`` and ``file_row_number``. Raises UnreadableWarehouse, QueryError.
     """
 
-    def __init__(self, manifest: Manifest, files: Sequence[EvidenceFile], threads: int) -> None:
+    def __init__(
+        self, manifest: Manifest, files: Sequence[EvidenceFile], threads: int, spill: Path | None = None
+    ) -> None:
         for file in files:
             require_whole(file.path, file.sha256)
-        super().__init__(connect(MEMORY, threads))
+        super().__init__(connect(MEMORY, threads, spill))
         pairs = np.array([(one.number, one.import_id) for one in manifest.sources.values()], np.int64).reshape(-1, 2)
         sources = pa.table({"source": numbers(pairs[:, 0]), "import_id": numbers(pairs[:, 1])})
         self.append(sources, "CREATE TABLE sources AS FROM rows")

@@ -20,7 +20,7 @@ from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import write_file
 from sigdir.warehouse.table.paths import Paths
 
-FORMAT = 5
+FORMAT = 6
 """The layout of the folder that this version reads and writes. Another one is refused."""
 
 
