@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial, reduce
@@ -48,12 +49,18 @@ TOOLS: dict[str, dict[str, Any]] = {
 """Each tool's argument, and what stands beside it."""
 
 
+def awaited(work: Coroutine[Any, Any, Any]) -> Any:
+    """What a coroutine gives, in a thread of its own: a browser's loop may run in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
 def answer_bytes(server: MCPServer[Any], name: str, text: str) -> int:
     """The bytes of a tool's answer, or of its error, to a text as one argument."""
     tool, argument = name.split()
     value = text.split(",") if argument == "hashes" else text
     try:
-        return len(str(asyncio.run(server.call_tool(tool, {**TOOLS[name], argument: value}))))
+        return len(str(awaited(server.call_tool(tool, {**TOOLS[name], argument: value}))))
     except UnexpectedToolError:
         raise
     except ToolError as error:

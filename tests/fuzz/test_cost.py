@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from tests.conftest import empty_warehouse
 from tests.fuzz import cost
 from tests.fuzz.application import current, discard
 from tests.fuzz.cost import BINARY, Shape, problem, shape, targets
-from tests.fuzz.offline import TOOLS
+from tests.fuzz.offline import TOOLS, awaited
 from tests.fuzz.route_tables import BODIES, QUERIES, WITHOUT
 
 FOUND: list[tuple[str, tuple[bytes, ...]]] = [
@@ -108,8 +106,7 @@ def test_every_route_has_a_target_or_a_reason(tmp_path: Path) -> None:
 def test_every_reader_and_tool_has_a_target(runs: dict[str, cost.Run]) -> None:
     """The formats of imports but those that are binary, and each argument that is a text of each tool for agents."""
     assert {f"read {format.name}" for format in FORMATS if format.name not in BINARY} <= runs.keys()
-    with ThreadPoolExecutor(1) as thread:  # a browser's loop may run in this one
-        tools = thread.submit(lambda: asyncio.run(current().tools.list_tools())).result()
+    tools = awaited(current().tools.list_tools())
     arguments = {(tool.name, name): kind for tool in tools for name, kind in tool.input_schema["properties"].items()}
     numbers = {key for key, kind in arguments.items() if kind.get("type") in ("number", "integer", "boolean")}
     assert {f"{tool} {name}" for tool, name in arguments.keys() - numbers} == TOOLS.keys()
