@@ -31,7 +31,7 @@ from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
 from sigdir.warehouse.sql.time_limit import EXIT_STATUS
 
-_FREE_BYTES, _FREE_FORM_BYTES = 220, 4096
+FREE_BYTES, _FREE_FORM_BYTES = 220, 4096
 """A request up to this size is answered where it is. A call of two words, with its address, takes 60 us, and to pass it on 200.
 Code of so few bytes takes no second, whatever it does."""
 _SECONDS, _SECONDS_PER_MIB = 1.0, 0.5
@@ -281,7 +281,7 @@ class CostlyRequests:
         is_costly = getattr(resource, "is_costly", False)
         if is_costly and self._node_process is not None and req.method != "POST" and "tx" in req.params:
             return self._node_process
-        free = _FREE_BYTES if is_costly else _FREE_FORM_BYTES
+        free = FREE_BYTES if is_costly else _FREE_FORM_BYTES
         if getattr(resource, "is_always_passed_on", False):
             free = -1
         return self._process if (is_costly or is_form) and (size is None or size > free) else None

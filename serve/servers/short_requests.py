@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from sigdir.serve.bulk.resolve import ONE_HASH
+from sigdir.serve.core.budget import FREE_BYTES
 from sigdir.serve.dialects.openchain import LOOKUP_PATHS
 from sigdir.serve.http.codings import coding_for
 from sigdir.serve.http.page_cache import ANY_VIEW, PageCache
@@ -31,7 +32,6 @@ _SHORT_RETURN = re.compile("data=0x(?:[0-9a-f]{64}){0,2}&as=return&selector=0x([
 _RESOLVE = "/api/v1/resolve/"
 _HASH = re.compile("0x([0-9a-fA-F]{8}(?:[0-9a-fA-F]{56})?)")
 _ESCAPES = re.compile("[%+]")
-_MAX_QUERY_CHARACTERS = 220
 
 
 class ShortRequests:
@@ -52,7 +52,7 @@ class ShortRequests:
         self._reader, self._pages, self._rank_lists = reader, pages, rank_lists
 
     def __call__(self, method: str, path: str, query_string: str, accept: str, encodings: str) -> bool:
-        if method not in ("GET", "HEAD") or len(query_string) > _MAX_QUERY_CHARACTERS:
+        if method not in ("GET", "HEAD") or len(query_string) > FREE_BYTES:
             return False
         if path.startswith(_FILES):
             return True
