@@ -5,9 +5,9 @@ Theory
     the probability of a new name of two or three words is that of its first word, times that of each word after the one
     before, times that of the end after the last. Pairs that occur once are left out: most are parts of one name.
 
-    The form of a name is its case (`maxTick`, `MAX_TICK`), a prefix (`getMaxTick`, `_maxTick`), a plural. How likely a new
-    name is another one's form is seen among the known ones: so many of them a form makes of the others, of names with as
-    many words, and of names that one text has or several.
+    The form of a name is its case (`maxTick`, `MAX_TICK`), a prefix (`getMaxTick`, `_maxTick`), a plural. A form is as likely
+    as it is among known names: the share of them that it turns into another known name. That is counted apart for names of
+    each number of words, and for names of one text and of several.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ _BREAK = "\x00"
 _BEGINS = r"([a-z0-9])([A-Z])"
 _ENDS = r"([A-Z])([A-Z][a-z])"
 _UNDERSCORES = r"(_+)([^_])"
+_PREFIXES = ("get", "set", "is")
+_PREFIX = f"^(?:{'|'.join(_PREFIXES)})([A-Z])"
+_MANY_WORDS = 4
+_KINDS = 2 * _MANY_WORDS + 2
+"""Of names: by their number of words, and by whether one text has them or several."""
 
 
 def new_names(known: Weighted, most: int) -> Weighted:
@@ -66,12 +71,6 @@ def _made(words: pa.ListArray) -> Iterator[pa.StringArray]:
     yield from (_joined(prefix, pascal) for prefix in _PREFIXES)
     yield _uncapitalised(pc.replace_substring_regex(camel, _PREFIX, r"\1"))
     yield pc.replace_substring_regex(camel, "s$", "")
-
-
-_MANY_WORDS = 4
-_KINDS = 2 * _MANY_WORDS + 2
-_PREFIXES = ("get", "set", "is")
-_PREFIX = f"^(?:{'|'.join(_PREFIXES)})([A-Z])"
 
 
 def _joined(*parts: pa.StringArray | str) -> pa.StringArray:

@@ -53,14 +53,12 @@ class ReadyResource:
             "version": view.snapshot.version,
             "rows": {collection: view.count(collection) for collection in view.segments},
         }
-        if self._fold_every > 0 and (
-            failing := _late(
-                max(marked_at(self._paths.last_fold) or 0.0, self._started), _MISSED_PERIODS * self._fold_every
-            )
-        ):
-            state["fold"] = f"failing {failing}"
-        if self._is_replica and (away := _late(marked_at(self._paths.last_pull) or self._started, _AWAY_SECONDS)):
-            state["store"] = f"away {away}"
+        if self._fold_every > 0:
+            last_fold = max(marked_at(self._paths.last_fold) or 0.0, self._started)
+            state |= _late("fold", "failing", last_fold, _MISSED_PERIODS * self._fold_every)
+        if self._is_replica:
+            last_pull = marked_at(self._paths.last_pull) or self._started
+            state |= _late("store", "away", last_pull, _AWAY_SECONDS)
         if is_disk_full(self._paths.root):
             state["disk"] = "full"
         if self._reader.is_replaced():
@@ -69,9 +67,11 @@ class ReadyResource:
         send_json(req, resp, json_bytes(state))
 
 
-def _late(since: float, after: float) -> str:
-    """``since``, in seconds since 1970, as words; "" where that is not more than ``after`` seconds ago."""
-    return f"since {iso(datetime.fromtimestamp(since, UTC), 'seconds')}" if time.time() - since > after else ""
+def _late(name: str, word: str, since: float, after: float) -> dict[str, str]:
+    """A member that says since when, in seconds since 1970; empty where that is not more than ``after`` seconds ago."""
+    if time.time() - since <= after:
+        return {}
+    return {name: f"{word} since {iso(datetime.fromtimestamp(since, UTC), 'seconds')}"}
 
 
 class DocumentResource:

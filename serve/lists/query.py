@@ -189,10 +189,8 @@ def parse_time(value: str) -> int | None:
     if not match:
         return None
     year, month, day, hour, minute, second, fraction, zone = (part or "0" for part in match.groups())
-    date, time = (
-        "-".join(part.zfill(2) for part in (year, month, day)),
-        ":".join(part.zfill(2) for part in (hour, minute, second)),
-    )
+    date = "-".join(part.zfill(2) for part in (year, month, day))
+    time = ":".join(part.zfill(2) for part in (hour, minute, second))
     try:
         at = datetime.fromisoformat(f"{date}T{time}.{fraction:0<6}{'Z' if zone == '0' else zone.upper()}")
     except ValueError:

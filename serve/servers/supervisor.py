@@ -93,12 +93,12 @@ def _temporary_cache() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        last = time.monotonic() + _REMOVING_SECONDS
-        end = last + 4 * _REMOVING_SECONDS
-        while time.monotonic() < min(last, end):
+        gone_at = time.monotonic() + _REMOVING_SECONDS
+        give_up = gone_at + 4 * _REMOVING_SECONDS
+        while time.monotonic() < min(gone_at, give_up):
             if folder.exists():
                 rmtree(folder, ignore_errors=True)
-                last = time.monotonic() + _REMOVING_SECONDS
+                gone_at = time.monotonic() + _REMOVING_SECONDS
             time.sleep(_POLL_SECONDS)
 
 

@@ -7,9 +7,9 @@ declaration, a better witness or more contracts. Kinds do not exclude each other
 
 An import that replaces its sources writes all that they say. There the earlier sightings are only counted.
 
-Theory. Who says a kind and a declaration says no less than who leaves one of them out. So the sightings in a place make up
-to four claims each, and one says nothing new where the others' claim of its kind and declaration is as good. The engine
-joins them, a part of the import at a time.
+Theory. A sighting with a kind and a declaration says no less than the same without one of them. So each sighting makes up
+to four claims, with and without its kind, with and without its declaration. Another one says nothing new where a claim in
+its place has its kind and declaration and is as good. The engine joins them, a part of the import at a time.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _NEW = f"""
 _COMPARE = f"""
     CREATE OR REPLACE TABLE earlier AS SELECT file_index, file_row_number, {_COMPARED} FROM live
         WHERE source IN (SELECT source FROM new) AND id IN (SELECT id FROM new);
-    CREATE OR REPLACE TABLE told AS {_reached("new", "earlier", "declared")};
-    CREATE OR REPLACE TABLE news AS FROM new ANTI JOIN told USING (n);
-    INSERT INTO again SELECT file_index, file_row_number FROM earlier AS t SEMI JOIN told AS o
+    CREATE OR REPLACE TABLE known AS {_reached("new", "earlier", "declared")};
+    CREATE OR REPLACE TABLE news AS FROM new ANTI JOIN known USING (n);
+    INSERT INTO again SELECT file_index, file_row_number FROM earlier AS t SEMI JOIN known AS o
         ON {_SAME_PLACE} AND t.kind = o.kind AND t.declared IS NOT DISTINCT FROM o.declared;
     INSERT INTO instead SELECT file_index, file_row_number FROM ({_reached("earlier", "news", "is_declared")});
 """
@@ -103,8 +103,8 @@ class Renewal:
         known = added | replaced
         self._manifest, self._collection, self._replaced = manifest, collection, replaced
         self._threads, self._spill, self._lock = threads, spill, threading.Lock()
-        self._has_said = False
-        """Whether the import says anything of the collection that may be known."""
+        self._has_sightings = False
+        """Whether the import has sightings of the collection that may be known."""
         self._files = [
             file for file in manifest.files[collection]
             if file.source_imports is None or not known.isdisjoint(source for source, _ in file.source_imports)
@@ -122,12 +122,12 @@ class Renewal:
         """Those of an import's sightings that are written."""
         if not self._files or not sightings.num_rows:
             return sightings
-        self._has_said = True
+        self._has_sightings = True
         is_news = np.ones(sightings.num_rows, np.bool_)
         with self._lock:
             self._tables.append(sightings.append_column("n", numbers(np.arange(sightings.num_rows))), _NEW)
             self._tables.execute(_COMPARE)
-            for batch in self._tables.batches("SELECT n FROM told", ROW_GROUP_ROWS):
+            for batch in self._tables.batches("SELECT n FROM known", ROW_GROUP_ROWS):
                 is_news[values(batch["n"])] = False
         return sightings if is_news.all() else sightings.filter(numbers(is_news))
 
@@ -138,7 +138,7 @@ class Renewal:
 
         Gives the old file, the new one (None if nothing is left), and how many sightings of each source are gone.
         """
-        if not self._has_said:
+        if not self._has_sightings:
             return
         found = self._tables.rows(f"SELECT DISTINCT file_index FROM {_SUPERSEDED} ORDER BY ALL")
         for place, (index,) in enumerate(found):

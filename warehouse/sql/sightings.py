@@ -73,12 +73,12 @@ class SightingTables(ScratchTables):
 Files = Sequence[EvidenceFile]
 Merges = Mapping[Collection, Sequence[Files]]
 
-_SAID = (name for name in SIGHTING_SCHEMA.names if name not in ("id", "source", "import_id"))
+_COMPARED = [name for name in SIGHTING_SCHEMA.names if name not in ("id", "source", "import_id")]
 _REPEATS = f"""
 CREATE TABLE repeats AS SELECT file_index, file_row_number, source FROM live
 WHERE (id, source) IN (SELECT (id, source) FROM live GROUP BY ALL HAVING count(*) > 1)
 QUALIFY row_number() OVER (
-    PARTITION BY id, source, {", ".join(f"if(source = {POST}, NULL, {name})" for name in _SAID)}
+    PARTITION BY id, source, {", ".join(f"if(source = {POST}, NULL, {name})" for name in _COMPARED)}
     ORDER BY declaration IS NULL, import_id, file_index, file_row_number) > 1
 """
 _ORDER = "id, source, file_index, file_row_number"
