@@ -6,8 +6,7 @@ Invariants
     has ``LARGEST`` hashes.
     A count is never too high. It is too low by at most all misses / ``LARGEST`` (Misra and Gries): where the file is full,
     each count is lowered by that of the first hash without a place.
-    A process that ends, by kill -9 too, loses what it counted since it last wrote. Power loss may take the file's last
-    minutes, never its order: SQLite's log is not synced at each write.
+    A process that ends, by kill -9 too, loses what it counted since it last wrote.
 """
 
 from __future__ import annotations
@@ -76,9 +75,7 @@ class Misses:
         now = int(time.time())
         try:
             with _opened(self._file) as file, file:
-                file.execute(
-                    "CREATE TABLE IF NOT EXISTS misses (hash BLOB PRIMARY KEY, count INTEGER, since INTEGER) WITHOUT ROWID"
-                )
+                file.execute("BEGIN IMMEDIATE")
                 file.executemany(
                     "INSERT INTO misses VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
                     [(hash, count, now) for hash, count in counts.items()],
@@ -127,8 +124,11 @@ def missed(view: View, hashes: Sequence[bytes]) -> list[bytes]:
 @contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(file)) as opened:
-        opened.execute("PRAGMA journal_mode = WAL")
-        opened.execute("PRAGMA synchronous = NORMAL")
+        # Each that opens the file makes its table: a reader may come between the file and its first write. And no
+        # write-ahead log: of two that switch a new file to it one is refused, without waiting.
+        opened.execute(
+            "CREATE TABLE IF NOT EXISTS misses (hash BLOB PRIMARY KEY, count INTEGER, since INTEGER) WITHOUT ROWID"
+        )
         yield opened
 
 

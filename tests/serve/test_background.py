@@ -119,7 +119,7 @@ def test_tidying_the_cache_keeps_the_figures(paths: Paths) -> None:
     misses stay too."""
     stray = paths.cache / "signatures-gone-0001"
     stray.mkdir()
-    counts = [paths.misses, paths.misses.with_name("misses.sqlite-wal"), paths.misses.with_name("misses.sqlite-shm")]
+    counts = [paths.misses, paths.misses.with_name("misses.sqlite-journal")]
     for one in counts:
         one.touch()
     with replacing(paths.statistics) as file:

@@ -9,6 +9,7 @@ import re
 import signal
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,25 @@ def test_the_table_is_bounded_and_its_error_too(warehouse: Path, monkeypatch: py
     counted = {bytes.fromhex(one.hash[2:]): one.count for one in found}
     assert set(heavy) <= counted.keys()
     assert all(true[hash] - true.total() / 50 <= count <= true[hash] for hash, count in counted.items())
+
+
+def test_many_begin_the_table_at_once(warehouse: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """None of them is refused, and who reads a file that has no table yet finds nothing in it."""
+    paths = Paths(warehouse)
+    hashes = [bytes([0, 0, 0, number]) for number in range(8)]
+    with opened(warehouse) as (reader, _), ThreadPoolExecutor(8) as threads:
+        for _ in range(20):
+            paths.misses.unlink(missing_ok=True)
+            paths.misses.touch()
+            assert wanted(paths.misses, reader.current()) == []
+            paths.misses.unlink()
+            for counting, hash in zip(begun := [Misses(paths.misses) for _ in hashes], hashes, strict=True):
+                counting.add([hash])
+            list(threads.map(Misses.write, begun))
+            assert {one.hash for one in wanted(paths.misses, reader.current())} == {
+                f"0x{hash.hex()}" for hash in hashes
+            }
+    assert capfd.readouterr().err == ""
 
 
 def test_a_damaged_table_costs_no_lookup(warehouse: Path, run_sigdir: Sigdir) -> None:

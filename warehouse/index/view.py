@@ -392,6 +392,6 @@ def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
     """The indexes of files that are not in ``snapshot``, which is the newest, and unused visible files."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
     used |= {paths.statistics.name, index_of_entry(paths.compile_lock)}
-    used |= {f"{paths.misses.name}{end}" for end in ("", "-wal", "-shm", "-journal")}
+    used |= {f"{paths.misses.name}{end}" for end in ("", "-journal")}
     indexes = [entry for entry in unused(paths.cache, used) if not may_be_replacing(entry)]
     return [*indexes, *unused_visible(paths)]
