@@ -58,12 +58,12 @@ from sigdir.warehouse.index.view import Reader
 
 def create_app(
     settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None,
-    budget: BudgetProcess | None = None, patient: BudgetProcess | None = None,
+    budget: BudgetProcess | None = None, patient: BudgetProcess | None = None, node: BudgetProcess | None = None,
 ) -> Any:  # fmt: skip
     """The WSGI application of one warehouse; ``pages`` keeps the pages for people.
 
-    ``counts`` gets what /metrics shows; without it no answer is counted or logged. ``budget`` answers costly requests and
-    ``patient`` SQL and what is to be solved; without them the application answers itself.
+    ``counts`` gets what /metrics shows; without it no answer is counted or logged. ``budget`` answers costly requests,
+    ``patient`` SQL and what is to be solved, ``node`` the transactions of a node; without them the application answers itself.
     """
     set_public_url(settings.public_url)
     table = routes(settings, reader, writer, counts, pages)
@@ -76,7 +76,7 @@ def create_app(
     if settings.count_misses:
         app.add_middleware(MissCounter(Misses(reader.paths.misses), reader))
     if budget is not None:
-        app.add_middleware(CostlyRequests(budget, settings, patient))
+        app.add_middleware(CostlyRequests(budget, settings, patient, node))
     add_error_handlers(app)
     add_routes(app, table)
     return app

@@ -41,6 +41,7 @@ _END_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _SQL_SECONDS, _SQL_MEMORY = 60.0, 1024 * MIB
 """Of SQL: a query has a time limit of its own, and the engine one of memory; this is for what hears neither."""
+_NODE_SECONDS, _NODE_MEMORY = 3.0, 512 * MIB
 _RETRY_SECONDS = 1
 _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 """Arrow's own allocator maps 1 GiB at its first use, and so takes the memory of that request."""
@@ -74,6 +75,11 @@ def patient_process(settings: Settings) -> BudgetProcess:
     """The process for what takes seconds: SQL and solving."""
     line = settings.thread_shares.patient
     return BudgetProcess(settings, _SQL_SECONDS, _SQL_MEMORY, gives_way=True, line=line)
+
+
+def node_process(settings: Settings) -> BudgetProcess:
+    """The process for one transaction of a node, whose answers are larger than the request."""
+    return BudgetProcess(settings, _NODE_SECONDS, _NODE_MEMORY, 1)
 
 
 class BudgetProcess:
@@ -142,7 +148,8 @@ class BudgetProcess:
             self.start()
         assert self._connection is not None
         try:
-            self._await_ready(self._connection)
+            if not self._has_started(_START_SECONDS):
+                raise unavailable("The process that answers long requests is starting.")
             budget = self._budget_of(self._send_body(self._connection, body))
             answer = self._exchanged(self._connection, environ, budget, is_gone)
         except (EOFError, OSError):
@@ -199,14 +206,20 @@ class BudgetProcess:
                 return False
         return True
 
-    def _await_ready(self, connection: Connection[Any, Any]) -> None:
-        """Raises EOFError where the process does not start, HttpError where that takes long."""
-        if self._is_ready:
-            return
-        if not connection.poll(_START_SECONDS):
-            raise unavailable("The process that answers long requests is starting.")
-        connection.recv()
-        self._is_ready = True
+    def await_ready(self) -> None:
+        """Wait until it answers, however long that takes; raises OSError where it does not start."""
+        try:
+            self._has_started(None)
+        except EOFError:
+            raise OSError("the process of long requests does not start") from None
+
+    def _has_started(self, seconds: float | None) -> bool:
+        """Whether it is ready after so many seconds, None for any number; raises EOFError, OSError where it has ended."""
+        assert self._connection is not None
+        if not self._is_ready and self._connection.poll(seconds):
+            self._connection.recv()
+            self._is_ready = True
+        return self._is_ready
 
     def _ended(self, budget: Budget) -> HttpError:
         """End what is left of the process, start another, and say why."""
@@ -231,21 +244,18 @@ class BudgetProcess:
         return unavailable("The process that answered this request has ended.")
 
 
-_NODE_SECONDS, _NODE_MEMORY = 3.0, 512 * MIB
-"""For one transaction of a node, whose answers are larger than the request."""
-
-
 class CostlyRequests:
     """Middleware: passes costly requests to the process, and answers with what it answers.
 
     Costly are requests of resources that ``is_costly`` marks, and multipart forms; shorter ones are answered at once.
-    Transactions of a node have a process of their own, for which no other request waits. All requests of resources that
+    Transactions of a node go to the process ``node``, so that no other request waits for it. All requests of resources that
     ``gives_way`` marks, or those that it chooses, go to the process ``patient``.
     """
 
-    def __init__(self, process: BudgetProcess, settings: Settings, patient: BudgetProcess | None = None) -> None:
-        self._process, self._patient = process, patient
-        self._node_process = BudgetProcess(settings, _NODE_SECONDS, _NODE_MEMORY, 1) if settings.rpc else None
+    def __init__(
+        self, process: BudgetProcess, settings: Settings, patient: BudgetProcess | None, node: BudgetProcess | None
+    ) -> None:
+        self._process, self._patient, self._node = process, patient, node
         self._max_body = max(settings.max_body, settings.max_import_body)
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
@@ -279,8 +289,8 @@ class CostlyRequests:
             return self._patient
         is_form = (req.content_type or "").lower().startswith("multipart/")
         is_costly = getattr(resource, "is_costly", False)
-        if is_costly and self._node_process is not None and req.method != "POST" and "tx" in req.params:
-            return self._node_process
+        if is_costly and self._node is not None and req.method != "POST" and "tx" in req.params:
+            return self._node
         free = FREE_BYTES if is_costly else _FREE_FORM_BYTES
         if getattr(resource, "is_always_passed_on", False):
             free = -1

@@ -42,13 +42,12 @@ def main(descriptor: int, gives_way: bool) -> None:
     warm()
     if Settings.from_environment().mcp:
         import_module("sigdir.serve.mcp_server")  # a second
-    import_module("pandas")  # Arrow imports it at its first conversion: 0.4 s of the first request's budget
     connection: Connection[Any, Any] = Connection(descriptor)
     if gives_way:
         _give_way(_SQL_NICENESS - _NICENESS)
     with suppress(EOFError, OSError):
-        connection.send("ready")
         _opened()
+        connection.send("ready")
         while True:
             app, body = _opened(), BytesIO()
             while piece := connection.recv_bytes():
@@ -74,7 +73,7 @@ def _kill() -> None:
 
 @cache
 def _opened() -> Any:
-    """The application over the newest version. It opens after the worker was told ``ready``, which waits for nothing here."""
+    """The application over the newest version."""
     settings = Settings.from_environment().as_the_medium_allows()
     try:
         existing(settings.warehouse)

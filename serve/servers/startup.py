@@ -7,7 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from sigdir.serve.app import create_app
-from sigdir.serve.core.budget import BudgetProcess, patient_process
+from sigdir.serve.core.budget import BudgetProcess, node_process, patient_process
 from sigdir.serve.core.process import return_freed_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
@@ -32,7 +32,7 @@ class OpenedApp(NamedTuple):
 
 
 def open_app(settings: Settings) -> OpenedApp:
-    """The application over the warehouse of the settings, with a process for costly requests that is starting.
+    """The application over the warehouse of the settings, and its processes for costly requests, all ready to answer.
 
     Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError, also where there is
     no warehouse: only the server makes one, before its workers start.
@@ -53,10 +53,13 @@ def open_app(settings: Settings) -> OpenedApp:
     pages = page_cache(counts.count_cached)
     budget = BudgetProcess(settings)
     patient = patient_process(settings) if settings.is_patient else None
-    app = create_app(settings, reader, Writer(paths, reader), counts, pages, budget, patient)
-    processes = tuple(process for process in (budget, patient) if process is not None)
+    node = node_process(settings) if settings.rpc else None
+    app = create_app(settings, reader, Writer(paths, reader), counts, pages, budget, patient, node)
+    processes = tuple(process for process in (budget, patient, node) if process is not None)
     for process in processes:
         process.start()
+    for process in processes:  # who is ready answers a costly request too
+        process.await_ready()
     return OpenedApp(app, ShortRequests(reader, pages, rank_lists=settings.rank_lists), processes)
 
 

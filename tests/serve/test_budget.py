@@ -22,6 +22,7 @@ from tests.serve.support import (
     FORM,
     JSON,
     TRANSFER,
+    by,
     children_of,
     multipart,
     opened,
@@ -201,16 +202,23 @@ def test_what_takes_long_leaves_a_thread(folder: Path) -> None:
             assert (settings.thread_shares.patient > 0) == settings.sql
 
 
-def test_the_process_opens_the_warehouse_before_a_request(folder: Path) -> None:
-    """That takes a second with many rows, which the first client need not wait for."""
-    process = BudgetProcess(Settings(folder))
+@pytest.mark.parametrize("name", ["waitress", "granian"])
+def test_a_server_is_ready_when_its_costly_requests_are(folder: Path, name: str) -> None:
+    """Each process for them has opened the warehouse when the first connection is taken: nobody waits for its start."""
+    with serving(folder, *by(name), "--sql", "--rpc", "http://127.0.0.1:1", workers=1) as server:
+        [worker] = server.workers()
+        processes = [pid for pid, command in children_of(worker) if "budget_process" in command]
+        assert len(processes) == 3
+        assert all(str(folder) in Path(f"/proc/{pid}/maps").read_text() for pid in processes)
+
+
+def test_a_process_that_does_not_start_is_an_error(tmp_path: Path) -> None:
+    """A worker without it would answer no costly request, and says so in place of becoming ready."""
+    process = BudgetProcess(Settings(tmp_path / "nothing"))
     process.start()
-    try:
-        assert process._process is not None
-        maps = Path(f"/proc/{process._process.pid}/maps")
-        until(lambda: str(folder) in maps.read_text(), "the warehouse's columns to be mapped")
-    finally:
-        process.close()
+    with pytest.raises(OSError, match="the process of long requests does not start"):
+        process.await_ready()
+    process.close()
 
 
 def test_a_process_that_was_killed_is_replaced(clients: tuple[TestClient, TestClient], process: BudgetProcess) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sigdir.signatures.arrow import Array
+from sigdir.signatures.arrow import Array, values
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.evidence.declarations import differs
@@ -112,8 +112,8 @@ def _write_columns(folder: Path, file: DataFile, tick: Tick) -> Array:
     with (folder / "text").open("wb") as text:
         for batch in _batches(file.path, rows):
             here = slice(at, at + batch.num_rows)
-            ids[here] = batch["id"].to_numpy()
-            created_at[here] = batch["created_at"].view(pa.int64()).to_numpy()
+            ids[here] = values(batch["id"])
+            created_at[here] = values(batch["created_at"].view(pa.int64()))
             bounds, data = bytes_of(batch["text_signature"])
             offsets[at + 1 : at + batch.num_rows + 1] = bounds[1:].astype(np.int64) + (written - int(bounds[0]))
             piece = data[bounds[0] : bounds[-1]]
@@ -121,7 +121,7 @@ def _write_columns(folder: Path, file: DataFile, tick: Tick) -> Array:
             written += len(piece)
             with naming(file.path):
                 hash[here] = hashes_of(batch["hash"], width)
-            numbers = batch["import_id"].to_numpy()
+            numbers = values(batch["import_id"])
             begins = np.flatnonzero(differs(numbers))
             import_rows.append(begins + at)
             imports.append(numbers[begins])

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sigdir.signatures.arrow import values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import bytes_of
 from sigdir.signatures.interruption import each
@@ -41,8 +42,8 @@ def pieces(collection: Collection, file: Path) -> Iterator[Segment]:
         with naming(file):
             yield Segment.of(
                 batch.num_rows,
-                batch["id"].to_numpy(),
-                batch["created_at"].view(pa.int64()).to_numpy(),
+                values(batch["id"]),
+                values(batch["created_at"].view(pa.int64())),
                 bounds.astype(np.int64) - first,
                 text[first : bounds[-1]],
                 hashes_of(batch["hash"], collection.hash_bytes),

@@ -21,6 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sigdir.signatures.arrow import blobs, numbers, strings, values
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.build import build_index, segment_of
 from sigdir.warehouse.index.scan import batches
@@ -80,7 +81,7 @@ class Visible:
 
     def _count_hidden(self, file: DataFile) -> int:
         """How many rows are suppressed. The hashes are looked at first."""
-        hashes = {hash for collection, hash in self.suppressed.hashes if collection == file.collection}
+        hashes = blobs([hash for collection, hash in self.suppressed.hashes if collection == file.collection])
         if not any(_is_in(batch["hash"], hashes).true_count for batch in batches(file.path, ["hash"])):
             return 0
         shown: int = sum(batch.num_rows for batch in self._shown(file))
@@ -88,10 +89,10 @@ class Visible:
 
     def _shown(self, file: DataFile) -> Iterator[pa.RecordBatch]:
         """The rows that are not suppressed."""
-        texts = {text for collection, text in self.suppressed.entries if collection == file.collection}
+        texts = strings([text for collection, text in self.suppressed.entries if collection == file.collection])
         for batch in batches(file.path, FILE_SCHEMA.names):
             is_hidden = _is_in(batch["text_signature"], texts)
-            yield batch.filter(pa.array(~is_hidden.to_numpy(zero_copy_only=False)))
+            yield batch.filter(numbers(~values(is_hidden)))
 
     def _write(self, file: DataFile, visible: Path) -> None:
         part = visible.with_suffix(".part")
@@ -104,11 +105,11 @@ class Visible:
         sync(visible.parent)
 
 
-def _is_in(column: pa.Array, values: Iterable[str | bytes]) -> pa.BooleanArray:
+def _is_in(column: pa.Array, wanted: pa.Array) -> pa.BooleanArray:
     """Which values of a column are among these, of which there may be none."""
     import pyarrow.compute as pc  # takes 70 ms, and a server without a list does without it
 
-    return pc.is_in(column, pa.array(list(values), column.type))
+    return pc.is_in(column, wanted)
 
 
 def _described(path: Path, collection: Collection) -> DataFile:
