@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,7 @@ import pytest
 from sigdir.pipeline.clashes import PARTS, TEXTS, find_clashes
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
-from tests.conftest import environment
-from tests.pipeline.support import write_files
+from tests.pipeline.support import invoke, write_files
 
 BURN, OTHER = "burn(uint256)", "collate_propagate_storage(bytes16)"  # both are 0x42966c68
 
@@ -25,13 +23,6 @@ def abi(*functions: str) -> str:
         for name, _, types in (function.partition("(") for function in functions)
     ]
     return json.dumps(entries)
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).with_name("sigdir"), "clashes", *map(str, arguments)],
-        env=environment(Path("none")), capture_output=True, text=True, check=False,
-    )  # fmt: skip
 
 
 def test_two_texts_of_one_selector_clash_across_files_and_formats(tmp_path: Path) -> None:
@@ -69,21 +60,19 @@ def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         find_clashes([str(tmp_path / "none")], together=False, progress=Reporter())
 
 
-@pytest.mark.slow
 def test_the_command_ends_with_a_status_for_ci(tmp_path: Path) -> None:
     """1 for a clash, 0 for none, 2 for what cannot be read; a line for editors, an annotation for GitHub, JSON."""
-    clash, fine = tmp_path / "clash.txt", tmp_path / "fine.txt"
-    clash.write_text(f"{BURN}\n{OTHER}\n")
-    fine.write_text(f"{BURN}\nowner()\n")
+    fine, clash = write_files(tmp_path, {"a.txt": f"{BURN}\nowner()\n", "b.txt": f"{BURN}\n{OTHER}\n"})
+    run = partial(invoke, tmp_path / "none", "clashes")
     found = run(clash)
-    assert (found.returncode, found.stdout) == (
+    assert (found.status, found.stdout.decode()) == (
         1, f"{clash}: 0x42966c68 is {BURN} in {clash}, {OTHER} in {clash}\n",
     )  # fmt: skip
     assert found.stderr.splitlines()[-1] == "1 clash: 2 candidates in 1 file"
     annotated = run(clash, "--github", "--quiet")
-    assert annotated.stdout.startswith(f"::error file={clash},title=selector clash::0x42966c68 is ")
+    assert annotated.stdout.decode().startswith(f"::error file={clash},title=selector clash::0x42966c68 is ")
     assert annotated.stderr == ""
     [one] = json.loads(run(clash, "--json").stdout)["clashes"]
     assert (one["selector"], one["why"]) == ("0x42966c68", TEXTS)
-    assert (run(fine).returncode, run(fine).stdout) == (0, "")
-    assert run(tmp_path / "none").returncode == 2
+    assert run(fine)[:2] == (0, b"")
+    assert run(tmp_path / "missing").status == 2

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import sigdir
 from sigdir.pipeline.errors import BadTarget
@@ -17,9 +15,7 @@ from sigdir.pipeline.export_pack import PackOptions
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from tests.conftest import ROOT, import_files
-from tests.examples import examples
 from tests.pipeline.support import invoke
-from tests.signatures.strategies import valid
 
 TRANSFER, SPAM = "transfer(address,uint256)", "many_msg_babbage(bytes1)"
 HONEST = ("collate_propagate_storage(bytes16)", "burn(uint256)")
@@ -86,19 +82,6 @@ def test_what_is_suppressed_stays_out(tmp_path: Path, warehouse: Path) -> None:
     import_files([tmp_path / "a.txt"], warehouse)
     assert invoke(warehouse, "suppress", "hidden()").status == 0
     assert list(sigdir.Pack(export(warehouse)).texts(SIGNATURES)) == ["kept()"]
-
-
-@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(valid().map(lambda one: one.canonical), min_size=1, max_size=20, unique=True))
-def test_any_texts_come_back(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
-    """Whatever a warehouse accepts is in its pack."""
-    folder = tmp_path_factory.mktemp("any")
-    (folder / "a.txt").write_text("\n".join(texts))
-    import_files([folder / "a.txt"], folder / "warehouse")
-    pack = sigdir.Pack(export(folder / "warehouse"))
-    for collection in COLLECTIONS:
-        stored = sigdir.open(folder / "warehouse").sql(f"SELECT text_signature FROM {collection.view_name}").rows()
-        assert sorted(pack.texts(collection)) == sorted(text for (text,) in stored)
 
 
 def test_options_of_packs_are_for_packs(stored: Path) -> None:

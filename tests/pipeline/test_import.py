@@ -15,15 +15,14 @@ import random
 import re
 import signal
 import subprocess
-import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -103,25 +102,6 @@ def test_counts_agree_with_an_independent_count(tmp_path: Path, warehouse: Path)
     assert opened.sql("SELECT count(*) FROM rejects").rows() == [(reasons["bad_width"],)]
 
 
-def test_report_names_size_hash_and_format_of_each_file(tmp_path: Path, warehouse: Path) -> None:
-    """Size and sha256 are those of the stored file, compressed or not."""
-    paths = write_files(
-        tmp_path / "in",
-        {
-            "a.txt": "a()\n" * 100_000,
-            "b.txt.gz": gzip.compress(b"b()\n") + gzip.compress(b"c()\n"),
-            "c.parquet": parquet_bytes({"signature": ["d()"]}),
-            "d.json.xz": lzma.compress(b'{"0dbe671f": "a()"}'),
-        },
-    )
-    report = import_files([tmp_path / "in"], warehouse)
-    assert [file.format for file in report.files] == ["text", "text", "parquet", "map"]
-    for file, path in zip(report.files, paths, strict=True):
-        assert file.path == str(path)
-        assert file.bytes == path.stat().st_size
-        assert file.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def test_examples_show_three_rejects_a_reason(tmp_path: Path, warehouse: Path) -> None:
     """The report shows the first three rejects of each reason, with their places."""
     [path] = write_files(
@@ -138,34 +118,18 @@ def test_examples_show_three_rejects_a_reason(tmp_path: Path, warehouse: Path) -
     assert {example.file for example in report.examples} == {str(path)}
 
 
-def test_stored_hashes_match_another_keccak(warehouse: Path) -> None:
-    """Stored and derived hashes of the bundled samples equal pycryptodome's."""
-    import_files([ROOT / "samples"], warehouse)
-    opened = sigdir.open(warehouse)
-    for collection, width in ((SIGNATURES, 4), (EVENT_SIGNATURES, 32)):
-        rows = opened.sql(
-            f"SELECT text_signature, hash, hex_signature, bytes_signature FROM {collection.view_name}"
-        ).rows()
-        assert len(rows) == opened.count(collection) > 10
-        for text, stored, hex_signature, bytes_signature in rows:
-            assert stored == keccak256(text)[:width]
-            assert hex_signature == "0x" + stored.hex()
-            assert bytes_signature == stored.decode("latin-1")
-
-
 # Repeated imports.
 
 
-@pytest.mark.parametrize("bad", ["", "narrow(uint7)\n(\n"])
-def test_second_import_changes_nothing(tmp_path: Path, warehouse: Path, bad: str) -> None:
-    """Importing the same file again, with or without rejects, succeeds and publishes no version."""
-    write_files(tmp_path / "in", {"a.txt": "a()\nb()\nc()\n" + bad, "b.txt": "event A()\na()\n"})
+def test_second_import_changes_nothing(tmp_path: Path, warehouse: Path) -> None:
+    """Importing the same file again, with rejects too, succeeds and publishes no version."""
+    write_files(tmp_path / "in", {"a.txt": "a()\nb()\nc()\nnarrow(uint7)\n(\n", "b.txt": "event A()\na()\n"})
     first = import_files([tmp_path / "in"], warehouse)
     before = files_below(warehouse)
     second = import_files([tmp_path / "in"], warehouse)
     assert (first.published, second.published) == (True, False)
     assert (second.version, second.rejects_in) == (first.version, first.rejects_in)
-    assert second.totals() == {"read": 5 + bool(bad) * 2, "imported": 0, "duplicate": 5, "rejected": bool(bad) * 2}
+    assert second.totals() == {"read": 7, "imported": 0, "duplicate": 5, "rejected": 2}
     assert files_below(warehouse) == before
 
 
@@ -190,15 +154,6 @@ def test_import_of_rejects_only_is_kept(tmp_path: Path, warehouse: Path) -> None
         (1, "a(", "unbalanced", 3, str(path), 1),
         (1, "b(uint7)", "bad_width", 3, str(path), 2),
     ]
-
-
-def test_run_of_duplicates_is_a_success(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """The command prints that nothing was new and exits with status 0."""
-    [path] = write_files(tmp_path, {"a.txt": "a()\n"})
-    import_files([path], warehouse)
-    done = invoke("import", path)
-    assert done.status == 0
-    assert b"nothing new, version 1 stays" in done.stdout
 
 
 # Duplicates and order.
@@ -282,13 +237,6 @@ def test_collection_of_candidates_of_unknown_kind(tmp_path: Path, warehouse: Pat
     assert {each: set(texts(warehouse, each)) for each in COLLECTIONS} == expected
 
 
-def test_source_label_is_in_the_history(tmp_path: Path, warehouse: Path) -> None:
-    """--source is stored with the import, whatever its characters."""
-    [path] = write_files(tmp_path, {"a.txt": "a()\n"})
-    import_files([path], warehouse, source="4byte \u2013 'mirror' of \"May\"")
-    assert sigdir.open(warehouse).sql("SELECT source FROM imports").rows() == [("4byte \u2013 'mirror' of \"May\"",)]
-
-
 def test_dry_run_writes_nothing(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
     """--dry-run counts like an import, but creates no folder and uses up no version, import id or row id."""
     [path] = write_files(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n"})
@@ -346,15 +294,15 @@ def test_report_for_people_has_the_counts(tmp_path: Path, invoke: Invoke) -> Non
     assert lines[-1].endswith("version 1 published; rejects: sigdir rejects --import 1")
 
 
-@pytest.mark.parametrize("name", ["[id].txt", "a[/b].txt", "[red]x[/red].txt", "a\\[b].txt", ":smile:.txt"])
-def test_report_shows_names_as_they_are(tmp_path: Path, invoke: Invoke, name: str) -> None:
+ODD_NAMES = ["[id]", "a[/b]", "[red]x[/red]", "a\\[b]", ":smile:"]
+
+
+def test_report_shows_names_as_they_are(tmp_path: Path, invoke: Invoke) -> None:
     """A file name is not interpreted as markup, in the table or below it."""
-    [path] = write_files(tmp_path / "in", {name: "a()\n"})
-    done = invoke("import", path)
-    assert path.name in done.stdout.decode()
-    skipped = path.rename(path.with_name(f"{path.name}.md"))
-    write_files(tmp_path / "in", {"b.txt": "b()\n"})
-    assert skipped.name in invoke("import", tmp_path / "in").stdout.decode().replace("\n", "")
+    skipped = [f"{name}.md" for name in ODD_NAMES[:3]]
+    paths = write_files(tmp_path / "in", dict.fromkeys([*skipped, *(f"{name}.txt" for name in ODD_NAMES)], "a()\n"))
+    shown = invoke("import", tmp_path / "in").stdout.decode().replace("\n", "")
+    assert [path.name for path in paths if path.name not in shown] == []
 
 
 def test_terminal_sees_no_control_characters(tmp_path: Path, invoke: Invoke) -> None:
@@ -418,32 +366,25 @@ def test_links_are_followed_if_asked(tmp_path: Path, warehouse: Path) -> None:
     assert skipped(report, folder) == {"repeated_folder": ["deep/again", "up"], "dangling_link": ["gone"]}
 
 
-def test_hidden_file_is_read_when_named(tmp_path: Path, warehouse: Path) -> None:
-    """A hidden file that the user names is read."""
-    [path] = write_files(tmp_path, {".hidden.txt": "c()\n"})
-    import_files([path], warehouse)
-    assert texts(warehouse) == ["c()"]
+OTHER_FILES: dict[str, str | bytes] = {
+    "foundry.toml": "[profile.default]\nsrc = 'src'\nout = 'out'\n",
+    "settings.ini": "[core]\nbare = false\n",
+    "template.tpl": "{{ name }}\n",
+    "package.json": '{"name": "token"}',
+    "prices.csv": "id,price\n1,2\n",
+    "blob": b"ab\rcd\xff\0\n\x80",
+    "empty.jsonl": "",
+    "empty": "",
+    "\u00fcml\u00e4ut \U0001f600.dat": "\0",
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("foundry.toml", "[profile.default]\nsrc = 'src'\nout = 'out'\n"),
-        ("settings.ini", "[core]\nbare = false\n"),
-        ("template.tpl", "{{ name }}\n"),
-        ("package.json", '{"name": "token"}'),
-        ("prices.csv", "id,price\n1,2\n"),
-        ("blob", b"ab\rcd\xff\0\n\x80"),
-        ("empty.jsonl", ""),
-        ("empty", ""),
-        ("\u00fcml\u00e4ut \U0001f600.dat", "\0"),
-    ],
-)
-def test_folder_with_other_files_is_imported(tmp_path: Path, warehouse: Path, name: str, content: str | bytes) -> None:
-    """Other files in a project's folder do not stop the import."""
-    write_files(tmp_path / "in", {"a.txt": "a()\n", name: content, "z.txt": "z()\n"})
-    import_files([tmp_path / "in"], warehouse)
-    assert texts(warehouse) == ["a()", "z()"]
+def test_folder_with_other_files_is_imported(tmp_path: Path, warehouse: Path) -> None:
+    """Other files in a project's folder do not stop the import; a hidden file is read when it is named."""
+    write_files(tmp_path / "in", OTHER_FILES | {"a.txt": "a()\n", "z.txt": "z()\n", ".hidden.txt": "c()\n"})
+    report = import_files([tmp_path / "in", tmp_path / "in" / ".hidden.txt"], warehouse)
+    assert {Path(file.path).name for file in report.files} >= {"a.txt", "z.txt", ".hidden.txt"}
+    assert (texts(warehouse), report.faults) == (["a()", "z()", "c()"], [])
 
 
 def test_standard_input(warehouse: Path, run_sigdir: Sigdir) -> None:
@@ -470,19 +411,6 @@ def test_warehouse_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
     assert opened.version == 2
     assert texts(tmp_path / name) == ["a()", "c()"]
     assert opened.sql("SELECT text FROM rejects").rows() == [("b(",)]
-
-
-def test_warehouse_in_a_folder_with_a_percent_escape(tmp_path: Path) -> None:
-    """A folder name that the Delta library may decode works or is refused in one line."""
-    [path] = write_files(tmp_path / "in", {"a.txt": "a()\n"})
-    message = "one line"
-    try:
-        import_files([path], tmp_path / "wh%20x")
-    except sigdir.warehouse.WarehouseError as error:
-        message = str(error)
-    else:
-        assert texts(tmp_path / "wh%20x") == ["a()"]
-    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -522,7 +450,7 @@ def two_imports(tmp_path: Path, warehouse: Path) -> list[Path]:
         tmp_path / "in",
         {
             "a.txt": "a(uint)\nevent A(address indexed who)\nb(uint7)\nc(foo)\n",
-            "b.csv": 'text_signature,hex_signature\nd(),\n"e(uint9)",\n"x()",0x00000000\n',
+            "b.csv": gzip.compress(b'text_signature,hex_signature\nd(),\n"e(uint9)",\n"x()",0x00000000\n'),
         },
     )
     for path in paths:
@@ -555,20 +483,8 @@ def test_rejects_command_filters(two_imports: list[Path], invoke: Invoke) -> Non
     assert shown("--limit", "3") == found[:3]
 
 
-def test_history_names_the_files_of_an_import_without_a_label(warehouse: Path, tmp_path: Path, invoke: Invoke) -> None:
-    """Of more than three files the first three and the number of the others."""
-    for count in (1, 5):
-        folder = tmp_path / f"of{count}"
-        folder.mkdir()
-        write_files(folder, {f"{number}.txt": f"f{count}{number}()" for number in range(count)})
-        import_files([folder], warehouse)
-    rows = [json.loads(line) for line in invoke("history", "--format", "ndjson").stdout.splitlines()]
-    five = ", ".join(f"{tmp_path}/of5/{number}.txt" for number in range(3))
-    assert [(row["source"], row["files"]) for row in rows] == [(f"{tmp_path}/of1/0.txt", 1), (f"{five} and 2 more", 5)]
-
-
 def test_history_command_lists_imports_and_sources(two_imports: list[Path], invoke: Invoke) -> None:
-    """`sigdir history` lists each import with counts and label; --sources lists each file with its sha256."""
+    """`sigdir history` lists each import with counts and label; --sources lists each file as it is stored, with its sha256."""
     rows = [json.loads(line) for line in invoke("history", "--format", "ndjson").stdout.splitlines()]
     found = [(row["import_id"], row["version"], row["source"], row["files"]) for row in rows]
     assert found == [(1, 1, "a.txt", 1), (2, 2, "b.csv", 1)]
@@ -584,6 +500,15 @@ def test_history_command_lists_imports_and_sources(two_imports: list[Path], invo
         assert (row["import_id"], row["path"], row["bytes"]) == (number, str(path), path.stat().st_size)
         assert row["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert [row["format"] for row in sources] == ["text", "csv"]
+
+
+def test_history_names_the_files_of_an_import_without_a_label(warehouse: Path, tmp_path: Path, invoke: Invoke) -> None:
+    """Of more than three files the first three and the number of the others."""
+    write_files(tmp_path / "in", {f"{number}.txt": f"f{number}()" for number in range(5)})
+    import_files([tmp_path / "in"], warehouse)
+    [row] = [json.loads(line) for line in invoke("history", "--format", "ndjson").stdout.splitlines()]
+    three = ", ".join(f"{tmp_path}/in/{number}.txt" for number in range(3))
+    assert (row["source"], row["files"]) == (f"{three} and 2 more", 5)
 
 
 def test_stats_command(two_imports: list[Path], warehouse: Path, invoke: Invoke) -> None:
@@ -612,40 +537,20 @@ READERS: list[list[str]] = [
 
 
 @pytest.mark.parametrize("arguments", READERS, ids=lambda arguments: arguments[0])
-def test_reading_a_folder_that_is_not_there(
+def test_reading_a_folder_without_a_warehouse(
     tmp_path: Path, warehouse: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    """A warehouse folder that does not exist is named in one line, status 2, and is not created."""
+    """A folder that does not exist, or has no warehouse.json, is named in one line, status 2; nothing is created."""
     monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.iterdir())
     done = invoke(*arguments)
     assert (done.status, done.stdout) == (2, b"")
     assert done.stderr == f"Error: {warehouse}: there is no such folder, so no warehouse to read\n"
-    assert sorted(tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize("arguments", READERS, ids=lambda arguments: arguments[0])
-def test_reading_a_folder_that_holds_no_warehouse(
-    tmp_path: Path, warehouse: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
-    """A folder without warehouse.json is named in one line, status 2, and nothing is created."""
-    monkeypatch.chdir(tmp_path)
-    warehouse.mkdir()
-    (warehouse / "notes.txt").write_text("mine")
-    before = sorted(tmp_path.rglob("*"))
+    assert list(tmp_path.iterdir()) == []
+    write_files(warehouse, {"notes.txt": "mine"})
     done = invoke(*arguments)
     assert (done.status, done.stdout) == (2, b"")
     assert done.stderr.startswith(f"Error: {warehouse}: no warehouse, because the folder has no warehouse.json; ")
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_an_import_says_that_it_makes_a_warehouse(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """Once, on standard error. A dry run makes none."""
-    [path] = write_files(tmp_path, {"a.txt": "a()\n"})
-    assert "new warehouse" not in invoke("import", "--dry-run", path).stderr
-    assert not warehouse.exists()
-    assert f"new warehouse at {warehouse}\n" in invoke("import", path).stderr
-    assert "new warehouse" not in invoke("import", path).stderr
+    assert sorted(tmp_path.rglob("*")) == [warehouse, warehouse / "notes.txt"]
 
 
 @pytest.mark.parametrize(
@@ -665,18 +570,24 @@ def test_no_warehouse_is_made_among_other_files(warehouse: Path, invoke: Invoke,
 
 
 def test_a_warehouse_is_made_on_an_empty_disk_and_beside_a_suppress_list(warehouse: Path, invoke: Invoke) -> None:
-    """A new file system has ``lost+found``; the operator's list and hidden files may be there first."""
+    """A new file system has ``lost+found``; the operator's list and hidden files may be there first. It is said once."""
     (warehouse / "lost+found").mkdir(parents=True)
     write_files(warehouse, {".gitkeep": "", "suppressed.txt": "insult()\n"})
+    assert "new warehouse" not in invoke("import", "--samples", "--dry-run").stderr
     assert f"new warehouse at {warehouse}\n" in invoke("import", "--samples").stderr
+    assert "new warehouse" not in invoke("import", "--samples").stderr
 
 
 def test_looking_at_an_empty_warehouse(warehouse: Path, invoke: Invoke) -> None:
-    """A warehouse without rows is read as such."""
+    """A warehouse without rows is read as such, and every format can write a result without rows."""
     empty_warehouse(warehouse)
     assert b"nothing imported yet" in invoke("stats").stdout
     done = invoke("sql", "--format", "csv", "SELECT count(*) n FROM signatures, event_signatures, imports, rejects")
     assert done.stdout == b"n\n0\n"
+    for format, expected in {"csv": b"id\n", "json": b"[]\n", "ndjson": b"", "table": None}.items():
+        done = invoke("sql", "--format", format, "SELECT id FROM signatures")
+        assert (done.status, done.stderr) == (0, "")
+        assert expected in (None, done.stdout)
 
 
 QUERY = "SELECT id, created_at, text_signature, hex_signature, bytes_signature, hash, NULL AS none FROM signatures ORDER BY id"
@@ -716,17 +627,6 @@ def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir, inv
     assert table.schema.field("hash").type == pa.binary()
     none = invoke("sql", "--format", "parquet", "SELECT * FROM signatures WHERE false")
     assert pq.read_table(io.BytesIO(none.stdout)).num_rows == 0
-
-
-@pytest.mark.parametrize(
-    ("format", "expected"), [("csv", b"id\n"), ("json", b"[]\n"), ("ndjson", b""), ("table", None)]
-)
-def test_sql_without_rows(warehouse: Path, invoke: Invoke, format: str, expected: bytes | None) -> None:
-    """Every format can write a result without rows."""
-    empty_warehouse(warehouse)
-    done = invoke("sql", "--format", format, "SELECT id FROM signatures")
-    assert (done.status, done.stderr) == (0, "")
-    assert expected is None or done.stdout == expected
 
 
 VALUES = {
@@ -894,20 +794,6 @@ BAD_INPUTS: list[tuple[str, bytes, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "content", "parts"), BAD_INPUTS, ids=[name for name, _, _ in BAD_INPUTS])
-def test_bad_input_stops_the_run(tmp_path: Path, warehouse: Path, name: str, content: bytes, parts: list[str]) -> None:
-    """An unreadable input is an error of one line with file, place and reason; nothing is published."""
-    good, bad = write_files(tmp_path, {"a.txt": "a()\n", name: content})
-    with pytest.raises(BadInput) as caught:
-        import_files([good, bad], warehouse)
-    message = str(caught.value)
-    assert message.startswith(f"{bad}: ")
-    assert len(message.splitlines()) == 1
-    for part in parts:
-        assert part in message
-    assert nothing_left(warehouse)
-
-
 FAULTY = [bad for bad in BAD_INPUTS if bad[0] not in ("notes.md", "none.csv")]
 """Those that are broken in a folder too. The others are skipped there."""
 
@@ -1019,11 +905,18 @@ def test_a_bad_memory_limit_is_refused_before_reading(tmp_path: Path, warehouse:
     assert not warehouse.exists()
 
 
+ONE_OF_EACH = {
+    "half.txt.xz": "after ", "broken.json": "line 130 column 3: broken JSON: ", "none.parquet": "it is not clear which column",
+    "utf-16.txt": "UTF-16 text; write it as UTF-8", "none.csv": "line 1: it is not clear", "notes.md": "unknown format; name it",
+}  # fmt: skip
+"""Of the bad inputs; all others are read in a folder."""
+
+
 def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
     by_name = {name: content for name, content, _ in BAD_INPUTS}
-    for name in ("half.txt.xz", "broken.json", "none.parquet", "utf-16.txt", "none.csv"):
+    for name, part in ONE_OF_EACH.items():
         [path] = write_files(folder, {name: by_name[name]})
-        yield [str(path)], str(path)
+        yield [str(path)], f"{path}: {part}"
     yield [str(folder / "missing.txt")], f"{folder}/missing.txt: no such file or folder"
     [good] = write_files(folder / "known", {"a.txt": "a()\n"})
     yield [str(good), str(folder / "missing")], f"{folder}/missing: no such file or folder"
@@ -1066,18 +959,6 @@ def test_failing_command_as_a_process(tmp_path: Path, warehouse: Path, run_sigdi
     assert nothing_left(warehouse)
 
 
-def test_failed_run_closes_its_files(tmp_path: Path, warehouse: Path) -> None:
-    """A failed import leaves no file open."""
-    good, bad = write_files(tmp_path, {"a.txt": "a()\nb(\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
-    gc.collect()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ResourceWarning)
-        with contextlib.suppress(BadInput):
-            import_files([good, bad], warehouse)
-        gc.collect()
-    assert [str(warning.message) for warning in caught if issubclass(warning.category, ResourceWarning)] == []
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_unreadable_paths(tmp_path: Path, warehouse: Path) -> None:
     """A file or folder without read permission is named with the reason."""
@@ -1092,24 +973,19 @@ def test_unreadable_paths(tmp_path: Path, warehouse: Path) -> None:
     assert nothing_left(warehouse)
 
 
-def test_one_bad_line_does_not_stop_the_import(tmp_path: Path, warehouse: Path) -> None:
-    """Invalid UTF-8 in a line is one reject, and the import continues."""
-    [path] = write_files(tmp_path, {"a.txt": b"a()\nb(\xff)\nc()\n"})
-    report = import_files([path], warehouse)
-    assert report.totals() == {"read": 3, "imported": 2, "duplicate": 0, "rejected": 1}
-    rows = sigdir.open(warehouse).sql("SELECT text, reason, position, line FROM rejects").rows()
-    assert rows == [("b(\\xff)", "encoding", 3, 2)]
-
-
 def test_failed_run_leaves_the_last_version(tmp_path: Path, warehouse: Path) -> None:
-    """After an error in the last of several files the warehouse is unchanged, and the next import works."""
+    """After an error in the last of several files the warehouse is unchanged, no file is open, and the next import works."""
     good, later, bad = write_files(
         tmp_path, {"a.txt": "a()\n", "b.txt": "b()\n", "c.txt.xz": _cut(lzma.compress(_LINES))["half"]}
     )
     import_files([good], warehouse)
     before = files_below(warehouse)
-    with pytest.raises(BadInput):
-        import_files([later, bad], warehouse)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        with contextlib.suppress(BadInput):
+            import_files([later, bad], warehouse)
+        gc.collect()
+    assert [str(warning.message) for warning in caught if issubclass(warning.category, ResourceWarning)] == []
     assert files_below(warehouse) == before
     assert import_files([later], warehouse).version == 2
     rows = sigdir.open(warehouse).sql("SELECT id, text_signature, import_id FROM signatures ORDER BY id").rows()
@@ -1124,8 +1000,8 @@ def _restore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _interrupted(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> tuple[int, bytes]:
-    """Import standard input and stop the command while ``feed`` writes; return status and standard error."""
+def test_interrupted_import(warehouse: Path) -> None:
+    """Ctrl-C ends an import with status 130, also while it waits for input; nothing remains."""
     command = [*command_line(), "import", "-"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(warehouse), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -1135,55 +1011,16 @@ def _interrupted(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], No
         assert process.stderr is not None
         assert process.stderr.readline() == f"new warehouse at {warehouse}\n".encode()
         assert process.stderr.readline() == b"read ...\n"
-        fed = threading.Event()
-        stdin = process.stdin
-
-        def write_on() -> None:
-            with contextlib.suppress(OSError):
-                stdin.write(b"".join(b"f%d(uint256)\n" % number for number in range(300_000)))
-                stdin.flush()
-                fed.set()
-                feed(stdin)
-
-        feeder = threading.Thread(target=write_on, daemon=True)
-        feeder.start()
-        assert fed.wait(SAFETY_SECONDS)  # more than one block was read
-        process.send_signal(stop)
+        process.stdin.write(b"".join(b"f%d(uint256)\n" % number for number in range(300_000)))
+        process.stdin.flush()  # more than one block was read
+        process.send_signal(signal.SIGINT)
         try:
             status = process.wait(SAFETY_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             pytest.fail("the command hangs after the signal")
-        stderr = process.stderr.read()
+        last = process.stderr.read().splitlines()[-1:]  # after progress, if slow
         with contextlib.suppress(OSError):
-            stdin.close()
-        feeder.join(SAFETY_SECONDS)
-        return status, stderr
-
-
-def _more(stdin: Any) -> None:
-    while True:
-        stdin.write(b"g(uint256)\n" * 10_000)
-
-
-def _no_more(_: Any) -> None:
-    return None
-
-
-@pytest.mark.parametrize(
-    ("stop", "feed"),
-    [
-        (signal.SIGTERM, _more),
-        (signal.SIGINT, _no_more),
-        pytest.param(signal.SIGTERM, _no_more, marks=pytest.mark.long),
-        pytest.param(signal.SIGINT, _more, marks=pytest.mark.long),
-    ],
-)
-def test_interrupted_import(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> None:
-    """SIGTERM and Ctrl-C end an import with status 130, also while it waits for input; nothing remains."""
-    status, stderr = _interrupted(warehouse, stop, feed)
-    assert (status, stderr.splitlines()[-1:]) == (
-        130,
-        [b"interrupted: nothing was published"],
-    )  # after progress, if slow
+            process.stdin.close()
+    assert (status, last) == (130, [b"interrupted: nothing was published"])
     assert nothing_left(warehouse)

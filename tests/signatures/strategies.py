@@ -229,8 +229,10 @@ BAD_WIDTHS = (
 END = -1
 """The error is noticed where the text ends."""
 
-# Bad parameters: tokens, reason, index of the token where the error is noticed.
-_BAD_PARAMETERS: list[tuple[tuple[str, ...], str, int]] = [
+BadPart = tuple[tuple[str, ...], str, int]
+"""Tokens, reason, index of the token where the error is noticed."""
+
+BAD_PARAMETERS: list[BadPart] = [
     *(((word,), "unknown_type", 0) for word in UNKNOWN_TYPES),
     *(((word,), "bad_width", 0) for word in BAD_WIDTHS),
     ((",",), "unknown_type", 0),
@@ -264,8 +266,8 @@ _BAD_PARAMETERS: list[tuple[tuple[str, ...], str, int]] = [
     (("(", ")", "9"), "bad_name", 2),
 ]
 
-# Bad beginnings and ends of a declaration `f(bool)`: tokens, reason, index of the token where the error is noticed.
-_BAD_ENDS: list[tuple[tuple[str, ...], str, int]] = [
+# Beginnings and ends of a declaration `f(bool)`.
+BAD_ENDS: list[BadPart] = [
     (("f",), "bad_entry", END),
     (("f", ")"), "unbalanced", 1),
     (("f", "[", ")"), "bad_name", 1),
@@ -300,7 +302,7 @@ def broken(draw: st.DrawFn) -> Broken:
     """A declaration with one error, anywhere in it."""
     kind = draw(st.sampled_from(["parameter", "parameter", "parameter", "end", "cut", "indexed"]))
     if kind == "end":
-        tokens, reason, noticed = draw(st.sampled_from(_BAD_ENDS))
+        tokens, reason, noticed = draw(st.sampled_from(BAD_ENDS))
         written = spaced(list(tokens), draw(gap_lists))
         return Broken(written.text, reason, written.columns[noticed])
     if kind == "indexed":
@@ -309,7 +311,7 @@ def broken(draw: st.DrawFn) -> Broken:
     if kind == "cut":  # the list is never closed
         written = spaced(head, draw(gap_lists))
         return Broken(written.text, "unbalanced", written.columns[END])
-    bad, reason, noticed = draw(st.sampled_from(_BAD_PARAMETERS))
+    bad, reason, noticed = draw(st.sampled_from(BAD_PARAMETERS))
     rest = draw(st.sampled_from([(), (")",), (")", ")"), (",", "bool", ")")]))
     written = spaced([*head, *bad, *rest], draw(gap_lists))
     return Broken(written.text, reason, written.columns[len(head) + noticed])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigdir.signatures.abi import abi_entry, declaration_of, has_no_selector
+from sigdir.signatures.abi import abi_entry, declaration_of
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise, canonicalise_one, spelled
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
@@ -28,7 +27,6 @@ from sigdir.signatures.types import (
     parse_declaration,
 )
 from sigdir.warehouse.evidence.files import values_batch
-from tests.pipeline.support import CORPORA
 from tests.signatures.strategies import Valid, any_text, parameter_names, valid
 
 SPELLED = [
@@ -209,15 +207,6 @@ def test_the_declaration_of_an_abi_entry(entry: dict[str, Any], kind: Kind, decl
     assert declaration_of(entry) == (kind, declaration)
 
 
-def test_two_spellings_of_one_type_are_one_declaration() -> None:
-    """`uint` and `uint256`, in words or in an ABI, give the same declaration."""
-    entries = [
-        changed(inputs=[{"name": "a", "type": kind}, {"name": "b", "type": "uint"}]) for kind in ("uint", "uint256")
-    ]
-    texts = {declaration_of(entry).declaration for entry in entries}
-    assert texts == {"function place(uint256 a, uint256 b) payable returns (bool ok)"}
-
-
 def test_a_tuple_that_is_too_deep_for_a_declaration_costs_nothing_else() -> None:
     """An entry nested beyond the limit has its kind and no declaration."""
     inner: dict[str, Any] = {"type": "bool"}
@@ -304,29 +293,6 @@ def test_an_entry_comes_back_from_its_declaration(entry: dict[str, Any]) -> None
     except GrammarError:
         return
     assert parse_declaration(declaration_of(entry).declaration).abi_entry() == entry
-
-
-def without_internal_types(value: Any) -> Any:
-    if isinstance(value, list):
-        return [without_internal_types(item) for item in value]
-    if isinstance(value, dict):
-        return {key: without_internal_types(item) for key, item in value.items() if key != "internalType"}
-    return value
-
-
-def test_the_abis_of_real_artifacts_come_back() -> None:
-    """Every entry of the corpora's artifacts is the same after it was a declaration, but for internal types."""
-    folder = CORPORA / "artifacts"
-    if not folder.exists():
-        pytest.skip(f"no real data: {folder} is not there")
-    found = 0
-    for path in sorted(folder.glob("*.json")):
-        for entry in json.loads(path.read_text())["abi"]:
-            if not has_no_selector(entry["type"]):
-                declaration = declaration_of(entry).declaration
-                assert parse_declaration(declaration).abi_entry() == without_internal_types(entry), path
-                found += 1
-    assert found > 1000
 
 
 _STATED = [

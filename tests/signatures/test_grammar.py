@@ -28,16 +28,19 @@ from sigdir.signatures.keccak import keccak256
 from tests.examples import examples
 from tests.signatures.strategies import (
     ALIASES,
-    BAD_WIDTHS,
+    BAD_ENDS,
+    BAD_PARAMETERS,
+    END,
     EXACT,
     INTEGER_WIDTHS,
-    UNKNOWN_TYPES,
     VISIBILITY,
+    BadPart,
     Broken,
     Valid,
     any_text,
     batches,
     broken,
+    spaced,
     valid,
 )
 
@@ -214,113 +217,65 @@ def test_accepted(written: str, canonical: str) -> None:
         assert both(written, declared_kind, default).text == canonical
 
 
+def of_parts(before: list[str], part: BadPart, after: list[str]) -> tuple[str, str, int]:
+    """A part that makes a text a reject, among tokens: the text, the reason and the column."""
+    tokens, reason, noticed = part
+    written = spaced([*before, *tokens, *after], [""])
+    return written.text, reason, written.columns[noticed if noticed == END else len(before) + noticed]
+
+
 REJECTED: list[tuple[str, str, int]] = [
+    *(of_parts(["f", "(", "bool", ","], part, [")"]) for part in BAD_PARAMETERS),
+    *(of_parts([], part, []) for part in BAD_ENDS),
     ("", "empty", 1),
     ("   ", "empty", 4),
     ("\t\r\n\v\f", "empty", 6),
     (" " * (MAX_TEXT_BYTES + 5), "empty", MAX_TEXT_BYTES + 6),
     ("f(" + "uint," * 20_000 + "uint)", "too_long", MAX_TEXT_BYTES + 1),
     # bad names: of the declaration, of a parameter
-    ("(only)", "bad_name", 1),
-    ("9f()", "bad_name", 1),
-    ("0x337b1cf9", "bad_name", 1),
-    ("é()", "bad_name", 1),
     ("fé()", "bad_name", 2),
     ("\ufefff()", "bad_name", 1),
-    ("foo-bar()", "bad_name", 4),
     ("fo o()", "bad_name", 4),
-    ("modifier f()", "bad_name", 10),
     ("Function f()", "bad_name", 10),
     ("function f g()", "bad_name", 12),
-    ("function 9f()", "bad_name", 10),
-    ("f[](uint)", "bad_name", 2),
-    ("function function()", "bad_name", 10),
-    ("error function()", "bad_name", 7),
-    ("event event()", "bad_name", 7),
-    ("f(uint a b)", "bad_name", 10),
-    ("f(uint 9)", "bad_name", 8),
-    ("f(uint é)", "bad_name", 8),
-    ("f(uint a = 5)", "bad_name", 10),
     ("f(uint;)", "bad_name", 7),
     ("f(function(uint) internal cb)", "bad_name", 27),
     ("f(() x y)", "bad_name", 8),
     # unknown types
-    *((f"f(uint8,{word})", "unknown_type", 9) for word in UNKNOWN_TYPES),
     ("f(uint256,)", "unknown_type", 11),
-    ("f(,)", "unknown_type", 3),
-    ("f(uint,,bool)", "unknown_type", 8),
     ("f((uint,))", "unknown_type", 9),
-    ("f([3])", "unknown_type", 3),
     ("f(tuple[])", "unknown_type", 3),
     ("f(MyEnum e)", "unknown_type", 3),
-    ("f(é)", "unknown_type", 3),
     ("f(\0)", "unknown_type", 3),
     ("f(" + "a" * 300 + ")", "unknown_type", 3),
     # bad widths
-    *((f"f(bool, {word} a)", "bad_width", 9) for word in BAD_WIDTHS),
     *((f"f(uint{width})", "bad_width", 3) for width in range(300) if width not in INTEGER_WIDTHS),
     ("f(uint99999999999999999999)", "bad_width", 3),
     # bad arrays
-    ("f(uint[0])", "bad_array", 7),
     ("f(uint[00])", "bad_array", 7),
-    ("f(uint[01])", "bad_array", 7),
-    ("f(uint[-1])", "bad_array", 7),
-    ("f(uint[n])", "bad_array", 7),
     ("f(uint[1,2])", "bad_array", 7),
-    ("f(uint[1 2])", "bad_array", 7),
-    ("f(uint[0x10])", "bad_array", 7),
     ("f(uint[2**3])", "bad_array", 7),
     ("f(uint[3)", "bad_array", 7),
     ("f(uint[", "bad_array", 7),
     ("f(uint[] [ 1 2 ])", "bad_array", 10),
-    ("f(uint])", "bad_array", 7),
-    ("f(uint[3]])", "bad_array", 10),
-    ("f(uint a[3])", "bad_array", 9),
     # parentheses
     ("f(", "unbalanced", 3),
-    ("f(uint", "unbalanced", 7),
     ("f(uint  ", "unbalanced", 9),
-    ("f(uint,", "unbalanced", 8),
-    ("f((uint)", "unbalanced", 9),
-    ("f)", "unbalanced", 2),
-    ("totalSupply)", "unbalanced", 12),
-    ("f())", "unbalanced", 4),
     ("f() ) external", "unbalanced", 5),
-    ("f(function(uint", "unbalanced", 16),
-    ("f(function() returns uint)", "unbalanced", 27),
     ("f() returns (uint", "unbalanced", 18),
-    ("function f() only(1, (2)", "unbalanced", 25),
-    # types of libraries
-    ("f(L.T)", "library_type", 3),
-    ("f(uint, L.T storage s)", "library_type", 9),
-    ("f(T storage)", "library_type", 3),
-    ("f(T[3] [] storage s)", "library_type", 3),
-    ("f(mapping(uint => bool) storage m)", "library_type", 3),
-    ("f(uint256[] storage)", "library_type", 13),
-    ("f(string s storage)", "library_type", 12),
-    ("f((uint) storage)", "library_type", 10),
     # indexed
     ("event E(uint indexed,uint indexed,uint indexed,uint indexed)", "too_many_indexed", 7),
     ("event  E(bool indexed a,bool indexed b,bool indexed c,bool indexed d,bool e);", "too_many_indexed", 8),
     ("event E(" + "bool indexed," * 4 + "bool indexed) anonymous", "too_many_indexed", 7),
     # not an entry, or text after its end
-    ("f", "bad_entry", 2),
     ("f ", "bad_entry", 3),
-    ("function f", "bad_entry", 11),
     ("function", "bad_entry", 9),
     ("f()x", "bad_entry", 4),
     ("f()external", "bad_entry", 4),
     ("f() x", "bad_entry", 5),
-    ("f()()", "bad_entry", 4),
     ("f() {}", "bad_entry", 5),
-    ("function f() { }", "bad_entry", 14),
-    ("function f() public;;", "bad_entry", 21),
     ("f(); // comment", "bad_entry", 6),
-    ("f() returns", "bad_entry", 12),
-    ("f() returns uint", "bad_entry", 13),
-    ("event E() public", "bad_entry", 11),
     ("event E() anonymously", "bad_entry", 11),
-    ("error E() view", "bad_entry", 11),
     ("f() é", "bad_entry", 5),
     ("f()\0", "bad_entry", 4),
 ]
@@ -420,18 +375,13 @@ def test_a_reject_stays_in_the_declared_collection(declared_kind: int) -> None:
 
 
 def test_longest_text() -> None:
-    """A text of 65,536 bytes, spaces included, is read; one byte more is not."""
+    """A text of 65,536 bytes, spaces included, is read; one byte more is not, and neither is a longer canonical text."""
     name = "f" * (MAX_TEXT_BYTES - len("(uint256)"))
     assert both(f"{name}(uint256)").text == f"{name}(uint256)"
     assert both(f"f{name}(uint256)") == Outcome("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
     short = f"g{' ' * (MAX_TEXT_BYTES - len('g(bool)'))}(bool)"
     assert both(short).text == "g(bool)"
     assert both(short + " ") == Outcome("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
-
-
-def test_longest_canonical_text() -> None:
-    """The canonical text, with its aliases spelled out, has the same length limit."""
-    name = "f" * (MAX_TEXT_BYTES - len("(uint256)"))
     assert both(f"{name}(uint)").text == f"{name}(uint256)"
     assert both(f"f{name}(uint)") == Outcome("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
 
@@ -457,17 +407,12 @@ def test_aliases_that_double_a_text_fit() -> None:
     ],
 )
 def test_nesting_has_no_limit_but_the_length(depth: int, written: tuple[str, str], canonical: tuple[str, str]) -> None:
-    """Only the text's length limits how deep tuples nest: neither form recurses."""
+    """Only the text's length limits how deep tuples and function types nest: neither form recurses."""
     text = f"f({written[0] * depth}int{written[1] * depth})"
     assert both(text).text == f"f({canonical[0] * depth}int256{canonical[1] * depth})"
     assert both(text[:-1]) == Outcome("", UNKNOWN, "unbalanced", len(text))
     assert both(text + ")") == Outcome("", UNKNOWN, "unbalanced", len(text) + 1)
     assert both(f"f({written[0] * 100_000}{written[1] * 100_000})")[2:] == ("too_long", MAX_TEXT_BYTES + 1)
-
-
-def test_function_type_nests_as_deep() -> None:
-    """The parameters of a function type are skipped at any depth."""
-    depth = 30_000
     assert both(f"f(function{'(' * depth}{')' * depth} external cb)").text == "f(function)"
 
 
@@ -511,22 +456,6 @@ def test_each_row_has_its_own_declared_kind(entries: list[tuple[bytes, int]]) ->
     assert without_reject_collection(result) == [one(text, declared_kind, EVENTS) for text, declared_kind in read]
 
 
-@settings(max_examples=examples(60))
-@given(batches(), st.sampled_from(COMBINATIONS))
-def test_a_batch_equals_its_rows_one_by_one(texts: list[bytes], combination: tuple[int, int]) -> None:
-    """A row has the same outcome alone and among others."""
-    assert rows(texts, *combination) == [outcome for text in texts for outcome in rows([text], *combination)]
-
-
-@settings(max_examples=examples(60))
-@given(st.data(), batches(), st.sampled_from(COMBINATIONS))
-def test_order_of_rows_does_not_matter(data: st.DataObject, texts: list[bytes], combination: tuple[int, int]) -> None:
-    """A batch in another order has the same result in that order."""
-    order = data.draw(st.permutations(range(len(texts))))
-    result = rows(texts, *combination)
-    assert rows([texts[row] for row in order], *combination) == [result[row] for row in order]
-
-
 @settings(max_examples=examples(200))
 @given(any_text(), st.sampled_from(COMBINATIONS))
 def test_normalising_twice_changes_nothing(text: bytes, combination: tuple[int, int]) -> None:
@@ -534,14 +463,6 @@ def test_normalising_twice_changes_nothing(text: bytes, combination: tuple[int, 
     first = one(text, *combination)
     if not first.reason:
         assert both(first.text, first.collection) == first
-
-
-@settings(max_examples=examples(60))
-@given(any_text())
-def test_a_text_may_come_as_str_or_as_bytes(text: bytes) -> None:
-    """`normalise` reads a str as its UTF-8 bytes."""
-    if is_utf8(text):
-        assert one(text.decode()) == one(text)
 
 
 def test_no_rows() -> None:
@@ -753,94 +674,3 @@ def test_candidates_need_not_name_anything() -> None:
 
 
 # What clients of the original service rely on ("Normalising" in its contract).
-
-WIRE: list[tuple[int, str, str]] = [
-    # shape
-    (FUNCTIONS, "wire(address,uint256)", "wire(address,uint256)"),
-    (FUNCTIONS, "function wire(uint a, address b)", "wire(uint256,address)"),
-    (FUNCTIONS, "  wire ( uint ,address b )  ", "wire(uint256,address)"),
-    (FUNCTIONS, "function\r\nwire\t(\nuint)", "wire(uint256)"),
-    (FUNCTIONS, "_wire_0_()", "_wire_0_()"),
-    (FUNCTIONS, "WIRE(bool)", "WIRE(bool)"),
-    (FUNCTIONS, "wire( )", "wire()"),
-    (EVENTS, "Wire()", "Wire()"),
-    (EVENTS, "event Wire(address indexed from, address indexed to, uint256 value)", "Wire(address,address,uint256)"),
-    (EVENTS, "Wire(uint indexed a, uint indexed b, uint indexed c, uint d)", "Wire(uint256,uint256,uint256,uint256)"),
-    (EVENTS, "event Wire(uint) anonymous", "Wire(uint256)"),
-    (EVENTS, "Wire(uint) anonymous", "Wire(uint256)"),
-    # parameters
-    (FUNCTIONS, "wire(string memory s, bytes calldata d)", "wire(string,bytes)"),
-    (FUNCTIONS, "wire(address payable to)", "wire(address)"),
-    (FUNCTIONS, "wire((uint,int)[] x)", "wire((uint256,int256)[])"),
-    (FUNCTIONS, f"wire({','.join(['uint'] * 40)})", f"wire({','.join(['uint256'] * 40)})"),
-    # types
-    (FUNCTIONS, "wire(byte,byte[])", "wire(bytes1,bytes1[])"),
-    (FUNCTIONS, "wire(fixed,ufixed[2])", "wire(fixed128x18,ufixed128x18[2])"),
-    (FUNCTIONS, "wire(fixed128x80)", "wire(fixed128x80)"),
-    (FUNCTIONS, "wire((uint,int)[2][])", "wire((uint256,int256)[2][])"),
-    (FUNCTIONS, "wire(((uint)),(address,(bool,bytes))[])", "wire(((uint256)),(address,(bool,bytes))[])"),
-    (FUNCTIONS, "wire(())", "wire(())"),
-    # accepted although the contract does not require it
-    (FUNCTIONS, "$wire(uint)", "$wire(uint256)"),
-    (FUNCTIONS, "function wire(uint) external view returns (bool);", "wire(uint256)"),
-    (FUNCTIONS, "wire(tuple(uint a,int b) c)", "wire((uint256,int256))"),
-    (FUNCTIONS, "wire(uint [ ] a)", "wire(uint256[])"),
-    # differs from the contract on purpose: as solc hashes it
-    (FUNCTIONS, "wire(function)", "wire(function)"),
-]
-
-
-@pytest.mark.parametrize(("declared_kind", "written", "canonical"), WIRE)
-def test_wire_contract_accepts(declared_kind: int, written: str, canonical: str) -> None:
-    """A text that the original service normalises becomes the same text here."""
-    assert both(written, declared_kind, declared_kind) == Outcome(canonical, declared_kind, "", 0)
-
-
-@pytest.mark.parametrize(
-    ("declared_kind", "written"),
-    [
-        (FUNCTIONS, "foo"),
-        (FUNCTIONS, "12345"),
-        (FUNCTIONS, "True"),
-        (FUNCTIONS, "true"),
-        (FUNCTIONS, '["a()"]'),
-        (FUNCTIONS, "{'a': 1}"),
-        (FUNCTIONS, "foo()x"),
-        (FUNCTIONS, "0x337b1cf9"),
-        (FUNCTIONS, "foo-bar()"),
-        (FUNCTIONS, "fo o()"),
-        (FUNCTIONS, "function()"),
-        (FUNCTIONS, "function function()"),
-        (FUNCTIONS, "wire(uint7)"),
-        (FUNCTIONS, "wire(bytes33)"),
-        (FUNCTIONS, "wire(uint08)"),
-        (FUNCTIONS, "wire(fixed128x81)"),
-        (FUNCTIONS, "wire(UINT256)"),
-        (FUNCTIONS, "wire(uint256[0])"),
-        (FUNCTIONS, "wire(uint256[01])"),
-        (FUNCTIONS, "wire(mapping(address=>uint256))"),
-        (FUNCTIONS, "wire(uint256,)"),
-        (FUNCTIONS, "wire(,)"),
-        (FUNCTIONS, "wire(uint256,,address)"),
-        (FUNCTIONS, "wire(MyContract a)"),
-        (FUNCTIONS, "wire(\0)"),
-        (FUNCTIONS, "wi\0re()"),
-        (FUNCTIONS, "wire()\0"),
-        (EVENTS, "event()"),
-        (EVENTS, "event event()"),
-        (EVENTS, "Wire(uint256,)"),
-        (EVENTS, "Wire(uint indexed a, uint indexed b, uint indexed c, uint indexed d)"),
-    ],
-)
-def test_wire_contract_rejects(declared_kind: int, written: str) -> None:
-    """A text that the original service calls an unknown format is rejected here."""
-    assert both(written, declared_kind, declared_kind).reason
-
-
-@pytest.mark.parametrize(
-    ("declared_kind", "written", "collection"),
-    [(EVENTS, "function Wire(uint256)", FUNCTIONS), (FUNCTIONS, "event W()", EVENTS)],
-)
-def test_wire_contract_detects_the_other_keyword(declared_kind: int, written: str, collection: int) -> None:
-    """A declaration of the other kind is detected, so that its POST can be rejected."""
-    assert both(written, declared_kind, declared_kind).collection == collection

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sigdir
@@ -23,6 +23,7 @@ from sigdir.signatures.pack_file import INDEXED, MAGIC, TEXTS, BadPack, PackColu
 from sigdir.signatures.pack_range import range_bytes
 from sigdir.signatures.pack_texts import PackRow, encoded, readable
 from tests.conftest import ROOT
+from tests.examples import examples
 from tests.pipeline.support import keccak256
 from tests.signatures.strategies import valid
 
@@ -50,6 +51,7 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("rows", [0, 1], ids=["plain", "kernels"])
+@settings(max_examples=examples(60))
 @given(texts=canonical_texts)
 def test_every_text_is_found_by_its_hash(rows: int, texts: list[str]) -> None:
     """In both forms and by both ways of reading, with the other texts of its selector and nothing else."""

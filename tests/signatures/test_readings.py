@@ -161,12 +161,6 @@ def test_arguments_beside_their_signature() -> None:
         assert not best(calldata(call(queue, TO, 0, text, arguments, 1)), queue).nested
 
 
-def test_open_zeppelin_governors_and_timelocks() -> None:
-    schedule = "scheduleBatch(address[],uint256[],bytes[],bytes32,bytes32,uint256)"
-    data = call(schedule, [TO], [0], [call(TRANSFER, TO, 7)], bytes(32), bytes(32), 9)
-    assert texts_inside(best(calldata(data), schedule, TRANSFER)) == [((2, 0), TRANSFER)]
-
-
 @pytest.mark.parametrize(
     ("mode", "data", "text", "path"),
     [
