@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,12 @@ from urllib.parse import urlencode
 
 import pytest
 from eth_abi.abi import encode
+from falcon.testing import TestClient
 
 from sigdir.pipeline.directory import readings_of
 from sigdir.pipeline.warehouse_directory import WarehouseDirectory
+from sigdir.serve.app import create_app
+from sigdir.serve.core.settings import Settings
 from sigdir.signatures.abi_decoder import Budget, checksummed
 from sigdir.signatures.clear_signing import CallDisplay, Called
 from sigdir.signatures.given_contract import AbiContract
@@ -20,7 +25,7 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.readings import Form, Input, Reading
 from sigdir.signatures.types import parameter_types
 from tests.pipeline.support import CommandResult, invoke
-from tests.serve.support import FORM, get, post, request, serving
+from tests.serve.support import FORM, opened
 
 CHAIN, TOKEN, ROUTER = 1, "0x" + "a1" * 20, "0x" + "b2" * 20
 ME, YOU = "0x" + "11" * 20, "0x" + "22" * 20
@@ -83,15 +88,32 @@ MESSAGE_FILE = {
 }
 
 
+def registry(folder: Path) -> Path:
+    """A registry of a token with a common file, a router, and messages."""
+    (folder / "registry" / "acme" / "common").mkdir(parents=True)
+    write(folder / "registry/acme/common/erc20.json", COMMON)
+    write(folder / "registry/acme/calldata-token.json", TOKEN_FILE)
+    write(folder / "registry/acme/calldata-router.json", ROUTER_FILE)
+    write(folder / "registry/acme/eip712-mail.json", MESSAGE_FILE)
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A registry of a token with a common file, a router, and messages."""
-    (tmp_path / "registry" / "acme" / "common").mkdir(parents=True)
-    write(tmp_path / "registry/acme/common/erc20.json", COMMON)
-    write(tmp_path / "registry/acme/calldata-token.json", TOKEN_FILE)
-    write(tmp_path / "registry/acme/calldata-router.json", ROUTER_FILE)
-    write(tmp_path / "registry/acme/eip712-mail.json", MESSAGE_FILE)
-    return tmp_path
+    """A registry to change, which is not imported yet."""
+    return registry(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The registry and a descriptor of many fields, imported, with the texts of calls that hold calls."""
+    folder = registry(tmp_path_factory.mktemp("acme"))
+    fields = [{"path": f"@.{number}", "label": "a" * 200, "format": "raw"} for number in range(20)]
+    write(folder / "registry/long.json", descriptor({"a()": {"intent": "Short", "fields": fields}}))
+    assert imported(folder).status == 0
+    (folder / "calls.txt").write_text("\n".join(dict.fromkeys([*(text for text, _ in CERTAIN + UNCERTAIN), *BATCHES])))
+    assert invoke(folder / "warehouse", "import", folder / "calls.txt").status == 0
+    return folder
 
 
 def write(path: Path, document: Any) -> None:
@@ -124,10 +146,9 @@ def swapped(folder: Path, mode: int = 1, to: str = ROUTER) -> CallDisplay | None
     return shown(folder, SWAP, ["(address,uint256)[]", "uint8", "uint256", "bytes"], values, to, value=15 * 10**17)
 
 
-def test_a_call_of_the_contract_is_shown_as_a_signer_sees_it(folder: Path) -> None:
+def test_a_call_of_the_contract_is_shown_as_a_signer_sees_it(acme: Path) -> None:
     """Intent, labels and formats; paths through groups, arrays and bytes; what needs the chain is raw; no other contract."""
-    assert imported(folder).status == 0
-    found = swapped(folder)
+    found = swapped(acme)
     assert found is not None
     assert (found.intent, found.sentence) == (
         "Action: Swap, Kind: Batch",
@@ -139,50 +160,52 @@ def test_a_call_of_the_contract_is_shown_as_a_signer_sees_it(folder: Path) -> No
         ("Paid", "1.5 of the chain's currency"), ("Router", checksummed(ROUTER)), ("First", "12.5%"),
         ("Lost", "not known here"), ("Fee", "0.3 %"),
     ]  # fmt: skip
-    quiet = swapped(folder, mode=2)
+    quiet = swapped(acme, mode=2)
     assert quiet is not None
     assert [one.text for one in quiet.fields if one.label in ("Mode", "Quiet")] == ["2", "2"]
-    assert swapped(folder, to=TOKEN) is None
+    assert swapped(acme, to=TOKEN) is None
 
 
 OPERATION = "(address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes)"
 SAFE = "execTransaction(address,uint256,bytes,uint8,uint256,uint256,uint256,address,address,bytes)"
 
 
-def test_calls_inside_are_shown_where_they_are_certain(folder: Path) -> None:
+APPROVAL = keccak256(b"approve(address,uint256)")[:4] + encode(["address", "uint256"], [YOU, 25])
+
+
+def multi_send(operation: int) -> bytes:
+    packed = bytes([operation]) + bytes.fromhex(TOKEN[2:]) + bytes(32) + len(APPROVAL).to_bytes(32) + APPROVAL
+    return keccak256(b"multiSend(bytes)")[:4] + encode(["bytes"], [packed])
+
+
+def safe(to: str, data: bytes, operation: int) -> list[Any]:
+    return [to, 0, data, operation, 0, 0, 0, ME, ME, APPROVAL]
+
+
+CERTAIN: list[tuple[str, list[Any]]] = [
+    ("multicall(uint256,bytes[])", [1, [APPROVAL]]),
+    ("execute(address,uint256,bytes)", [TOKEN, 0, APPROVAL]),
+    ("aggregate((address,bytes)[])", [[(YOU, APPROVAL), (TOKEN, APPROVAL)]]),
+    (SAFE, safe(YOU, multi_send(0), 1)), (SAFE, safe(TOKEN, APPROVAL, 0)),
+    (f"handleOps({OPERATION}[],address)", [[(TOKEN, 0, b"", APPROVAL, 0, 0, 0, 0, 0, APPROVAL, APPROVAL)], ME]),
+]  # fmt: skip
+UNCERTAIN: list[tuple[str, list[Any]]] = [
+    ("error Wrapped(bytes)", [APPROVAL]), ("event Did(bytes)", [APPROVAL]), ("setMetadata(uint256,bytes)", [1, APPROVAL]),
+    ("swap(uint256,address,bytes)", [1, TOKEN, APPROVAL]), ("forward(address,uint256,bytes)", [TOKEN, 0, APPROVAL]),
+    ("batch(address[],bytes[])", [[YOU], [APPROVAL]]), ("setMetadata(uint256,bytes)", [1, multi_send(0)]),
+    (SAFE, safe(TOKEN, APPROVAL, 1)), (SAFE, safe(YOU, multi_send(1), 1)),
+]  # fmt: skip
+BATCHES = ("multiSend(bytes)", "multicall(bytes[])")
+
+
+def test_calls_inside_are_shown_where_they_are_certain(acme: Path) -> None:
     """Of texts that are known to make calls, by the contract that those go to; what is only bytes, or runs as code, is not."""
-    assert imported(folder).status == 0
-    approve = keccak256(b"approve(address,uint256)")[:4] + encode(["address", "uint256"], [YOU, 25])
-
-    def multi_send(operation: int) -> bytes:
-        packed = bytes([operation]) + bytes.fromhex(TOKEN[2:]) + bytes(32) + len(approve).to_bytes(32) + approve
-        return keccak256(b"multiSend(bytes)")[:4] + encode(["bytes"], [packed])
-
-    def safe(to: str, data: bytes, operation: int) -> list[Any]:
-        return [to, 0, data, operation, 0, 0, 0, ME, ME, approve]
-
-    certain: list[tuple[str, list[Any]]] = [
-        ("multicall(uint256,bytes[])", [1, [approve]]),
-        ("execute(address,uint256,bytes)", [TOKEN, 0, approve]),
-        ("aggregate((address,bytes)[])", [[(YOU, approve), (TOKEN, approve)]]),
-        (SAFE, safe(YOU, multi_send(0), 1)), (SAFE, safe(TOKEN, approve, 0)),
-        (f"handleOps({OPERATION}[],address)", [[(TOKEN, 0, b"", approve, 0, 0, 0, 0, 0, approve, approve)], ME]),
-    ]  # fmt: skip
-    uncertain: list[tuple[str, list[Any]]] = [
-        ("error Wrapped(bytes)", [approve]), ("event Did(bytes)", [approve]), ("setMetadata(uint256,bytes)", [1, approve]),
-        ("swap(uint256,address,bytes)", [1, TOKEN, approve]), ("forward(address,uint256,bytes)", [TOKEN, 0, approve]),
-        ("batch(address[],bytes[])", [[YOU], [approve]]), ("setMetadata(uint256,bytes)", [1, multi_send(0)]),
-        (SAFE, safe(TOKEN, approve, 1)), (SAFE, safe(YOU, multi_send(1), 1)),
-    ]  # fmt: skip
-    calls = certain + uncertain
-    (folder / "calls.txt").write_text("\n".join({text: "" for text, _ in calls} | {"multiSend(bytes)": ""}))
-    assert invoke(folder / "warehouse", "import", folder / "calls.txt").status == 0
-    directory = WarehouseDirectory.of(folder / "warehouse")
-    for number, (text, values) in enumerate(calls):
+    directory = WarehouseDirectory.of(acme / "warehouse")
+    for number, (text, values) in enumerate(CERTAIN + UNCERTAIN):
         [reading] = readings_of(directory, [input_of(text, values)])
         assert reading.candidates[0].nested, text
         seen = [one.fields[1].text for one in displays_in(reading)]
-        assert seen == ["2.5 ACM"] * (number < len(certain)), (text, values)
+        assert seen == ["2.5 ACM"] * (number < len(CERTAIN)), (text, values)
     directory.close()
 
 
@@ -200,24 +223,25 @@ def of_token() -> AbiContract:
     return AbiContract({}, has_fallback=True, unread=0, called=Called(CHAIN, (bytes.fromhex(TOKEN[2:]),)))
 
 
-def test_displays_of_many_calls_have_the_room_that_their_bytes_have(folder: Path) -> None:
+@contextmanager
+def client_of(acme: Path) -> Iterator[TestClient]:
+    with opened(acme / "warehouse") as storage:
+        yield TestClient(create_app(Settings(acme / "warehouse"), *storage))
+
+
+def test_displays_of_many_calls_have_the_room_that_their_bytes_have(acme: Path) -> None:
     """In the answer, which says that some are left out, and on the page; the first ones are there."""
-    fields = [{"path": f"@.{number}", "label": "a" * 200, "format": "raw"} for number in range(20)]
-    write(folder / "registry/long.json", descriptor({"a()": {"intent": "Short", "fields": fields}}))
-    assert imported(folder).status == 0
-    (folder / "calls.txt").write_text("multicall(bytes[])")
-    assert invoke(folder / "warehouse", "import", folder / "calls.txt").status == 0
     call = input_of("multicall(bytes[])", [[keccak256(b"a()")[:4]] * 900])
-    directory = WarehouseDirectory.of(folder / "warehouse")
+    directory = WarehouseDirectory.of(acme / "warehouse")
     [reading] = readings_of(directory, [call])
     directory.close()
     found = displays_in(reading)
     assert 100 < len(found) < 900
     assert sum(one.size for one in found) < Budget.of(len(call.data)).left
     assert "Of what a signer sees a part is left out" in reading.note
-    with serving(folder / "warehouse", workers=1) as server:
-        body = urlencode({"data": "0x" + call.data.hex(), "contract": f"{CHAIN}:{TOKEN}"}).encode()
-        page = request(server.port, "POST", "/decode/", body, FORM).body.decode()
+    body = urlencode({"data": "0x" + call.data.hex(), "contract": f"{CHAIN}:{TOKEN}"})
+    with client_of(acme) as client:
+        page = client.simulate_post("/decode/", body=body, headers=FORM).text
     assert 1 <= page.count("A signer sees") <= 80
     assert "The page has no room for what a signer sees" in page
 
@@ -228,12 +252,11 @@ def displays_in(reading: Reading) -> list[CallDisplay]:
     return own + [each for one in found for inner in one.nested for each in displays_in(inner.reading)]
 
 
-def test_an_including_descriptor_overrides_the_included_one(folder: Path) -> None:
+def test_an_including_descriptor_overrides_the_included_one(acme: Path) -> None:
     """Field by field and parameter by parameter; the common file has no contract and shows nothing by itself."""
-    assert imported(folder).status == 0
     text, types = "approve(address,uint256)", ["address", "uint256"]
     for value, amount in ((0xFF, "All"), (25, "2.5 ACM")):
-        found = shown(folder, text, types, [YOU, value], TOKEN)
+        found = shown(acme, text, types, [YOU, value], TOKEN)
         assert found is not None
         assert (found.intent, found.contract) == ("Approve", "Acme Token")
         assert [(one.label, one.text) for one in found.fields] == [
@@ -242,22 +265,20 @@ def test_an_including_descriptor_overrides_the_included_one(folder: Path) -> Non
         ]
 
 
-def test_over_http_as_a_command_and_on_the_page(folder: Path) -> None:
+def test_over_http_as_a_command_and_on_the_page(acme: Path) -> None:
     """The contract is named by its chain and address; the answers are the same, and no other address has them."""
-    assert imported(folder).status == 0
-    data = "0x" + (keccak256(b"approve(address,uint256)")[:4] + encode(["address", "uint256"], [YOU, 25])).hex()
-    with serving(folder / "warehouse", workers=1) as server:
-        found = post(server.port, "/api/v1/decode/", {"data": data, "chain": CHAIN, "to": TOKEN}).json()
-        assert found["candidates"][0]["display"]["fields"][1] == {
-            "label": "Amount", "path": "value", "format": "tokenAmount", "text": "2.5 ACM",
-        }  # fmt: skip
-        other = post(server.port, "/api/v1/decode/", {"data": data, "chain": 10, "to": TOKEN}).json()
-        assert "display" not in other["candidates"][0]
-        page = get(server.port, f"/decode/?data={data}&chain={CHAIN}&to={TOKEN}").body.decode()
-        assert "A signer sees" in page
-        assert "2.5 ACM" in page
-        assert server.errors() == []
-    ran = invoke(folder / "warehouse", "decode", data, "--chain", str(CHAIN), "--to", TOKEN, "--json")
+    call: dict[str, Any] = {"data": "0x" + APPROVAL.hex(), "chain": CHAIN, "to": TOKEN}
+    with client_of(acme) as client:
+        found = client.simulate_post("/api/v1/decode/", json=call).json
+        other = client.simulate_post("/api/v1/decode/", json=call | {"chain": 10}).json
+        page = client.simulate_get("/decode/", params=call).text
+    assert found["candidates"][0]["display"]["fields"][1] == {
+        "label": "Amount", "path": "value", "format": "tokenAmount", "text": "2.5 ACM",
+    }  # fmt: skip
+    assert "display" not in other["candidates"][0]
+    assert "A signer sees" in page
+    assert "2.5 ACM" in page
+    ran = invoke(acme / "warehouse", "decode", call["data"], "--chain", str(CHAIN), "--to", TOKEN, "--json")
     assert json.loads(ran.stdout) == found
 
 

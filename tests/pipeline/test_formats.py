@@ -13,6 +13,7 @@ import random
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -629,11 +630,27 @@ def raw_sample(name: str) -> bytes:
 # Which format an input is.
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_format_is_detected_by_content(read: Read, name: str) -> None:
-    """An input with a neutral name is recognised by its content and read to the last entry."""
-    data, expected = SAMPLES[name]
-    assert read("input", data) == expected
+def in_members(packer: str, raw: bytes) -> bytes:
+    """Concatenated compressed files, one of them empty."""
+    pieces = [raw[:7], raw[7:7], raw[7 : len(raw) // 2], raw[len(raw) // 2 :]]
+    return b"".join(map(COMPRESSORS[packer], pieces))
+
+
+WRITTEN: dict[str, tuple[Iterable[str], Callable[[bytes], bytes]]] = {
+    "as it is": (SAMPLES, bytes),
+    "with CRLF": (OF_LINES, lambda raw: raw.replace(b"\n", b"\r\n")),
+    "with a byte order mark": (AS_TEXT, b"\xef\xbb\xbf".__add__),
+    "without the last line end": (OF_LINES, lambda raw: raw.removesuffix(b"\n")),
+    **{packer: (SAMPLES, pack) for packer, pack in COMPRESSORS.items()},
+    **{f"members of {packer}": (SAMPLES, partial(in_members, packer)) for packer in COMPRESSORS},
+}
+"""Ways to write a sample, and the samples that have them."""
+
+
+@pytest.mark.parametrize(("name", "way"), [(name, way) for way, (names, _) in WRITTEN.items() for name in names])
+def test_a_sample_is_the_same_however_it_is_written(read: Read, name: str, way: str) -> None:
+    """Under a neutral name the format and the compression are known by content, and the input is read to the last entry."""
+    assert read("input", WRITTEN[way][1](raw_sample(name))) == SAMPLES[name][1]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -684,27 +701,68 @@ def test_content_comes_before_the_name(tmp_path: Path, ending: str) -> None:
     assert detected(path) == "openchain"
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("README.md", "transfer(address,uint256)\n"),
-        ("Token.huff", "event Paid(address who);\n"),
-        ("words", "text,hash\nhello,12345678\n"),
-        ("other.json", '{"contracts": {"a": {"b": {"abi": 7}}}}'),
-        ("caches.json", '{"functions": [], "events": []}'),
-        ("notes", "some words\nand more of them\n"),
-        ("package.json", '{"name": "token", "version": "1.0.0"}'),
-        ("tsconfig.json", "{}"),
-        ("numbers.json", "[1, 2, 3]"),
-        ("data.bin", "\0\1\2\3"),
-        ("empty", ""),
-    ],
-)
-def test_other_files_are_of_no_known_format(tmp_path: Path, name: str, content: str) -> None:
-    """Sources, documents, settings and the like are not taken for signatures."""
+OTHER_FILES = {
+    "README.md": "transfer(address,uint256)\n",
+    "Token.huff": "event Paid(address who);\n",
+    "words": "text,hash\nhello,12345678\n",
+    "other.json": '{"contracts": {"a": {"b": {"abi": 7}}}}',
+    "caches.json": '{"functions": [], "events": []}',
+    "notes": "some words\nand more of them\n",
+    "package.json": '{"name": "token", "version": "1.0.0"}',
+    "tsconfig.json": "{}",
+    "numbers.json": "[1, 2, 3]",
+    "data.bin": "\0\1\2\3",
+    "empty": "",
+    "carriage return": "ab\rcd\n",
+    "binary with a carriage return": "\x7fELF\x02\r\x01\0\0\n\0",
+    "progress": "progress 10%\rprogress 20%\r\n",
+    "quoted carriage return": '"a\rb\n',
+    "tool.json": json.dumps([{"type": "function", "function": {"name": "get_weather", "parameters": {}}}]),
+    "tool2.json": json.dumps([{"type": "function", "name": "get_weather", "parameters": {"type": "object"}}]),
+    "tasks.json": json.dumps({"inputs": [{"id": "path", "type": "promptString"}]}),
+    "entry.json": json.dumps({"type": "event", "inputs": []}),
+    "ton.json": json.dumps(
+        {"ABI version": 2, "functions": [{"name": "send", "inputs": [], "outputs": [{"type": "bool"}]}]}
+    ),
+    "ci.json": json.dumps({"pipelines": [{"name": "resize", "inputs": [{"name": "width", "type": "uint"}]}]}),
+    "prose.json": json.dumps({"notes": ["function calls are slow", "event loops (see below)"]}),
+    "click.json": json.dumps({"event": ["click", "input"]}),
+    "gas.json": json.dumps({"gasEstimates": {"set(uint256)": "12345678"}}),
+    "gist.json": json.dumps({"files": {"README.md": {"content": "contract C { function f() external {} }"}}}),
+    "ast.json": json.dumps({"nodeType": "SourceUnit", "src": "0:1:0", "nodes": [ABI[3]]}),
+    "unverified.json": json.dumps({"ABI": "Contract source code not verified"}),
+    "urls.json": json.dumps({"sources": {"Store.sol": {"urls": ["ipfs://"], "keccak256": "0x"}}}),
+    "layout.md2": "| Name | Type | Slot |\n|------|------|------|\n| f() | uint256 | a9059cbb |\n",
+}
+"""Sources, documents, settings and the like."""
+
+_CODE = "fn main() { f(); } // a(uint256)\n#define macro MAIN() = takes(0) returns(0) {}\n"
+SKIPPED_FILES = {
+    "build-info of one line": '{"id": "1", "signature", "input": {"language": "Solidity"}}',
+    "source map": '{"version":3,"sources":["a.ts"],"names":["signature","hash"],"mappings":"AAAA"}',
+    "JSON that is broken": '{"a":1,"signature","b":2\n{"a":1}\n',
+    "prose": "Every message has a nonce,signature,and a sender\nand, as we know, all of them are signed\n",
+    "prose with one name": "signature\nis the word for what a wallet makes\nand for what a function has\n",
+    "other signatures": "id,signature\n1,0x9242685bf161793cc25603c231bc2f568eb630ea16aa137d2664ac8038825608\n",
+    "other.jsonl": '{"name": "alice", "hash": "0x12345678"}\n{"name": "bob", "hash": "0x12345679"}\n',
+    "names alone": "id,name,hash\n1,alice,0x12345678\n2,bob,0x12345679\n",
+    "commits": "a9059cbb fix the parser (again)\n18160ddd add a test\n",
+    "binary": "text_signature,hash\0\n",
+    "LICENSE.txt": "a()\n", "requirements.txt": "web3==7.0\n", "README": "f()\n", "COPYING": "a()\n",
+    "notes.txt": "some words\nand more of them\n", "list.csv": "id,signature\n1,0xab\n",
+    **dict.fromkeys(["main.go", "main.rs", "main.huff", "main.d.ts"], _CODE),
+}  # fmt: skip
+"""What only looks like CSV, licences, prose, and code without declarations."""
+
+
+@pytest.mark.parametrize("name", [*OTHER_FILES, *SKIPPED_FILES])
+def test_other_files_are_of_no_known_format(tmp_path: Path, name: str) -> None:
+    """What is found in a folder and only looks like signatures is skipped; some of it is of no format by itself either."""
     path = tmp_path / name
-    path.write_text(content)
-    assert detected(path) is None
+    path.write_text((OTHER_FILES | SKIPPED_FILES)[name])
+    assert detected_in_folder(path) is None
+    if name in OTHER_FILES:
+        assert detected(path) is None
 
 
 def test_sqlite_of_other_things(tmp_path: Path) -> None:
@@ -764,25 +822,6 @@ def test_source_and_output_of_solc_agree() -> None:
 # Line ends, byte order marks, packing.
 
 
-@pytest.mark.parametrize("name", OF_LINES)
-def test_crlf_is_a_line_end(read: Read, name: str) -> None:
-    """Lines that end in CRLF read like those that end in LF."""
-    data = raw_sample(name).replace(b"\n", b"\r\n")
-    assert read("input", data) == SAMPLES[name][1]
-
-
-@pytest.mark.parametrize("name", AS_TEXT)
-def test_byte_order_mark_is_no_content(read: Read, name: str) -> None:
-    """A byte order mark changes neither the reading nor the detected format."""
-    assert read("input", b"\xef\xbb\xbf" + raw_sample(name)) == SAMPLES[name][1]
-
-
-@pytest.mark.parametrize("name", OF_LINES)
-def test_last_line_needs_no_end(read: Read, name: str) -> None:
-    """The last line is read without a line break after it."""
-    assert read("input", raw_sample(name).removesuffix(b"\n")) == SAMPLES[name][1]
-
-
 @pytest.mark.parametrize("name", ["text", "openchain", "rows, lines", "panoramix"])
 def test_blank_lines_are_skipped(read: Read, name: str) -> None:
     """Blank lines and lines of spaces are no candidates but count in line numbers."""
@@ -792,37 +831,15 @@ def test_blank_lines_are_skipped(read: Read, name: str) -> None:
     assert read("input", data) == replace(expected, rejects=moved)
 
 
-@pytest.mark.parametrize("packer", COMPRESSORS)
-@pytest.mark.parametrize("name", SAMPLES)
-def test_compressed_reads_like_plain(read: Read, name: str, packer: str) -> None:
-    """The compression is detected by content and does not change the reading."""
-    assert read("input", COMPRESSORS[packer](raw_sample(name))) == SAMPLES[name][1]
-
-
-@pytest.mark.parametrize("packer", COMPRESSORS)
-@pytest.mark.parametrize("name", SAMPLES)
-def test_several_members_are_one_stream(read: Read, name: str, packer: str) -> None:
-    """Concatenated compressed files read like the concatenation of their contents."""
-    raw = raw_sample(name)
-    pieces = [raw[:7], raw[7:7], raw[7 : len(raw) // 2], raw[len(raw) // 2 :]]
-    assert read("input", b"".join(map(COMPRESSORS[packer], pieces))) == SAMPLES[name][1]
-
-
 def test_text_that_begins_like_a_compressed_file_is_text(read: Read) -> None:
     """A signature may begin with the letters that mark a bzip2 file."""
     assert read("input", "BZhealth(uint256)\n") == Reading("text", ["BZhealth(uint256)"])
 
 
-@pytest.mark.parametrize("format", ["text", "openchain", "panoramix"])
-def test_empty_file_has_no_candidates(read: Read, format: str) -> None:
-    """An empty input of lines is read without candidates or an error."""
-    assert read("empty", "", format) == Reading(format)
-
-
-@pytest.mark.parametrize("name", ["empty.txt", "empty.jsonl", "empty.ndjson"])
-def test_empty_file_of_lines_is_not_broken(read: Read, name: str) -> None:
-    """An empty file of lines is valid; `sigdir rejects --format ndjson` writes one if there are no rejects."""
-    reading = read(name, "")
+@pytest.mark.parametrize("name", ["empty.txt", "empty.jsonl", "empty.ndjson", "text", "openchain", "panoramix"])
+def test_empty_file_has_no_candidates(read: Read, name: str) -> None:
+    """An empty input of lines, by its name or of a named format, is read without candidates or an error."""
+    reading = read(name, "", None if "." in name else name)
     assert (reading.functions, reading.events, reading.rejects) == ([], [], [])
 
 
@@ -881,12 +898,11 @@ LINE_FORMS: dict[str, tuple[str, Callable[[str, str], str]]] = {
 
 
 @pytest.mark.parametrize("size", [70_000, BLOCK_BYTES, 5_000_000])
-@pytest.mark.parametrize("before", [0, 3_000])
 @pytest.mark.parametrize("format", LINE_FORMS)
-def test_line_longer_than_a_block_is_one_reject(read: Read, format: str, before: int, size: int) -> None:
+def test_line_longer_than_a_block_is_one_reject(read: Read, format: str, size: int) -> None:
     """A line longer than a block is one reject; the lines around it are read with the right numbers."""
     header, line = LINE_FORMS[format]
-    names = [f"fill{number}" for number in range(before)]
+    names = [f"fill{number}" for number in range(3_000)]
     lines = [*header.splitlines(), *(line(name, "") for name in names), line("a", "")]
     at = len(lines) + 1
     lines += [line("f" * size, ""), line("b", ""), "", line("c", "uint7"), ""]
@@ -918,10 +934,8 @@ def test_comment_longer_than_a_block_is_skipped(read: Read) -> None:
     assert reading == Reading("text", ["a()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, 500_004)])
 
 
-@pytest.mark.parametrize(
-    ("format", "packer"), [*((format, None) for format in LINE_FORMS), *(("text", packer) for packer in COMPRESSORS)]
-)
-def test_line_numbers_hold_over_many_blocks(read: Read, format: str, packer: str | None) -> None:
+@pytest.mark.parametrize("format", LINE_FORMS)
+def test_line_numbers_hold_over_many_blocks(read: Read, format: str) -> None:
     """In an input of several blocks each reject has the line that an independent count gives it."""
     header, line = LINE_FORMS[format]
     dice = random.Random(7)
@@ -939,7 +953,7 @@ def test_line_numbers_hold_over_many_blocks(read: Read, format: str, packer: str
             lines.append("")
     data = "\n".join(lines).encode()
     assert len(data) > BLOCK_BYTES
-    reading = read("input", COMPRESSORS[packer](data) if packer else data, format)
+    reading = read("input", data, format)
     assert [reject.line for reject in reading.rejects] == rejected
     assert reading.functions == functions
 
@@ -1156,15 +1170,6 @@ def test_input_that_is_not_of_the_format(read: Read, format: str, data: str | by
 # CSV.
 
 
-@pytest.mark.parametrize("text", ["text_signature", "signature", " Signature "])
-@pytest.mark.parametrize("hash", ["hex_signature", "hash", "selector", "SELECTOR"])
-def test_columns_of_csv_by_name(read: Read, text: str, hash: str) -> None:
-    """Columns are found by name, in any order and case."""
-    data = f'x,{hash},{text}\n,a9059cbb,"{TRANSFER}"\n,a9059cbc,"{TRANSFER}"\n'
-    rejects = [Reject("hash_mismatch", TRANSFER, 0, 3)]
-    assert read("input", data) == Reading("csv", [TRANSFER], [], rejects)
-
-
 @pytest.mark.parametrize("separator", [",", "\t", ";", "|"])
 @pytest.mark.parametrize("text", ["signature", "function_signature", "Function Signature", "sig", "name", "text"])
 @pytest.mark.parametrize("hash", ["hex", "bytes4", "id", "hash", "topic", "topic0", "sig", "signature"])
@@ -1213,12 +1218,6 @@ def test_selector_beside_the_whole_hash(read: Read) -> None:
     assert read("input", data) == Reading("csv", [TRANSFER], [MOVED], rejects)
 
 
-def test_hash_of_any_column_name(read: Read) -> None:
-    """A column of any name is a hash column if it has the hash of one of the first texts."""
-    data = f"code,signature\n0xa9059cbb,{TRANSFER}\n0x12345678,x()\n"
-    assert read("input", data) == Reading("csv", [TRANSFER], [], [Reject("hash_mismatch", "x()", 0, 3)])
-
-
 def test_column_of_hex_that_is_not_understood(tmp_path: Path) -> None:
     """A column of 0x values that is not read is named in a warning."""
     path = tmp_path / "input.csv"
@@ -1232,54 +1231,10 @@ def test_column_of_hex_that_is_not_understood(tmp_path: Path) -> None:
     ]
 
 
-NOT_CSV = {
-    "build-info of one line": '{"id": "1", "signature", "input": {"language": "Solidity"}}',
-    "source map": '{"version":3,"sources":["a.ts"],"names":["signature","hash"],"mappings":"AAAA"}',
-    "JSON that is broken": '{"a":1,"signature","b":2\n{"a":1}\n',
-    "prose": "Every message has a nonce,signature,and a sender\nand, as we know, all of them are signed\n",
-    "prose with one name": "signature\nis the word for what a wallet makes\nand for what a function has\n",
-    "other signatures": "id,signature\n1,0x9242685bf161793cc25603c231bc2f568eb630ea16aa137d2664ac8038825608\n",
-    "JSON lines of other things": '{"name": "alice", "hash": "0x12345678"}\n{"name": "bob", "hash": "0x12345679"}\n',
-    "names alone": "id,name,hash\n1,alice,0x12345678\n2,bob,0x12345679\n",
-    "commits": "a9059cbb fix the parser (again)\n18160ddd add a test\n",
-    "binary": "text_signature,hash\0\n",
-}
-
-
-@pytest.mark.parametrize("name", NOT_CSV)
-def test_what_only_looks_like_csv(tmp_path: Path, name: str) -> None:
-    """A known name in a first line does not make JSON, prose and tables of other things CSV."""
-    path = tmp_path / ("input.jsonl" if name.startswith("JSON lines") else "input")
-    path.write_text(NOT_CSV[name])
-    assert detected_in_folder(path) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("LICENSE.txt", "a()\n"), ("requirements.txt", "web3==7.0\n"), ("README", "f()\n"),
-        ("COPYING", "a()\n"), ("notes.txt", "some words\nand more of them\n"), ("list.csv", "id,signature\n1,0xab\n"),
-    ],
-)  # fmt: skip
-def test_documents_of_a_project_are_no_candidates(tmp_path: Path, name: str, content: str) -> None:
-    """Licences and prose in a folder are skipped, whatever a line of them looks like."""
-    (tmp_path / name).write_text(content)
-    assert detected_in_folder(tmp_path / name) is None
-
-
 def test_bytes_of_csv_that_are_no_utf8(read: Read) -> None:
     """A field of invalid UTF-8 rejects its row only."""
     reading = read("input", b'signature\na()\n"b(\xff)"\nc()\n')
     assert reading == Reading("csv", ["a()", "c()"], [], [Reject("encoding", r"b(\xff)", 3, 3)])
-
-
-@pytest.mark.parametrize(
-    "data", [b"ab\rcd\n", b"\x7fELF\x02\r\x01\0\0\n\0", b"progress 10%\rprogress 20%\r\n", b'"a\rb\n']
-)
-def test_carriage_return_in_the_first_line(tmp_path: Path, data: bytes) -> None:
-    """A file with a carriage return in its first line, such as a binary, is of no known format and no error."""
-    (tmp_path / "input").write_bytes(data)
-    assert detected(tmp_path / "input") is None
 
 
 # Tables of any kind: which column is what.
@@ -1477,13 +1432,6 @@ def test_code_with_declarations(read: Read, name: str) -> None:
     """Declarations in code are read from their places, and nothing else of it is."""
     file, code, expected = CODE[name]
     assert read(file, code) == expected
-
-
-@pytest.mark.parametrize("name", ["main.go", "main.rs", "main.huff", "main.d.ts"])
-def test_code_without_declarations_is_skipped(tmp_path: Path, name: str) -> None:
-    """Other code in the same languages is skipped by its name."""
-    (tmp_path / name).write_text("fn main() { f(); } // a(uint256)\n#define macro MAIN() = takes(0) returns(0) {}\n")
-    assert detected_in_folder(tmp_path / name) is None
 
 
 # Parquet.

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import json
 import lzma
 import os
 import subprocess
-import tarfile
 import time
-import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +34,7 @@ from sigdir.pipeline.formats.solidity import (
 )
 from sigdir.signatures.grammar import OK
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
-from tests.pipeline.support import invoke, peak_mib
+from tests.pipeline.support import invoke, peak_mib, write_files
 
 MIB = 1 << 20
 MOST_MIB = 800
@@ -271,18 +268,11 @@ def test_parentheses_100_000_deep_are_one_reject(tmp_path: Path, imported: Impor
         "deep.abi": json.dumps([{"type": "function", "name": "f", "inputs": [{"type": text[2:-1]}]}]),
         "deep.export": "0x12345678," + text,
     }
-    for name, content in files.items():
-        (tmp_path / name).write_text(content + "\n")
-        outcome = imported(tmp_path / name)
-        outcome.assert_counted()
-        assert outcome.totals == (1, 0, 0, 1), name
-
-
-def test_a_text_as_deep_as_it_may_be_long_is_kept(tmp_path: Path, imported: Import) -> None:
-    """Only the length of a text is limited, not its depth."""
-    deep = tmp_path / "deep.txt"
-    deep.write_text("f" + "(" * 32_767 + ")" * 32_767 + "\n")
-    assert imported(deep).totals == (1, 1, 0, 0)
+    outcome = imported(*write_files(tmp_path / "in", {name: content + "\n" for name, content in files.items()}))
+    outcome.assert_counted()
+    assert {file["path"]: (file["read"], file["rejected"]) for file in outcome.report["files"]} == {
+        str(tmp_path / "in" / name): (1, 1) for name in files
+    }
 
 
 def test_deep_json_is_refused_or_rejected(tmp_path: Path, imported: Import) -> None:
@@ -302,7 +292,22 @@ def test_deep_json_is_refused_or_rejected(tmp_path: Path, imported: Import) -> N
         assert outcome.totals[0] == 2
 
 
-@pytest.mark.parametrize("opened", ["{", "(", "[", "contract C {", "mapping(uint => ", "a.", "/* ", "struct S {", '"'])
+@pytest.mark.parametrize(
+    "opened",
+    [
+        "{",
+        "(",
+        "[",
+        "contract C {",
+        "function f() { (",
+        "function f(uint[]",
+        "mapping(uint => ",
+        "a.",
+        "/* ",
+        "struct S {",
+        '"',
+    ],
+)
 def test_deep_solidity_is_read(opened: str) -> None:
     """Nesting 20,000 deep that is never closed: reading ends, with or without the declaration in front of it."""
     code = "contract A { function f() public {} }\n" + opened * 20_000
@@ -347,11 +352,10 @@ def test_odd_json_is_counted(tmp_path: Path, imported: Import) -> None:
         "nul.csv": 'text_signature\na()\n"b(\0)"\n\0\n',
         "nul.txt": "a()\nb(\0)\nc()\n\0\n",
     }
-    for name, content in contents.items():
-        (tmp_path / name).write_text(content)
-        outcome = imported(tmp_path / name)
-        outcome.assert_counted()
-        assert outcome.totals[0] >= 2, name
+    outcome = imported(*write_files(tmp_path / "in", contents))
+    outcome.assert_counted()
+    assert [file["path"] for file in outcome.report["files"] if file["read"] < 2] == []
+    assert len(outcome.report["files"]) == len(contents)
     document = tmp_path / "number.json"
     document.write_text(f'{{"12345678": {digits}}}')
     imported(document).assert_refused(f"{document}: broken JSON: ")
@@ -423,20 +427,21 @@ def test_large_rows_are_read_in_small_batches(tmp_path: Path, bounded: Import) -
     assert outcome.totals == (1_000, 0, 0, 1_000)
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
+def test_a_text_column_of_any_type_is_counted(tmp_path: Path, imported: Import) -> None:
+    """Every type of Arrow is read or rejected row by row, never an error."""
+    columns = [
         pa.array([1, 2]), pa.array([["a()"], []]), pa.array([{"a": "b()"}, None]), pa.array([2**62, -(2**62)], pa.timestamp("us")),
         pa.array([2**31 - 1, -(2**31)], pa.date32()), pa.array([None, None]), pa.array([b"12", b"ab"], pa.binary(2)),
         pa.array([True, None]), pa.array(["a()", "b()"], pa.string_view()), pa.array([b"\xff", b""]),
-    ],
-    ids=lambda column: str(column.type),
-)  # fmt: skip
-def test_a_text_column_of_any_type_is_counted(tmp_path: Path, imported: Import, column: Any) -> None:
-    """Every type of Arrow is read or rejected row by row, never an error."""
-    outcome = imported(_parquet(tmp_path / "odd.parquet", {"text_signature": column}))
+    ]  # fmt: skip
+    paths = [
+        _parquet(tmp_path / f"{number}.parquet", {"text_signature": column}) for number, column in enumerate(columns)
+    ]
+    outcome = imported(*paths)
     outcome.assert_counted()
-    assert outcome.totals[0] == 2
+    assert [
+        (path, file["read"]) for path, file in zip(columns, outcome.report["files"], strict=True) if file["read"] != 2
+    ] == []
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path, imported: Import) -> None:
@@ -469,31 +474,10 @@ def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path, bounded: 
     assert outcome.totals == (100, 1, 99, 0)
 
 
-def test_a_folder_of_links_and_loops_is_read_once(tmp_path: Path, imported: Import) -> None:
-    """Links, pipes and sockets are skipped, and named in the report."""
-    folder = tmp_path / "in"
-    (folder / "deep").mkdir(parents=True)
-    (folder / "a.txt").write_text("a()\n")
-    (folder / "deep" / "up").symlink_to(folder)
-    (folder / "deep" / "b.txt").symlink_to(folder / "a.txt")
-    (folder / "self.txt").symlink_to("self.txt")
-    (folder / "nowhere.txt").symlink_to("missing")
-    os.mkfifo(folder / "pipe.txt")
-    outcome = imported(folder)
-    outcome.assert_counted()
-    assert outcome.totals == (1, 1, 0, 0)
-    assert outcome.report["skip_reasons"] == {"link": 4, "special": 1}
-
-
-def test_a_link_to_itself_is_refused(tmp_path: Path, imported: Import) -> None:
-    """A path that resolves to nothing does not exist."""
-    (tmp_path / "self.txt").symlink_to("self.txt")
-    imported(tmp_path / "self.txt").assert_refused("self.txt: no such file or folder")
-
-
-def test_names_of_any_bytes_are_shown_in_one_line(tmp_path: Path, imported: Import) -> None:
+def test_names_of_any_bytes_are_shown_in_one_line(tmp_path: Path, warehouse: Path, imported: Import) -> None:
     """A file name with a line break, an escape or invalid UTF-8 breaks neither error messages nor the history."""
-    for number, name in enumerate([b"a\nb", b"\x1b[31mred", b"\xff\xfe", b"'; DROP TABLE x; --", b" ", b"%s{}"]):
+    names = [b"a\nb", b"\x1b[31mred", b"\xff\xfe", b"'; DROP TABLE x; --", b" ", b"%s{}"]
+    for number, name in enumerate(names):
         good = os.fsencode(tmp_path) + b"/" + name + b".txt"
         Path(os.fsdecode(good)).write_text(f"name{number}()\nbad{number}(uint7)\n")
         outcome = imported(os.fsdecode(good))
@@ -502,26 +486,9 @@ def test_names_of_any_bytes_are_shown_in_one_line(tmp_path: Path, imported: Impo
         bad = os.fsdecode(os.fsencode(tmp_path) + b"/" + name + b".json")
         Path(bad).write_text("{")
         imported(bad).assert_refused("broken JSON")
-
-
-def test_members_of_archives_are_never_written_to_disk(tmp_path: Path, imported: Import) -> None:
-    """Members of a zip or tar are read in memory, whatever their paths, and links are skipped."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (folder / "good.txt").write_text("good()\n")
-    zipped, tarred = folder / "evil.zip", folder / "evil.tar"
-    with zipfile.ZipFile(zipped, "w") as archive:
-        archive.writestr("../outside.txt", "a()\n")
-    with tarfile.open(tarred, "w") as archive_of_tar:
-        link = tarfile.TarInfo("link.txt")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive_of_tar.addfile(link)
-        for name in ("../outside.txt", "/tmp/outside.txt"):  # noqa: S108 - nothing is written there
-            entry = tarfile.TarInfo(name)
-            content = b"a()\nb()\nc()\nd()\n"
-            entry.size = len(content)
-            archive_of_tar.addfile(entry, io.BytesIO(content))
-    (folder / "evil.tar.gz").write_bytes(gzip.compress(tarred.read_bytes()))
-    assert imported(folder).totals == (18, 5, 13, 0)  # five texts; the tar has four of them twice, and comes twice
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "warehouse"]
-    assert not Path("/tmp/outside.txt").exists()  # noqa: S108
+    for command in ("history", "rejects"):
+        shown = invoke(warehouse, command, "--format", "ndjson")
+        assert json.loads(invoke(warehouse, command, "--json").stdout) == list(
+            map(json.loads, shown.stdout.splitlines())
+        )
+        assert (shown.status, shown.stdout.count(b"\n")) == (0, len(names))

@@ -327,7 +327,7 @@ def skipped(report: ImportReport, folder: Path) -> dict[str, list[str]]:
 
 
 def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
-    """Folders are read recursively; hidden files are ignored, files of unknown format are listed as skipped."""
+    """Folders are read recursively; hidden files, links, pipes and files of unknown format are listed as skipped."""
     write_files(
         tmp_path / "in",
         {
@@ -339,14 +339,17 @@ def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
     (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
     (tmp_path / "in" / "gone.txt").symlink_to(tmp_path / "nowhere")
     (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "in" / "a.txt")
+    (tmp_path / "in" / "self.txt").symlink_to("self.txt")
+    os.mkfifo(tmp_path / "in" / "pipe.txt")
     report = import_files([tmp_path / "in"], warehouse)
     assert texts(warehouse) == ["a()", "b()"]
     assert [Path(file.path).name for file in report.files] == ["a.txt", "b.txt.gz"]
     assert skipped(report, tmp_path / "in") == {
-        "hidden": [".git", ".hidden.txt", "deep/.cache"], "link": ["gone.txt", "link.txt", "loop"],
+        "hidden": [".git", ".hidden.txt", "deep/.cache"], "link": ["gone.txt", "link.txt", "loop", "self.txt"],
+        "special": ["pipe.txt"],
         "name": ["README.md", "Token.yul"], "unknown_format": ["deep/x.bin"],
     }  # fmt: skip
-    assert report.skip_reasons() == {"hidden": 3, "link": 3, "name": 2, "unknown_format": 1}
+    assert report.skip_reasons() == {"hidden": 3, "link": 4, "special": 1, "name": 2, "unknown_format": 1}
 
 
 def test_links_are_followed_if_asked(tmp_path: Path, warehouse: Path) -> None:
@@ -411,26 +414,6 @@ def test_warehouse_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
     assert opened.version == 2
     assert texts(tmp_path / name) == ["a()", "c()"]
     assert opened.sql("SELECT text FROM rejects").rows() == [("b(",)]
-
-
-@pytest.mark.parametrize(
-    "name",
-    long_except(
-        {"line\nbreak.txt", b"latin\xff.txt"},
-        ["a b.txt", "it's.txt", "\u00fc.txt", "line\nbreak.txt", b"latin\xff.txt"],
-    ),
-)
-def test_inputs_of_any_name(tmp_path: Path, warehouse: Path, invoke: Invoke, name: str | bytes) -> None:
-    """A file may have any name that the system allows, and the history stays readable."""
-    path = tmp_path / os.fsdecode(name)
-    path.write_text("a()\nb(\n")
-    done = invoke("import", "--quiet", "--json", path)
-    assert (done.status, done.stderr) == (0, "")
-    assert texts(warehouse) == ["a()"]
-    for command in ("history", "rejects"):
-        shown = invoke(command, "--format", "ndjson")
-        assert (shown.status, len(shown.stdout.splitlines())) == (0, 1)
-        assert json.loads(invoke(command, "--json").stdout) == [json.loads(shown.stdout)]
 
 
 def test_source_label_of_any_bytes(tmp_path: Path, invoke: Invoke) -> None:
@@ -929,6 +912,8 @@ def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
         [str(folder / "unknown")],
         f"{folder}/unknown: no file of a known format (skipped: 1 of no known format, 1 not signatures, by their names)",
     )
+    (folder / "self.txt").symlink_to("self.txt")
+    yield [str(folder / "self.txt")], "self.txt: no such file or folder"
     (folder / "empty").mkdir()
     yield [str(folder / "empty")], f"{folder}/empty: "
     write_files(folder / "hidden", {".a.txt": "a()\n"})

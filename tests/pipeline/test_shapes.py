@@ -42,31 +42,6 @@ def inner(reject: Reject) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    "document",
-    [
-        [{"type": "function", "function": {"name": "get_weather", "parameters": {}}}],
-        [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}}],
-        {"inputs": [{"id": "path", "type": "promptString"}]},
-        {"type": "event", "inputs": []},
-        {"ABI version": 2, "functions": [{"name": "send", "inputs": [], "outputs": [{"type": "bool"}]}]},
-        {"pipelines": [{"name": "resize", "inputs": [{"name": "width", "type": "uint"}]}]},
-        {"notes": ["function calls are slow", "event loops (see below)"]},
-        {"event": ["click", "input"]},
-        {"gasEstimates": {"set(uint256)": "12345678"}},
-        {"files": {"README.md": {"content": "contract C { function f() external {} }"}}},
-        {"nodeType": "SourceUnit", "src": "0:1:0", "nodes": [SET]},
-        {"ABI": "Contract source code not verified"},
-        {"sources": {"Store.sol": {"urls": ["ipfs://"], "keccak256": "0x"}}},
-    ],
-    ids=lambda document: json.dumps(document)[:40],
-)
-def test_documents_of_other_things(tmp_path: Path, document: Any) -> None:
-    """Tools of language models, prose, estimates, syntax trees and the like are not taken for signatures."""
-    [path] = write_files(tmp_path, {"other.json": json.dumps(document)})
-    assert detected(path) is None
-
-
-@pytest.mark.parametrize(
     "entry",
     [
         {"type": "struct", "name": "Order", "members": []},
@@ -440,10 +415,3 @@ Token
         ("hash_mismatch", "approve(address,uint256)", 19),
         ("bad_entry", "odd() | ", 20),
     ]
-
-
-def test_table_of_other_things(tmp_path: Path) -> None:
-    """A table without a column of hashes is of no known format."""
-    table = "| Name | Type | Slot |\n|------|------|------|\n| f() | uint256 | a9059cbb |\n"
-    [path] = write_files(tmp_path, {"layout.md2": table})
-    assert detected(path) is None

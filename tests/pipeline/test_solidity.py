@@ -759,21 +759,6 @@ def test_bases_in_a_circle() -> None:
     assert texts(source) == ["f((bool),T)"]
 
 
-@pytest.mark.parametrize(
-    "middle",
-    [
-        "function f() { " + "(" * 20_000,
-        "{" * 20_000,
-        "mapping(uint => " * 20_000,
-        "function f(uint" + "[]" * 20_000,
-        'uint["' + "/*" * 20_000 + '"] public x; function b() {}',
-    ],
-)
-def test_nesting_has_no_limit(middle: str) -> None:
-    """However deep a source nests, reading it ends."""
-    list(declarations(f"contract C {{ function a() {{}} {middle}".encode()))
-
-
 @pytest.mark.long
 @pytest.mark.slow
 def test_many_functions() -> None:
