@@ -1,8 +1,9 @@
 """The parent process of `sigdir serve`: keeps the server's processes, and the one that folds or follows a store.
 
-On waitress each worker is a child, and all accept connections from one socket; a worker whose loop does not run for ten
-seconds is replaced, because one of its threads holds the GIL, or it was stopped. granian is one child, which keeps
-workers of its own. This process imports none of the engines, so it is small and starts at once.
+On waitress each worker is a child, and all accept connections from one socket and write their process ids into one pipe.
+A worker of which nothing came for ten seconds is replaced, because one of its threads holds the GIL, or it was stopped.
+granian is one child, which keeps workers of its own. This process imports none of the engines, so it is small and starts
+at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -22,7 +24,6 @@ from math import inf
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
-from types import FrameType
 
 from sigdir.serve.core.process import end_with_parent
 from sigdir.serve.core.settings import COUNTS_FOLDER, Settings
@@ -44,8 +45,10 @@ from sigdir.signatures.errors import missing_package
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
 _POLL_SECONDS = 0.1
+_START_POLLS = 6000
+"""A worker may be silent for ten minutes while it starts: kernels may be compiled first."""
+_PIPE_BYTES = 65_536
 _REMOVING_SECONDS = 2.0
-"""A folder that nobody has made again for so long is removed."""
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a file that is mapped there cannot meet a full disk, which would kill who writes
 
@@ -74,8 +77,11 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
         if settings.follow_store:
             first_pull(settings, environment)
         ensure_warehouse(settings)
-        serving = _processes_of(server, settings.workers, bound, lock, environment)
-        return _Supervisor(serving, _upkeep(settings, environment), settings.silent_seconds).run(
+        beats, theirs = os.pipe()
+        for end in (beats, theirs):
+            os.set_blocking(end, False)  # a worker goes on while nobody reads
+        serving = _processes_of(server, settings.workers, bound, lock, theirs, environment)
+        return _Supervisor(serving, _upkeep(settings, environment), beats, settings.silent_seconds).run(
             lambda: is_served(served.host, served.port),
             lambda: ready(settings, url_of(replace(settings, port=served.port))),
             bound,
@@ -93,23 +99,20 @@ def _temporary_cache() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        gone_at = time.monotonic() + _REMOVING_SECONDS
-        give_up = gone_at + 4 * _REMOVING_SECONDS
-        while time.monotonic() < min(gone_at, give_up):
-            if folder.exists():
-                rmtree(folder, ignore_errors=True)
-                gone_at = time.monotonic() + _REMOVING_SECONDS
-            time.sleep(_POLL_SECONDS)
+        for seconds in (0, _REMOVING_SECONDS):
+            time.sleep(seconds)
+            rmtree(folder, ignore_errors=True)
 
 
 def _processes_of(
-    server: str, workers: int, bound: socket.socket, lock: socket.socket, environment: dict[str, str]
+    server: str, workers: int, bound: socket.socket, lock: socket.socket, beats: int, environment: dict[str, str]
 ) -> list[Child]:
     if server == "granian":
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # its workers listen on sockets of their own
         return [Child(["sigdir.serve.servers.granian_server"], environment, [lock.fileno()])]
-    module = ["sigdir.serve.servers.waitress_worker", str(bound.fileno())]
-    return [Child(module, environment, [bound.fileno(), lock.fileno()], beats=True) for _ in range(workers)]
+    module = ["sigdir.serve.servers.waitress_worker", str(bound.fileno()), str(beats)]
+    descriptors = [bound.fileno(), lock.fileno(), beats]
+    return [Child(module, environment, descriptors, start_polls=_START_POLLS) for _ in range(workers)]
 
 
 def _upkeep(settings: Settings, environment: dict[str, str]) -> list[Child]:
@@ -125,47 +128,57 @@ def _upkeep(settings: Settings, environment: dict[str, str]) -> list[Child]:
 class _Supervisor:
     """Starts processes, starts again what ends or is silent, and stops all in order when asked to."""
 
-    def __init__(self, serving: Sequence[Child], upkeep: Sequence[Child], silent_seconds: float) -> None:
-        self._serving = serving
+    def __init__(self, serving: Sequence[Child], upkeep: Sequence[Child], beats: int, silent_seconds: float) -> None:
+        """``beats`` is the end of the pipe that is read here."""
+        self._serving, self._beats = serving, beats
         self._children = [*serving, *upkeep]
         self._most_polls = (silent_seconds or inf) / _POLL_SECONDS
         self._stopping: list[int] = []
-        self._is_ready = False
 
     def run(self, is_served: Callable[[], bool], ready: Callable[[], None], bound: socket.socket) -> int:
         """Until a signal comes. ``ready`` is called once, when ``is_served`` gives True. Raises StartError."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._note)
+            signal.signal(number, lambda number, _: self._stopping.append(number))
         for child in self._children:
             child.start()
         try:
-            while not self._stopping:
-                if not self._is_ready and is_served():
-                    self._is_ready = True
-                    ready()
-                time.sleep(_POLL_SECONDS)
-                for child in self._children:
-                    self._look_after(child)
+            while self._goes_on() and not is_served():
+                self._require_running()
+            if not self._stopping:
+                ready()
+            while self._goes_on():
+                self._replace(self._heard())
         finally:
             bound.close()  # new connections are refused when the workers have closed theirs
             self._stop()
         return 0
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._stopping.append(number)
+    def _goes_on(self) -> bool:
+        """Wait for the next poll; False once a signal came."""
+        time.sleep(_POLL_SECONDS)
+        return not self._stopping
 
-    def _look_after(self, child: Child) -> None:
-        if child.silent_polls() >= self._most_polls:
-            _write(f"process {child.pid} no longer answers; killed")
-            child.end()
-        status = child.status()
-        if status is None or self._stopping:
-            return
-        if child in self._serving and not self._is_ready:
-            raise StartError(f"the warehouse cannot be served: {why_it_ended(status)}")
-        _write(f"process {child.pid} ended with status {status}; replaced")
-        time.sleep(_RESTART_SECONDS)
-        child.start()
+    def _require_running(self) -> None:
+        for child in self._serving:
+            if (status := child.status()) is not None and not self._stopping:
+                raise StartError(f"the warehouse cannot be served: {why_it_ended(status)}")
+
+    def _heard(self) -> set[int]:
+        """The ids of the processes that have written into the pipe since the last poll."""
+        with suppress(BlockingIOError):
+            return set(array("i", os.read(self._beats, _PIPE_BYTES)))
+        return set()
+
+    def _replace(self, heard: set[int]) -> None:
+        for child in self._children:
+            child.silent_polls = 0 if child.pid in heard else child.silent_polls + 1
+            if child.silent_polls >= self._most_polls:
+                _write(f"process {child.pid} no longer answers; killed")
+                child.end()
+            if (status := child.status()) is not None and not self._stopping:
+                _write(f"process {child.pid} ended with status {status}; replaced")
+                time.sleep(_RESTART_SECONDS)
+                child.start()
 
     def _stop(self) -> None:
         for child in self._children:
@@ -179,48 +192,33 @@ def _write(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-_START_POLLS = 6000
-"""A worker may be silent for so many polls more while it starts, ten minutes: kernels may be compiled first."""
-
-
 class Child:
     """A module that runs as a process, in a session of its own: a Ctrl-C reaches the parent alone, which stops all in order.
 
-    ``-P`` keeps the folder where the server was started off the import path. With ``beats`` the last argument is the
-    descriptor of a pipe, into which the process writes a byte each second; the pipe breaks when the parent has ended.
+    ``-P`` keeps the folder where the server was started off the import path.
+    """
+
+    silent_polls: float
+    """For how many polls nothing came from it; below zero while it may be silent because it starts.
+
+    Polls are counted, not seconds: where the parent did not run either, the child is not to blame.
     """
 
     def __init__(
-        self,
-        module: Sequence[str],
-        environment: Mapping[str, str],
-        descriptors: Sequence[int] = (),
-        *,
-        beats: bool = False,
-    ) -> None:
-        """Not started yet. It inherits the descriptors."""
+        self, module: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int] = (),
+        *, start_polls: float = inf,
+    ) -> None:  # fmt: skip
+        """Not started yet. It inherits the descriptors, and may be silent for ``start_polls`` first."""
         self._command = [sys.executable, "-P", "-m", *module]
-        self._environment, self._descriptors = environment, tuple(descriptors)
-        self._has_beats = beats
-        self._beats: int | None = None
-        self._silent_polls = 0
+        self._environment, self._descriptors, self._start_polls = environment, descriptors, start_polls
 
     def start(self) -> None:
         """Start it, or the next one in its place."""
-        command, descriptors = self._command, self._descriptors
-        self._forget_beats()
-        if self._has_beats:
-            self._beats, theirs = os.pipe()
-            os.set_blocking(self._beats, False)
-            os.set_blocking(theirs, False)  # a worker goes on while the supervisor is stopped
-            command, descriptors = [*command, str(theirs)], (*descriptors, theirs)
-            self._silent_polls = -_START_POLLS
+        self.silent_polls = -self._start_polls
         self._process = subprocess.Popen(
-            command, env=self._environment, pass_fds=descriptors, start_new_session=True,
+            self._command, env=self._environment, pass_fds=self._descriptors, start_new_session=True,
             preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509 - there are no other threads here
         )  # fmt: skip
-        if self._has_beats:
-            os.close(theirs)
 
     @property
     def pid(self) -> int:
@@ -229,19 +227,6 @@ class Child:
     def status(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs."""
         return self._process.poll()
-
-    def silent_polls(self) -> int:
-        """For how many polls it has not beaten; below zero while it starts. To be called at each poll.
-
-        Polls are counted, not seconds: where the parent did not run either, the child is not to blame.
-        """
-        if self._beats is None:
-            return 0
-        heard = b""
-        with suppress(BlockingIOError):
-            heard = os.read(self._beats, 65_536)
-        self._silent_polls = 0 if heard else self._silent_polls + 1
-        return self._silent_polls
 
     def terminate(self) -> None:
         self._process.terminate()
@@ -253,9 +238,3 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._forget_beats()
-
-    def _forget_beats(self) -> None:
-        if self._beats is not None:
-            os.close(self._beats)
-            self._beats = None

@@ -1,6 +1,7 @@
 """A waitress worker: ``python -P -m sigdir.serve.servers.waitress_worker SOCKET BEATS``, with the settings in SIGDIR_ variables.
 
-SOCKET is the descriptor of the bound socket, BEATS that of the pipe that tells the supervisor that the loop runs.
+SOCKET is the descriptor of the bound socket, BEATS that of the supervisor's pipe: while the loop runs, the process writes its
+id there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -107,7 +109,7 @@ def _beat(beats: int) -> bool:
     """Tell the supervisor that the loop runs; False if it has ended, even by kill -9."""
     with suppress(BlockingIOError):  # the supervisor was stopped
         try:
-            os.write(beats, b".")
+            os.write(beats, array("i", [os.getpid()]))
         except BrokenPipeError:
             return False
     return True
