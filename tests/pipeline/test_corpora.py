@@ -1,4 +1,4 @@
-"""The grammar and the keccak kernel on real data.
+"""The grammar on real data.
 
 The corpora (``../shared/corpora``) are not part of the project; each test is skipped without them.
 """
@@ -7,23 +7,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import lzma
 from collections import Counter
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from sigdir.pipeline.formats import panoramix
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
-from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
-from sigdir.signatures.grammar import REASONS, GrammarError, normalise
-from sigdir.signatures.grammar_rows import normalise_rows
-from sigdir.signatures.keccak_rows import keccak256_rows
-from tests.pipeline.support import CORPORA, keccak256
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.grammar import REASONS
+from tests.pipeline.support import CORPORA
 
 
 def corpus(name: str) -> Path:
@@ -62,12 +55,14 @@ def result(pairs: list[tuple[bytes, bytes]], declared_kind: int) -> tuple[list[s
     return accepted, rejected
 
 
-def test_openchain_export_is_accepted_whole() -> None:
-    """Every text of the export is canonical and hashes to its declared hash."""
-    pairs = openchain()
-    accepted, rejected = result(pairs, FUNCTIONS)
-    assert len(pairs) == 132_284
-    assert rejected == []
+@pytest.mark.parametrize(
+    ("name", "kind", "count"), [("openchain-export.csv.gz", FUNCTIONS, 132_284), ("topic0.json.gz", EVENTS, 19_312)]
+)
+def test_canonical_corpora_are_accepted_whole(name: str, kind: int, count: int) -> None:
+    """Every text of the export and of the topic map is canonical and has its declared hash, to the last byte."""
+    pairs = openchain() if kind == FUNCTIONS else hash_map(name)
+    accepted, rejected = result(pairs, kind)
+    assert (len(pairs), rejected) == (count, [])
     assert accepted == [text.decode() for _, text in pairs]
 
 
@@ -82,56 +77,3 @@ def test_4byte_map_is_accepted_except_library_functions() -> None:
     ]
     refused = {text for _, text in rejected}
     assert accepted == [text.decode() for _, text in pairs if text.decode() not in refused]
-
-
-def test_topic_map_is_accepted_whole() -> None:
-    """Every text of the topic map is canonical and hashes to all 32 bytes of its key."""
-    pairs = hash_map("topic0.json.gz")
-    accepted, rejected = result(pairs, EVENTS)
-    assert len(pairs) == 19_312
-    assert rejected == []
-    assert accepted == [text.decode() for _, text in pairs]
-
-
-def panoramix_entries(every: int, most: int) -> list[Entry]:
-    """At most ``most`` candidates of the dump, read from one line in ``every``."""
-    with lzma.open(corpus("abi_dump.jsonl.xz")) as dump:
-        lines: Iterator[tuple[int, bytes]] = islice(enumerate(dump, 1), 0, None, every)
-        return list(islice(panoramix.entries_of(lines), most))
-
-
-@pytest.mark.long
-def test_both_executions_of_the_grammar_agree_on_the_dump() -> None:
-    """The scalar and the batch grammar give the same result for 20,000 texts of the Panoramix dump."""
-    entries = panoramix_entries(every=76, most=20_000)
-    assert len(entries) == 20_000
-    (batch,) = pack(entries, 0)
-    for kinds in (
-        np.array([entry.declared_kind for entry in entries], np.uint8),
-        np.full(len(entries), UNKNOWN, np.uint8),
-    ):
-        result = normalise_rows(batch.data, batch.starts, batch.ends, kinds)
-        text, bounds = result.data.tobytes(), result.offsets.tolist()
-        columns, collections = result.columns.tolist(), result.collections.tolist()
-        reasons = [REASONS[code] for code in result.reasons.tolist()]
-        assert 0 < reasons.count("") <= len(entries)
-        for row, (entry, kind) in enumerate(zip(entries, kinds.tolist(), strict=True)):
-            found: tuple[object, ...] = (reasons[row], columns[row])
-            expected: tuple[object, ...]
-            try:
-                signature = normalise(entry.text, kind)
-                found += (text[bounds[row] : bounds[row + 1]].decode(), collections[row])
-                expected = ("", 0, signature.text, signature.collection)
-            except GrammarError as error:
-                expected = (error.reason, error.column)
-            assert found == expected, entry
-
-
-def test_kernel_agrees_with_pycryptodome_on_real_texts() -> None:
-    """The kernel hashes 100,000 real texts as pycryptodome does."""
-    texts = [text for _, text in openchain()][:100_000]
-    offsets = np.cumsum([0, *map(len, texts)])
-    found = keccak256_rows(np.frombuffer(b"".join(texts), np.uint8), offsets)
-    assert len(found) == 100_000
-    expected = b"".join(keccak256(text.decode()) for text in texts)
-    assert found.tobytes() == expected

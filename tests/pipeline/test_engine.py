@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
-import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import time
-import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -41,6 +37,7 @@ from sigdir.warehouse.transfer.working_copy import pull
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
 from tests.faulty_store import BUCKET, S3, Fault
 from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
+from tests.pipeline.test_containers import tarred, zipped
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
 from tests.torture.points import TASK_POINTS
 from tests.torture.processes import HOST, children, until
@@ -107,10 +104,10 @@ def told(report: ImportReport) -> dict[str, Any]:
     return {k: v for k, v in report.to_dict().items() if k not in ("seconds", "stages", "rows_per_second")}
 
 
-def assert_same(session: Any, paths: list[Path], folder: Path, **options: Any) -> ImportReport:
-    """Import by threads and by tasks, twice each, and compare everything."""
+def assert_same(session: Any, paths: list[Path], folder: Path, times: int = 2, **options: Any) -> ImportReport:
+    """Import by threads and by tasks, so many times each, and compare everything."""
     local, engine = folder / "local", folder / "engine"
-    for _ in range(2):
+    for _ in range(times):
         expected = import_files(paths, local, **options)
         found = by_engine(session, paths, engine, **options)
         assert told(found) == told(expected)
@@ -143,7 +140,7 @@ def test_text_in_splits(session: Any, tmp_path: Path) -> None:
     long = "y" * (2 * BLOCK_BYTES + 77) + "(uint256)"
     text = head + "\n".join([*lines(30_000), long, *lines(40_000, 30_000)])
     assert len(text) > 3.2 * BLOCK_BYTES, "one cut has to be beside the long line"
-    report = assert_same(session, write_files(tmp_path / "in", {"list.txt": text}), tmp_path)
+    report = assert_same(session, write_files(tmp_path / "in", {"list.txt": text}), tmp_path, times=1)
     assert report.files[0].rejected == 70 + 1  # one of each thousand lines, and the long one
 
 
@@ -189,25 +186,6 @@ def test_a_quoted_field_over_splits(session: Any, tmp_path: Path) -> None:
     assert_same(session, write_files(tmp_path / "in", {"a.csv": table}), tmp_path)
 
 
-def archive(files: dict[str, str]) -> bytes:
-    """A tar packed by gzip."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content.encode())
-            tar.addfile(member, io.BytesIO(content.encode()))
-    return out.getvalue()
-
-
-def zipped(files: dict[str, str]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as found:
-        for name, content in files.items():
-            found.writestr(name, content)
-    return out.getvalue()
-
-
 def shapes(folder: Path) -> list[Path]:
     """One of every shape that is read as a whole, some of it broken or skipped."""
     abi = (Path(__file__).parent / "data" / "Token.json").read_text()
@@ -223,7 +201,7 @@ def shapes(folder: Path) -> list[Path]:
         "a/.hidden": "hidden(uint256)",
         "a/what.bin": b"\0\1\2",
         "b.zip": zipped(members),
-        "c.tar.gz": archive({"two/" + name: content for name, content in members.items()}),
+        "c.tar.gz": gzip.compress(tarred({"two/" + name: content for name, content in members.items()})),
         "e/Vault.vy": "@external\ndef deposit(amount: uint256):\n    pass\n",
         "f/" + "signatures.parquet": signatures([SET, LOGGED, SENT]),
         "f/" + "compiled.parquet": compiled([(SET, "function"), (LOGGED, "event")]),
@@ -273,7 +251,7 @@ def test_solidity_by_projects(session: Any, tmp_path: Path) -> None:
     write_files(tmp_path / "in", dict(PROJECTS))
     write_files(tmp_path, {"in/h.zip": zipped({f"h/{name}": text for name, text in PROJECTS.items()})})
     paths = [tmp_path / "in", tmp_path / "in" / "b" / "x", tmp_path / "in" / "d"]
-    report = assert_same(session, paths, tmp_path)
+    report = assert_same(session, paths, tmp_path, times=1)
     assert {"solidity", "vyper"} == {file.format for file in report.files}
 
 
@@ -361,22 +339,6 @@ def test_the_command_imports_by_sail(run_sigdir: Sigdir, warehouse: Path, tmp_pa
     assert (result.returncode, result.stderr) == (0, b"")
     import_files([SAMPLES], tmp_path / "local")
     assert contents(warehouse) == contents(tmp_path / "local")
-
-
-def test_from_s3_into_s3(tmp_path: Path, s3: S3) -> None:
-    """The command imports a bucket into a bucket, as the local import of that bucket into a folder does."""
-    pytest.importorskip("pysail")
-    lists, url = open_store(f"s3://{BUCKET}/lists-{tmp_path.name}"), f"s3://{BUCKET}/{tmp_path.name}/main"
-    shapes(tmp_path / "in")
-    for file in (tmp_path / "in").rglob("*"):
-        if file.is_file():
-            lists.put(file.relative_to(tmp_path / "in").as_posix(), file)
-    command = [*command_line(), "import", lists.url, "--warehouse", url, "--engine", "spark", "--quiet"]
-    environ = environment(tmp_path) | {"SIGDIR_STORE_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr  # a file is broken
-    import_files([lists.url], tmp_path / "local")
-    assert contents(pulled(url, tmp_path / "copy").root) == contents(tmp_path / "local")
 
 
 SAME_NAME = "/proc/self/cwd/cache"
@@ -476,24 +438,6 @@ def test_a_task_that_others_wrote(tmp_path: Path) -> None:
         assert there.load("1-read/000000.task") == there.folder / "1-read" / "file"
     with theirs.here() as there, pytest.raises(StoreError, match="not what this import has written"):
         there.load("1-read/000000.task")
-
-
-@pytest.mark.long
-def test_a_warehouse_in_a_store(tmp_path: Path) -> None:
-    """An engine's import into a store is committed there; another working copy has its rows."""
-    pytest.importorskip("pysail")
-    url = f"file://{tmp_path}/store"
-    (tmp_path / "store").mkdir()
-    counts = []
-    for copy, command in (("one", ["import", "--samples", "--engine", "spark", "-q"]), ("two", ["stats", "--json"])):
-        environ = environment(tmp_path) | {"SIGDIR_STORE_CACHE": str(tmp_path / copy)}
-        whole = [*command_line(), *command, "--warehouse", url]
-        done = subprocess.run(whole, env=environ, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        counts.append(done.stdout)
-    import_files([SAMPLES], tmp_path / "local")
-    rows = len(contents(tmp_path / "local")["signatures"])
-    assert re.search(rf'"rows": ?{rows}\b', counts[1])
 
 
 @pytest.mark.long

@@ -19,7 +19,6 @@ import pytest
 from backports import zstd
 
 import sigdir
-from sigdir.pipeline.formats.registry import by_name
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.standards import canonical
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
@@ -47,10 +46,6 @@ def rows_of(warehouse: Path, collection: Collection, version: int | None = None)
         f" FROM {collection.view_name} ORDER BY id"
     )
     return [Row(*row) for row in sigdir.open(warehouse, version).sql(query).rows()]
-
-
-def pairs(warehouse: Path, collection: Collection) -> list[tuple[str, str]]:
-    return [(row.text, row.hex) for row in rows_of(warehouse, collection)]
 
 
 def first_texts(rows: list[Row]) -> dict[str, str]:
@@ -106,20 +101,15 @@ def export(warehouse: Path, format: str, target: Path, *more: str) -> dict[str, 
 # Exports as other tools read them.
 
 
-def test_geths_object_has_the_oldest_text_of_each_selector(warehouse: Path, tmp_path: Path) -> None:
-    report = export(warehouse, "4byte.json", tmp_path / "4byte.json")
+@pytest.mark.parametrize("collection", COLLECTIONS)
+def test_geths_object_has_the_oldest_text_of_each_hash(warehouse: Path, tmp_path: Path, collection: Collection) -> None:
+    report = export(warehouse, "4byte.json", tmp_path / "4byte.json", "--collection", collection)
     written = json.loads((tmp_path / "4byte.json").read_bytes())
-    rows = rows_of(warehouse, SIGNATURES)
+    rows = rows_of(warehouse, collection)
     assert list(written.items()) == [(hex[2:], text) for hex, text in first_texts(rows).items()]
-    assert written["a9059cbb"] == "transfer(address,uint256)"
-    assert report["rows"] == {SIGNATURES: len(written), EVENT_SIGNATURES: 0}
-    assert report["left_out"][SIGNATURES] == len(rows) - len(written) > 1
-
-
-def test_topics_in_geths_shape(warehouse: Path, tmp_path: Path) -> None:
-    export(warehouse, "4byte.json", tmp_path / "topics.json", "--collection", EVENT_SIGNATURES)
-    written = json.loads((tmp_path / "topics.json").read_bytes())
-    assert list(written.items()) == [(row.hex[2:], row.text) for row in rows_of(warehouse, EVENT_SIGNATURES)]
+    assert report["rows"] == dict.fromkeys(COLLECTIONS, 0) | {collection: len(written)}
+    assert report["left_out"][collection] == len(rows) - len(written)
+    assert (len(rows) > len(written) + 1) == (collection == SIGNATURES)
 
 
 def test_openchain_lines(warehouse: Path, tmp_path: Path) -> None:
@@ -157,7 +147,7 @@ def test_ndjson_has_the_rows_of_the_api(warehouse: Path, tmp_path: Path) -> None
 
 
 def test_foundrys_cache(warehouse: Path, tmp_path: Path) -> None:
-    """Foundry needs all three objects with 0x keys; a selector is found as a function and as an error."""
+    """Foundry needs all three objects with 0x keys, of events alone too; a selector is a function's and an error's."""
     report = export(warehouse, "foundry", tmp_path / "signatures")
     written = json.loads((tmp_path / "signatures").read_bytes())
     functions = first_texts(rows_of(warehouse, SIGNATURES))
@@ -166,11 +156,8 @@ def test_foundrys_cache(warehouse: Path, tmp_path: Path) -> None:
     assert written["errors"] == written["functions"]
     assert written["events"] == first_texts(rows_of(warehouse, EVENT_SIGNATURES))
     assert report["rows"] == {SIGNATURES: len(functions), EVENT_SIGNATURES: 1_500}
-
-
-def test_foundrys_cache_of_events_alone_has_all_three_objects(warehouse: Path, tmp_path: Path) -> None:
-    export(warehouse, "foundry", tmp_path / "signatures", "--collection", EVENT_SIGNATURES)
-    written = json.loads((tmp_path / "signatures").read_bytes())
+    export(warehouse, "foundry", tmp_path / "events", "--collection", EVENT_SIGNATURES)
+    written = json.loads((tmp_path / "events").read_bytes())
     assert (written["functions"], written["errors"], len(written["events"])) == ({}, {}, 1_500)
 
 
@@ -243,17 +230,6 @@ def test_trees(
     assert report["rows"][collection] == len(rows_of(warehouse, collection))
 
 
-def test_a_tree_of_functions_has_the_texts_of_a_selector_in_one_file(tmp_path: Path) -> None:
-    import_files(write_files(tmp_path, {"in.txt": "\n".join([*OLDER, "f()", *YOUNGER])}), tmp_path / "warehouse")
-    export(tmp_path / "warehouse", "4bytes", tmp_path / "tree")
-    files = of_folder(tmp_path / "tree")
-    assert files == {
-        "a9059cbb": b"transfer(address,uint256);many_msg_babbage(bytes1)",
-        "42966c68": b"burn(uint256);collate_propagate_storage(bytes16)",
-        keccak256("f()")[:4].hex(): b"f()",
-    }
-
-
 def test_the_text_of_the_standard_is_the_one_that_is_shown(tmp_path: Path) -> None:
     """Also where others were imported before it, in another file, and in formats with all texts."""
     spam, transfer, burn = "many_msg_babbage(bytes1)", "transfer(address,uint256)", "burn(uint256)"
@@ -264,7 +240,11 @@ def test_the_text_of_the_standard_is_the_one_that_is_shown(tmp_path: Path) -> No
         content = (tmp_path / name).read_text()
         assert (transfer in content, burn in content, spam in content, '"f()"' in content) == (True, True, False, True)
     export(tmp_path / "warehouse", "4bytes", tmp_path / "tree")
-    assert of_folder(tmp_path / "tree")["a9059cbb"] == f"{transfer};{spam}".encode()
+    assert of_folder(tmp_path / "tree") == {
+        "a9059cbb": f"{transfer};{spam}".encode(),
+        "42966c68": b"burn(uint256);collate_propagate_storage(bytes16)",
+        keccak256("f()")[:4].hex(): b"f()",
+    }
 
 
 @pytest.mark.parametrize(
@@ -282,80 +262,55 @@ def test_an_empty_warehouse(tmp_path: Path, format: str, expected: bytes) -> Non
     assert (done.status, done.stdout) == (0, expected)
 
 
-def test_an_empty_warehouse_as_parquet_and_tree(tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", ["ours", "sourcify"])
+def test_an_empty_warehouse_as_parquet_and_tree(tmp_path: Path, columns: str) -> None:
     empty_warehouse(tmp_path / "none")
-    for columns in ("ours", "sourcify"):
-        export(tmp_path / "none", "parquet", tmp_path / columns, "--columns", columns)
-        assert pq.read_table(tmp_path / columns).num_rows == 0
+    export(tmp_path / "none", "parquet", tmp_path / "out", "--columns", columns)
+    assert pq.read_table(tmp_path / "out").num_rows == 0
     export(tmp_path / "none", "4bytes", tmp_path / "tree")
-    assert of_folder(tmp_path / "tree") == {}
     export(tmp_path / "none", "4bytes", tmp_path / "tree.tar")
-    assert of_tar(tmp_path / "tree.tar") == {}
+    assert of_folder(tmp_path / "tree") == of_tar(tmp_path / "tree.tar") == {}
 
 
 # Round trips.
 
-TREE = pytest.mark.skipif(by_name("tree") is None, reason="sigdir import has no format for trees yet")
-FOUNDRY = pytest.mark.skipif(by_name("foundry-cache") is None, reason="sigdir import does not read Foundry's cache yet")
+
+def all_pairs(rows: list[Row]) -> list[tuple[str, str]]:
+    return [(row.text, row.hex) for row in rows]
 
 
-@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
-@pytest.mark.parametrize("format", ["openchain", "csv", "ndjson"])
-def test_lines_come_back_as_they_were(warehouse: Path, tmp_path: Path, format: str, ending: str) -> None:
-    target = tmp_path / f"out.{format}{ending}"
-    export(warehouse, format, target)
-    report = import_files([target], tmp_path / "again")
-    assert report.total("rejected") == report.total("duplicate") == 0
-    for collection in COLLECTIONS:
-        assert pairs(tmp_path / "again", collection) == pairs(warehouse, collection)
+def first_pairs(rows: list[Row]) -> list[tuple[str, str]]:
+    return [(text, hex) for hex, text in first_texts(rows).items()]
 
 
-def test_parquet_comes_back_as_it_was(warehouse: Path, tmp_path: Path) -> None:
-    export(warehouse, "parquet", tmp_path / "out.parquet")
-    assert import_files([tmp_path / "out.parquet"], tmp_path / "again").total("rejected") == 0
-    for collection in COLLECTIONS:
-        assert pairs(tmp_path / "again", collection) == pairs(warehouse, collection)
+Content = Callable[[list[Row]], Any]
+SOURCIFY = ["--columns", "sourcify"]
+ROUND_TRIPS: list[tuple[str, str, list[str], tuple[Collection, ...], Content]] = [
+    ("openchain", "out.openchain", [], COLLECTIONS, all_pairs),
+    ("csv", "out.csv.gz", [], COLLECTIONS, all_pairs),
+    ("ndjson", "out.ndjson.zst", [], COLLECTIONS, all_pairs),
+    ("parquet", "out.parquet", [], COLLECTIONS, all_pairs),
+    ("parquet", "out.parquet", [*SOURCIFY, "--collection", SIGNATURES], (SIGNATURES,), all_pairs),
+    ("parquet", "out.parquet", [*SOURCIFY, "--collection", EVENT_SIGNATURES], (EVENT_SIGNATURES,), all_pairs),
+    ("4byte.json", "out.json.gz", [], (SIGNATURES,), first_pairs),
+    ("4byte.json", "out.json", ["--collection", EVENT_SIGNATURES], (EVENT_SIGNATURES,), first_pairs),
+    ("foundry", "signatures", [], COLLECTIONS, first_pairs),
+    ("4bytes", "tree.tar.gz", [], (SIGNATURES,), grouped),
+    ("topic0", "tree", [], (EVENT_SIGNATURES,), grouped),
+]
 
 
-def test_sourcifys_parquet_comes_back_as_it_was(warehouse: Path, tmp_path: Path) -> None:
-    for collection in COLLECTIONS:
-        target = tmp_path / f"{collection}.parquet"
-        export(warehouse, "parquet", target, "--columns", "sourcify", "--collection", collection)
-        report = import_files([target], tmp_path / "again", collection=collection)
-        assert report.total("rejected") == 0
-        assert pairs(tmp_path / "again", collection) == pairs(warehouse, collection)
-
-
-def test_geths_object_comes_back_without_the_younger_texts(warehouse: Path, tmp_path: Path) -> None:
-    for collection in COLLECTIONS:
-        target = tmp_path / f"{collection}.json.gz"
-        export(warehouse, "4byte.json", target, "--collection", collection)
-        assert import_files([target], tmp_path / "again").total("rejected") == 0
-        expected = [(text, hex) for hex, text in first_texts(rows_of(warehouse, collection)).items()]
-        assert pairs(tmp_path / "again", collection) == expected
-
-
-@FOUNDRY
-def test_foundrys_cache_comes_back_without_the_younger_texts(warehouse: Path, tmp_path: Path) -> None:
-    export(warehouse, "foundry", tmp_path / "signatures")
-    assert import_files([tmp_path / "signatures"], tmp_path / "again").total("rejected") == 0
-    for collection in COLLECTIONS:
-        expected = [(text, hex) for hex, text in first_texts(rows_of(warehouse, collection)).items()]
-        assert pairs(tmp_path / "again", collection) == expected
-
-
-@TREE
-@pytest.mark.parametrize(
-    ("format", "target", "collection"),
-    [("4bytes", "tree.tar.gz", SIGNATURES), ("topic0", "tree", EVENT_SIGNATURES)],
-)
-def test_trees_come_back_with_the_same_rows(
-    warehouse: Path, tmp_path: Path, format: str, target: str, collection: Collection
-) -> None:
-    """Files come in the order of their names or of the tar; the texts of one in the order of their ids."""
-    export(warehouse, format, tmp_path / target)
-    assert import_files([tmp_path / target], tmp_path / "again").total("rejected") == 0
-    assert grouped(rows_of(tmp_path / "again", collection)) == grouped(rows_of(warehouse, collection))
+@pytest.mark.parametrize(("format", "target", "more", "collections", "content"), ROUND_TRIPS)
+def test_an_export_comes_back_as_it_was(
+    warehouse: Path, tmp_path: Path, format: str, target: str, more: list[str], collections: tuple[Collection, ...],
+    content: Content,
+) -> None:  # fmt: skip
+    """Imported again it gives the same rows in the same order, or the first text of each hash, or each hash's texts."""
+    export(warehouse, format, tmp_path / target, *more)
+    report = import_files([tmp_path / target], tmp_path / "again", collection=collections[0])
+    assert report.total("rejected") == 0
+    for collection in collections:
+        assert content(rows_of(tmp_path / "again", collection)) == content(rows_of(warehouse, collection))
 
 
 # Versions, targets, errors.

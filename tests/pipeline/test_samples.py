@@ -1,24 +1,147 @@
-"""Every sample of docs/formats.md is read as the document says."""
+"""What each input shape says about its texts: kind, witness, declaration, contract. The shapes are those of docs/formats.md."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from sigdir.pipeline.formats.registry import FORMATS
+import sigdir
+from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
+from sigdir.pipeline.inputs import find
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.canonicalise import MAX_VARIANTS, canonicalise
+from sigdir.signatures.collections import EVENTS
+from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from tests.conftest import import_files
 from tests.pipeline.formats_table import PAGE, with_table
-from tests.pipeline.support import write_files
-from tests.pipeline.test_formats import read_path
+from tests.pipeline.support import invoke, write_files
+from tests.pipeline.test_formats import detected
 
 _SAMPLE = re.compile(
     r"^`(?P<file>[^`]+)` is `(?P<format>[a-z0-9-]+)`: (?P<texts>[^\n]*)\n\n```\w*\n(?P<data>.*?\n)```$",
     re.MULTILINE | re.DOTALL,
 )
-_BINARY = {"tree", "sqlite", "parquet"}
+
+
+class Said(NamedTuple):
+    """A sighting with its text, and the contract by its name."""
+
+    text: str
+    kind: Kind
+    witness: Witness
+    declaration: str = ""
+    contract: str = ""
+
+
+def sightings(path: Path, format: str | None = None) -> list[tuple[str, Sighting | None]]:
+    """The texts of an input and what it says about each, in order; None for a plain text of a list."""
+    [source] = find([str(path)])
+    found: list[tuple[str, Sighting | None]] = []
+    with source.open(lambda _: None):
+        reader = by_name(format) if format else detect(source)
+        assert reader is not None
+        for task in reader.read(source):
+            for batch in [task] if isinstance(task, Candidates) else task():
+                for rows in canonicalise(batch).accepted.values():
+                    said = rows.sightings
+                    for row, text in enumerate(rows.text.to_pylist()):
+                        found.append((text, said.values[said.of_row[row]] if said is not None else None))
+    return found
+
+
+def said(path: Path, format: str | None = None) -> set[Said]:
+    return {
+        Said(text, one.kind, one.witness, one.declaration, one.contract.name if one.contract else "")
+        for text, one in ((text, one or Sighting()) for text, one in sightings(path, format))
+    }
+
+
+F, E, X, U = Kind.FUNCTION, Kind.EVENT, Kind.ERROR, Kind.UNKNOWN
+LISTED, DECLARED = Witness.LISTED, Witness.DECLARED
+SET, LOGGED, LOW, PLACE = "set(uint256)", "Set(uint256)", "Low(uint256)", "place((address,uint256))"
+LISTS = {Said(SET, U, LISTED), Said(LOGGED, E, LISTED)}
+SETS = Said(SET, F, DECLARED, "function set(uint256 value)")
+LOGS = Said(LOGGED, E, DECLARED, "event Set(uint256 value)")
+PLACES = Said(PLACE, F, DECLARED, "function place((address owner, uint256 amount) order)")
+STORE_SETS, STORE_LOGS = SETS._replace(contract="Store"), LOGS._replace(contract="Store")
+STORE_PLACES = Said(PLACE, F, DECLARED, "function place((address owner, uint256 amount) o)", "Store")
+STORE_HAS = Said(SET, F, DECLARED, "", "Store")
+
+SAID = {
+    "list.txt": {Said(SET, U, LISTED), Said(LOGGED, E, LISTED, "event Set(uint256 indexed value)")},
+    "rows.jsonl": {Said(SET, U, LISTED)},
+    "4byte.json": {Said(SET, U, LISTED)},
+    "export.csv": LISTS,
+    "import.json": LISTS,
+    "lookup.json": {Said(SET, U, LISTED)},
+    "calldata-token.json": {Said(
+        "transfer(address,uint256)", F, Witness.DESCRIBED, "function transfer(address to, uint256 value)", "calldata-token.json"
+    )},
+    "signatures": LISTS,
+    "dump.jsonl": {SETS},
+    "etherface.csv": {Said(SET, F, LISTED)},
+    "list.csv": {Said(SET, U, LISTED)},
+    "Store.abi": {STORE_SETS, STORE_LOGS},
+    "abi.jsonl": {SETS, LOGS},
+    "abi.json": {SETS, PLACES},
+    "abis.json": {STORE_SETS, LOGS._replace(contract="Log")},
+    "Store.json": {STORE_SETS, STORE_HAS},
+    "ids.json": {Said(SET, U, LISTED)},
+    "input.json": {STORE_PLACES},
+    "output.json": {STORE_SETS, STORE_HAS},
+    "build-info.json": {STORE_PLACES, STORE_SETS},
+    "hardhat3.json": {STORE_PLACES},
+    "hardhat3.output.json": {STORE_SETS},
+    "combined.json": {STORE_SETS, STORE_HAS},
+    "metadata.json": {STORE_SETS},
+    "getabi.json": {SETS},
+    "getsourcecode.json": {
+        SETS._replace(contract="A"),
+        STORE_PLACES._replace(contract="B"),
+        Said("total()", F, DECLARED, "function total()", "C"),
+    },
+    "Store.json, 0x": {STORE_SETS},
+    "contracts.csv": {
+        Said(text, U, DECLARED, "", "0x6b175474e89094c44da98b954eedeac495271d0f") for text in (SET, "get()")
+    },
+    "deployments.json": {STORE_SETS},
+    "__local__.json": {STORE_SETS, STORE_PLACES},
+    "Store__factory.ts": {SETS},
+    "abi.ts": {SETS, PLACES, LOGS},
+    "hashes.txt": {STORE_HAS, Said(LOW, X, DECLARED, "", "Store"), Said(LOGGED, E, DECLARED, "", "Store")},
+    "inspect.txt": {Said(SET, U, LISTED)},
+    "selectors.txt": {Said(SET, F, DECLARED), Said(LOW, X, DECLARED)},
+    "Store.vy": {
+        Said(
+            "place((address,uint256[4]))", F, DECLARED,
+            "function place((address owner, uint256[4] amounts) order)", "Store",
+        ),
+        Said(
+            "place((address,uint256[4]),bytes)", F, DECLARED,
+            "function place((address owner, uint256[4] amounts) order, bytes data)", "Store",
+        ),
+        Said(
+            "orders(address,uint256)", F, DECLARED,
+            "function orders(address, uint256) view returns ((address owner, uint256[4] amounts))", "Store",
+        ),
+        Said("coins(uint256)", F, DECLARED, "function coins(uint256 i) view returns (address)", "Pool"),
+        Said("Placed(address,uint256)", E, DECLARED, "event Placed(address indexed by, uint256 side)", "Store"),
+    },
+    "Store.sol.txt": {PLACES._replace(contract="Store")},
+    "store.go": {SETS},
+    "store.rs": {STORE_SETS, PLACES._replace(contract="sol")},
+    "Store.huff": {
+        Said(SET, F, DECLARED, "function set(uint256)", "Store"),
+        Said(LOGGED, E, DECLARED, "event Set(uint256 indexed value)", "Store"),
+    },
+    "Store.d.ts": {STORE_HAS, Said(LOGGED, E, DECLARED, "", "Store")},
+}  # fmt: skip
+"""By the file of a sample in docs/formats.md, with its heading where two samples have the same file."""
 
 
 class Sample(NamedTuple):
@@ -30,26 +153,27 @@ class Sample(NamedTuple):
     data: str
 
 
-SAMPLES = [
-    Sample(found["file"], found["format"], set(re.findall("`([^`]+)`", found["texts"])), found["data"])
-    for found in _SAMPLE.finditer(PAGE.read_text())
-]
+def _documented() -> dict[str, Sample]:
+    """The samples of the document by their keys in SAID."""
+    found: dict[str, Sample] = {}
+    for section in PAGE.read_text().split("\n### ")[1:]:
+        title = section.partition("\n")[0]
+        for one in _SAMPLE.finditer(section):
+            key = one["file"] if one["file"] not in found else f"{one['file']}, {title}"
+            found[key] = Sample(one["file"], one["format"], set(re.findall("`([^`]+)`", one["texts"])), one["data"])
+    return found
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.format}, {sample.file}")
-def test_sample(tmp_path: Path, sample: Sample) -> None:
-    """A sample is detected as the format that the document names, and gives these texts and no reject."""
-    [path] = write_files(tmp_path, {sample.file: sample.data})
-    reading = read_path(path)
-    assert reading.format == sample.format
-    assert reading.rejects == []
-    assert {*reading.functions, *reading.events} == sample.texts
+BY_KEY = _documented()
+SAMPLES = list(BY_KEY.values())
 
 
 def test_every_format_has_a_sample() -> None:
-    """The document has a sample of each format that is text, and of each shape of JSON."""
-    assert {sample.format for sample in SAMPLES} == {format.name for format in FORMATS} - _BINARY
-    assert len(SAMPLES) > 30
+    """The document has a sample of each format that is text, and of each shape of JSON; each is in the table."""
+    formats = {sample.format for sample in SAMPLES}
+    assert formats == {format.name for format in FORMATS} - {"tree", "sqlite", "parquet"}
+    assert BY_KEY.keys() == SAID.keys()
+    assert len(SAID) > 30
 
 
 def test_the_table_has_the_formats_own_sentences() -> None:
@@ -57,12 +181,187 @@ def test_the_table_has_the_formats_own_sentences() -> None:
     assert with_table(PAGE.read_text()) == PAGE.read_text()
 
 
+@pytest.mark.parametrize("key", SAID)
+def test_a_sample(tmp_path: Path, key: str) -> None:
+    """It is detected as the format that the document names, and gives these texts with what it says of them, and no more."""
+    sample = BY_KEY[key]
+    [path] = write_files(tmp_path, {sample.file: sample.data})
+    assert detected(path) == sample.format
+    assert {one.text for one in said(path)} == sample.texts
+    assert said(path) == SAID[key]
+
+
 def test_samples_are_one_import(tmp_path: Path, warehouse: Path) -> None:
-    """A folder of all samples is imported whole: every candidate is new or a duplicate."""
+    """Each is read whole, with no reject, and what they say together is in the evidence of the version."""
     files = {f"{number}/{sample.file}": sample.data for number, sample in enumerate(SAMPLES)}
     write_files(tmp_path / "samples", files)
     report = import_files([tmp_path / "samples"], warehouse)
-    assert report.skipped == []
-    assert {file.format for file in report.files} == {sample.format for sample in SAMPLES}
-    assert report.reasons() == {}
+    assert (report.skipped, report.reasons()) == ([], {})
+    assert Counter(file.format for file in report.files) == Counter(sample.format for sample in SAMPLES)
     assert report.total("imported") == len(set.union(*(sample.texts for sample in SAMPLES)))
+    stored = sigdir.open(warehouse).sql(
+        "SELECT text_signature, kind, witness, declaration, contract FROM sightings"
+    ).rows()  # fmt: skip
+    found = {
+        Said(text, Kind[(kind or "unknown").upper()], Witness[witness.upper()], declaration or "", contract or "")
+        for text, kind, witness, declaration, contract in stored
+    }
+    assert found == set().union(*SAID.values())
+
+
+def test_a_plain_list_has_no_sightings(tmp_path: Path) -> None:
+    """A batch of canonical lines has no column of sightings: it costs nothing."""
+    [path] = write_files(tmp_path, {"list.txt": "set(uint256)\nget()\n"})
+    assert sightings(path) == [(SET, None), ("get()", None)]
+
+
+def test_lines_that_are_declarations(tmp_path: Path) -> None:
+    """A line in words counts as listed, with its kind and its parameters' names; others of its batch stay plain."""
+    lines = (
+        "set(uint256)\nfunction f(uint a) public view returns (bool ok);\nset(uint)\nset(uint value)\nerror Low(uint)\n"
+    )
+    [path] = write_files(tmp_path, {"list.txt": lines})
+    assert [one or Sighting() for _, one in sightings(path)] == [
+        Sighting(),
+        Sighting(F, LISTED, "function f(uint256 a) view returns (bool ok)"),
+        Sighting(),
+        Sighting(U, LISTED, "set(uint256 value)"),
+        Sighting(X, LISTED, "error Low(uint256)"),
+    ]
+
+
+def test_texts_with_names_in_other_lists(tmp_path: Path) -> None:
+    """Names in a text are read in each shape; a hash of 32 bytes says that it is an event."""
+    hashed = "0xdf7a95aebff315db1b7716215d602ab537373cdb769232aae6055c06e798425b"
+    [path] = write_files(tmp_path, {"export.csv": f"{hashed},Set(uint256 value)\n0x60fe47b1,set(uint256 value)\n"})
+    assert said(path) == {
+        Said(LOGGED, E, LISTED, "event Set(uint256 value)"),
+        Said(SET, U, LISTED, "set(uint256 value)"),
+    }
+
+
+def test_many_variants_of_one_text(tmp_path: Path) -> None:
+    """Of 10,000 variants of one text the first are kept. Every line is a sighting with its kind, and none is lost."""
+    lines = [f"function set(uint name{number})" for number in range(10_000)]
+    [path] = write_files(tmp_path, {"list.txt": "\n".join(lines) + "\n"})
+    found = sightings(path)
+    assert {text for text, _ in found} == {SET}
+    declarations = [one.declaration for _, one in found if one and one.kind is F]
+    kept = [f"function set(uint256 name{number})" for number in range(MAX_VARIANTS)]
+    assert declarations == kept + [""] * (10_000 - MAX_VARIANTS)
+
+
+def test_equal_declarations_of_a_block_are_one_value() -> None:
+    """However they are written, and without a declaration too; another spelling of the same text is another one."""
+    lines = [
+        b"function f(uint a)",
+        b"set(uint value)",
+        b"function f( uint256 a ) public",
+        b"function f(uint b)",
+        b"f(uint)",
+    ]
+    [functions] = canonicalise(next(pack((Entry(line, 1) for line in lines), 0))).accepted.values()
+    assert functions.sightings is not None
+    said = [functions.sightings.values[number].declaration for number in functions.sightings.of_row]
+    f, set_, g = "function f(uint256 a)", "set(uint256 value)", "function f(uint256 b)"
+    assert said == [f, set_, f, g, ""]
+    assert len(functions.sightings.values) == 4
+    events = [Entry(text, 1, EVENTS) for text in (b"E(uint)", b"F(uint)", b"E(uint a)", b"E( uint )", b"E(uint a)")]
+    [topics] = canonicalise(next(pack(events, 0))).accepted.values()
+    assert topics.sightings is not None
+    assert topics.sightings.of_row.tolist() == [1, 1, 2, 1, 2]
+
+
+def test_rejected_rows_are_no_variants(tmp_path: Path) -> None:
+    """Placeholders of a dump have no text, and are not many declarations of one text."""
+    lines = [
+        json.dumps({"selector": f"0x{number:08x}", "abi": {
+            "type": "function", "name": f"unknown{number:08x}", "inputs": [], "outputs": []}})
+        for number in range(2 * MAX_VARIANTS)
+    ]  # fmt: skip
+    path = write_files(tmp_path, {"dump.jsonl": "\n".join(lines)})
+    report = json.loads(invoke(tmp_path / "w", "import", *path, "--json").stdout)
+    assert report["totals"]["rejected"] == len(lines)
+    assert report["variants_left_out"] == 0
+
+
+ARTIFACT = '{"contractName": "Store", "sourceName": "contracts/Store.sol", "abi": [{"type": "function", "name": "%s", "inputs": []}]}'
+
+
+def test_what_does_not_fit_in_a_row_with_evidence_is_left_out(tmp_path: Path) -> None:
+    """The text stays, as listed or with what fits."""
+    row = {"text_signature": SET, "hex_signature": "0x60fe47b1", "declaration": "function set(uint256 value)",
+           "kinds": ["function"], "witness": "compiled", "contracts": 7}  # fmt: skip
+    other = {"declaration": "function get(uint256 value)"}
+    rows = [
+        row, row | other, row | {"declaration": 5}, row | {"declaration": "function set(uint"},
+        row | {"kinds": ["event"]} | other, row | {"kinds": 5} | other, row | {"witness": "sworn"}, row | {"contracts": -1},
+        row | {"contracts": 1 << 60}, {name: row[name] for name in ("text_signature", "hex_signature", "contracts")},
+    ]  # fmt: skip
+    [path] = write_files(tmp_path, {"rows.jsonl": "\n".join(map(json.dumps, rows))})
+    whole = Sighting(F, DECLARED, "function set(uint256 value)", None, 7)
+    bare = whole._replace(declaration="")
+    assert [one for _, one in sightings(path)] == [
+        whole, bare, bare, bare, bare._replace(kind=U), bare._replace(kind=U), whole._replace(witness=LISTED),
+        whole._replace(contracts=0), whole._replace(contracts=0), Sighting(U, LISTED, "", None, 7),
+    ]  # fmt: skip
+    assert {text for text, _ in sightings(path)} == {SET}
+
+
+def test_the_report_counts_declarations_that_are_left_out(tmp_path: Path) -> None:
+    """Of a text with too many of them, for all inputs, for each, and as a line for people."""
+    lines = [f"function set(uint256 name{number})" for number in range(MAX_VARIANTS + 36)]
+    paths = write_files(tmp_path / "in", {"many.txt": "\n".join(lines) + "\n", "few.txt": lines[0]})
+    report = json.loads(invoke(tmp_path / "w", "import", *paths, "--json").stdout)
+    assert report["variants_left_out"] == 36
+    assert {Path(file["path"]).name: file.get("variants_left_out") for file in report["files"]} == {
+        "many.txt": 36, "few.txt": None,
+    }  # fmt: skip
+    shown = invoke(tmp_path / "w", "import", "--dry-run", *paths)
+    assert "declarations left out: 36, of texts with over 64" in shown.stdout.decode() + shown.stderr
+    assert "left out" not in invoke(tmp_path / "w", "import", "--dry-run", tmp_path / "in" / "few.txt").stderr
+
+
+def test_the_contracts_of_a_list_have_their_own_names(tmp_path: Path) -> None:
+    """The name and the path that each artifact of a list has; the file names those that have none, and a bare ABI."""
+    abi = [{"type": "function", "name": "set", "inputs": []}]
+    named = {"contractName": "Store", "sourceName": "contracts/Store.sol", "abi": abi}
+    document = [named, named | {"contractName": "Other"}, {"abi": abi}, {"metadata": {"settings": {"compilationTarget": {
+        "src/Deep.sol": "Deep"}}}, "abi": abi}, [{"contractName": "Inner", "abi": abi}], abi]  # fmt: skip
+    [path] = write_files(tmp_path, {"all.json": json.dumps(document)})
+    found = [one.contract for _, one in sightings(path) if one is not None]
+    of_file = Contract.at("all.json", "all")
+    assert found == [
+        Contract.at("contracts/Store.sol", "Store"), Contract.at("contracts/Store.sol", "Other"), of_file,
+        Contract.at("src/Deep.sol", "Deep"), Contract.at("all.json", "Inner"), of_file,
+    ]  # fmt: skip
+
+
+def test_a_contract_is_one_wherever_it_lies(tmp_path: Path) -> None:
+    """The key of a contract is made of its source's path and its name, not of the folder of the artifact."""
+    paths = write_files(
+        tmp_path,
+        {
+            "a/Store.json": ARTIFACT % "a",
+            "b/c/Store.json": (ARTIFACT % "b").replace("contracts/", "x/node_modules/p/contracts/"),
+            "d/Store.json": (ARTIFACT % "b").replace("contracts/", "node_modules/p/contracts/"),
+        },
+    )
+    keys = [one.contract.key for path in paths for _, one in sightings(path) if one and one.contract]
+    assert [len(key) for key in keys] == [8, 8, 8]
+    assert keys[1] == keys[2] != keys[0]
+    assert keys[0] == Contract.at("contracts/Store.sol", "Store").key
+
+
+def test_a_source_and_its_abi_are_one_contract(tmp_path: Path) -> None:
+    """In a build-info the source and the output name the same contract."""
+    [path] = write_files(tmp_path, {"build-info.json": BY_KEY["build-info.json"].data})
+    assert len({one.contract for _, one in sightings(path) if one}) == 1
+
+
+def test_a_text_in_an_abi_is_declared_by_each_of_its_contracts(tmp_path: Path) -> None:
+    """An ABI inside of an artifact, as in its metadata, belongs to the artifact's contract."""
+    abi = '[{"type": "event", "name": "Set", "inputs": []}]'
+    metadata = f'{{"output": {{"abi": {abi}}}, "settings": {{"compilationTarget": {{"Store.sol": "Store"}}}}}}'
+    [path] = write_files(tmp_path, {"out/Store.json": f'{{"abi": {abi}, "metadata": {metadata}}}'})
+    assert {one.contract for _, one in sightings(path) if one} == {Contract.at("Store.sol", "Store")}

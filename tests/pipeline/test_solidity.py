@@ -267,30 +267,6 @@ def test_old_sources() -> None:
     assert declared(source).functions == ["receiveApproval(address,uint256,bytes)", "set(bytes1,address)", "kill()"]
 
 
-@pytest.mark.parametrize(
-    ("source", "functions", "events"),
-    [
-        (
-            "contract C { function goldSolTwin(uint a) {} function goldSolTwin(uint256 b) {} }",
-            ["goldSolTwin(uint256)", "goldSolTwin(uint256)"],
-            [],
-        ),
-        (
-            """pragma solidity ^0.4.24; contract G { function f(uint a, address b) public returns (bool ok)
-            { return true; } event E(address indexed a, uint b); }""",
-            ["f(uint256,address)"],
-            ["E(address,uint256)"],
-        ),
-        ("contract C{function zcap0001(){}function zcap0002(){}}", ["zcap0001()", "zcap0002()"], []),
-        ("contract Empty { uint x; }", [], []),
-        ("", [], []),
-    ],
-)
-def test_wire_cases(source: str, functions: list[str], events: list[str]) -> None:
-    """The sources that clients of the original service are known to send."""
-    assert declared(source) == Reading(functions, events, [])
-
-
 def test_lines_and_collections() -> None:
     """An entry has the line of its keyword, from 1, and says its collection."""
     source = b"\xef\xbb\xbf// \xc3\xa9\r\ncontract C {\r\n  /// text\r\n  function\r\n f() {}\r\n event E();\n\n error X();\n}"
@@ -860,18 +836,6 @@ def test_corpus_is_found_whole(tmp_path: Path) -> None:
     assert sum(map(len, abis.values())) == 3473
     assert {name: abi - from_sources for name, abi in abis.items()} == {name: set() for name in abis}
     assert from_sources == set().union(*abis.values())
-
-
-@needs_corpora
-def test_corpus_contract_by_contract() -> None:
-    """What an artifact's own source declares outright is in that artifact's ABI or in that of a neighbour."""
-    found = project(CORPORA, {}, "solidity")
-    abis: dict[str, set[str]] = {}
-    for path in (CORPORA / "artifacts").glob("*.json"):
-        artifact = json.loads(path.read_bytes())
-        name = "solidity/" + artifact["sourceName"].removeprefix("contracts/")
-        abis.setdefault(name, set()).update(accepted(read_entries(abi_entries(artifact["abi"]))))
-    assert {name: accepted(found[name]) - abi for name, abi in abis.items()} == {name: set() for name in abis}
 
 
 def test_sources_of_a_document(tmp_path: Path) -> None:
