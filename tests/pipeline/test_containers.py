@@ -13,7 +13,6 @@ import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -289,13 +288,6 @@ def test_links_are_skipped(tmp_path: Path, warehouse: Path) -> None:
     assert report.skip_reasons() == {"link": 3, "special": 1, "sparse": 1}
 
 
-def test_format_applies_to_the_members(tmp_path: Path, warehouse: Path) -> None:
-    """Each member is read in the named format."""
-    path = tmp_path / "in.zip"
-    path.write_bytes(zipped({"a.md": "a()\n", "a9059cbb": TRANSFER}))
-    assert [file.format for file in import_files([path], warehouse, format="text").files] == ["text", "text"]
-
-
 def spoiled(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
 
@@ -486,15 +478,6 @@ def test_broken_member_does_not_disturb_the_next(tmp_path: Path, warehouse: Path
         report = import_files([path], warehouse, dry_run=True)
         assert [unread.path.removeprefix(f"{path}:") for unread in report.faults] == ["a.csv", "c.json"]
         assert inputs(report, path) == [(f"{path}:{name}", *rest) for name, *rest in (("a.csv", "csv", 0), ("b.txt", "text", 1), ("d.txt", "text", 1))]  # fmt: skip
-
-
-def test_archives_in_a_folder(tmp_path: Path, warehouse: Path) -> None:
-    """Archives in a folder are read in name order among its files."""
-    folder = write_tree(tmp_path / "in", {"a.txt": "a()\n", "b.zip": zipped({"x.txt": "b()\n"}), "c.txt": "c()\n"})
-    report = import_files([folder], warehouse)
-    assert inputs(report, folder) == [("a.txt", "text", 1), ("b.zip:x.txt", "text", 1), ("c.txt", "text", 1)]
-    assert all_texts(warehouse) == ["a()", "b()", "c()"]
-    assert all(before.path < after.path for before, after in pairwise(report.files))
 
 
 def test_archive_of_nothing_known(tmp_path: Path, warehouse: Path) -> None:

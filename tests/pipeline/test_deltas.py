@@ -121,10 +121,20 @@ def test_tasks_add_and_replace_as_threads_do(tmp_path: Path) -> None:
 
 
 def test_a_replaced_source_says_only_the_new(tmp_path: Path) -> None:
-    """The report counts the texts that the source names no more. They have no sighting then, not even a made-up one."""
-    _, second = deltas(tmp_path, "--replace-source")
-    assert second["withdrawn"] == {"sightings": 2, "texts": 2}
-    warehouse = tmp_path / "w"
+    """The report counts the texts that the source names no more, also where its file says nothing new.
+
+    They have no sighting then, not even a made-up one. The same file again withdraws nothing.
+    """
+    deltas(tmp_path)
+    warehouse, day2 = tmp_path / "w", tmp_path / "day2.txt"
+    arguments = day2, "--source", "daily", "--replace-source"
+    shown = invoke(warehouse, "import", *arguments).stdout.decode()
+    assert "withdrawn: 2 sightings; 2 texts no longer named by their source" in shown
+    again = invoke(warehouse, "import", *arguments).stdout.decode()
+    assert "nothing new, version 3 stays" in again
+    assert "withdrawn" not in again
+    assert command(warehouse, tmp_path / "day1.txt", *arguments[1:])["withdrawn"] == {"sightings": 1, "texts": 1}
+    assert command(warehouse, *arguments)["withdrawn"] == {"sightings": 2, "texts": 2}
     assert {row[0] for row in said(warehouse)} == {"known(uint256)", "added(bytes)", "Low(uint256)"}
     gone = "SELECT text_signature, sources, contracts FROM evidence WHERE sources = 0 ORDER BY 1"
     rows = [("Placed(address)", 0, 0), ("place(address,uint256)", 0, 0)]
@@ -135,23 +145,6 @@ def test_a_replaced_source_says_only_the_new(tmp_path: Path) -> None:
     assert (evidence["count"], evidence["results"], evidence["sources"]) == (0, [], 0)
     assert evidence["reasons"][0] == "named by 0 sources"
     assert invoke(warehouse, "verify").status == 0
-
-
-def test_the_report_says_what_a_source_withdraws(tmp_path: Path) -> None:
-    """A line for people, where something went; the same file as the whole truth again changes nothing."""
-    day1, day2 = write_files(tmp_path, {"day1.txt": DAY_1, "day2.txt": DAY_2})
-    arguments = "--source", "daily", "--replace-source"
-    assert "withdrawn" not in invoke(tmp_path / "w", "import", day1, *arguments).stdout.decode()
-    shown = invoke(tmp_path / "w", "import", day2, *arguments).stdout.decode()
-    assert "withdrawn: 2 sightings; 2 texts no longer named by their source" in shown
-    assert "nothing new, version 2 stays" in invoke(tmp_path / "w", "import", day2, *arguments).stdout.decode()
-
-
-def test_the_same_as_the_whole_truth_withdraws_what_was_added(tmp_path: Path) -> None:
-    """The second day's file says nothing new, and yet it is all that the source says from here on."""
-    deltas(tmp_path)
-    report = command(tmp_path / "w", tmp_path / "day2.txt", "--source", "daily", "--replace-source")
-    assert (report["published"], report["withdrawn"]) == (True, {"sightings": 2, "texts": 2})
 
 
 def test_what_was_said_costs_nothing_again(tmp_path: Path) -> None:

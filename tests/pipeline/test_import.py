@@ -122,24 +122,16 @@ def test_examples_show_three_rejects_a_reason(tmp_path: Path, warehouse: Path) -
 
 
 def test_second_import_changes_nothing(tmp_path: Path, warehouse: Path) -> None:
-    """Importing the same file again, with rejects too, succeeds and publishes no version."""
+    """Importing the same file again succeeds and publishes no version; the report names the import with the same rejects."""
     write_files(tmp_path / "in", {"a.txt": "a()\nb()\nc()\nnarrow(uint7)\n(\n", "b.txt": "event A()\na()\n"})
     first = import_files([tmp_path / "in"], warehouse)
+    import_files(write_files(tmp_path, {"other.txt": "c()\nd(uint7)\n"}), warehouse)
     before = files_below(warehouse)
     second = import_files([tmp_path / "in"], warehouse)
     assert (first.published, second.published) == (True, False)
-    assert (second.version, second.rejects_in) == (first.version, first.rejects_in)
+    assert (first.version, first.rejects_in, second.version, second.rejects_in) == (1, 1, 2, 1)
     assert second.totals() == {"read": 7, "imported": 0, "duplicate": 5, "rejected": 2}
     assert files_below(warehouse) == before
-
-
-def test_same_rejects_are_found_after_later_imports(tmp_path: Path, warehouse: Path) -> None:
-    """The report names the import that has the same rejects, even if others followed it."""
-    first, second = write_files(tmp_path, {"a.txt": "a()\nb(\n", "b.txt": "c()\nd(uint7)\n"})
-    assert import_files([first], warehouse).rejects_in == 1
-    assert import_files([second], warehouse).rejects_in == 2
-    again = import_files([first], warehouse)
-    assert (again.published, again.version, again.rejects_in) == (False, 2, 1)
 
 
 def test_import_of_rejects_only_is_kept(tmp_path: Path, warehouse: Path) -> None:
@@ -159,29 +151,26 @@ def test_import_of_rejects_only_is_kept(tmp_path: Path, warehouse: Path) -> None
 # Duplicates and order.
 
 
-def test_duplicates_are_dropped(tmp_path: Path, warehouse: Path) -> None:
-    """A text is stored once, whether repeated in a file, across files, across imports or in another spelling."""
-    write_files(
-        tmp_path / "one",
-        {"a.txt": "f(uint)\nf(uint256)\nfunction f(uint x) external;\ng()\n", "b.txt": "g()\nh()\nf(uint256)\n"},
-    )
+def test_a_text_is_stored_once_in_a_collection(tmp_path: Path, warehouse: Path) -> None:
+    """Repeated in a file, across files, across imports or in another spelling; each collection has ids of its own."""
+    spelled = "f(uint)\nf(uint256)\nfunction f(uint x) external;\nevent f(uint256)\ng()\n"
+    write_files(tmp_path / "one", {"a.txt": spelled, "b.txt": "g()\nevent E()\nh()\nf(uint256)\nerror g()\n"})
     write_files(tmp_path / "two", {"c.txt": "h()\ni()\nf( uint )\n"})
     one, two = (import_files([tmp_path / name], warehouse) for name in ("one", "two"))
-    assert [file.duplicate for file in (*one.files, *two.files)] == [2, 2, 2]
-    assert texts(warehouse) == ["f(uint256)", "g()", "h()", "i()"]
-
-
-def test_collections_are_independent(tmp_path: Path, warehouse: Path) -> None:
-    """A text may be a function and an event; each collection numbers its rows from 1."""
-    [path] = write_files(tmp_path, {"a.txt": "function A()\nevent A()\nevent B()\nerror A()\nfunction B()\n"})
-    report = import_files([path], warehouse)
-    assert report.collections() == {
-        SIGNATURES: {"imported": 2, "duplicate": 1},
-        EVENT_SIGNATURES: {"imported": 2, "duplicate": 0},
+    assert [file.duplicate for file in (*one.files, *two.files)] == [2, 3, 2]
+    assert one.collections() == {
+        SIGNATURES: {"imported": 3, "duplicate": 5}, EVENT_SIGNATURES: {"imported": 2, "duplicate": 0},
+    }  # fmt: skip
+    rows = {
+        collection: sigdir.open(warehouse)
+        .sql(f"SELECT id, text_signature FROM {collection.view_name} ORDER BY id")
+        .rows()
+        for collection in COLLECTIONS
     }
-    for collection in COLLECTIONS:
-        found = sigdir.open(warehouse).sql(f"SELECT id, text_signature FROM {collection.view_name} ORDER BY id").rows()
-        assert found == [(1, "A()"), (2, "B()")]
+    assert rows == {
+        SIGNATURES: [(1, "f(uint256)"), (2, "g()"), (3, "h()"), (4, "i()")],
+        EVENT_SIGNATURES: [(1, "f(uint256)"), (2, "E()")],
+    }
 
 
 def test_ids_and_times_follow_the_source(tmp_path: Path, warehouse: Path) -> None:
@@ -416,13 +405,6 @@ def test_warehouse_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
     assert opened.sql("SELECT text FROM rejects").rows() == [("b(",)]
 
 
-def test_source_label_of_any_bytes(tmp_path: Path, invoke: Invoke) -> None:
-    """A label that is not UTF-8 cannot make the history unreadable."""
-    [path] = write_files(tmp_path, {"a.txt": "a()\n"})
-    invoke("import", "--quiet", "--source", os.fsdecode(b"latin \xff"), path)
-    assert invoke("history").status == 0
-
-
 # Commands that read.
 
 
@@ -573,46 +555,13 @@ def test_looking_at_an_empty_warehouse(warehouse: Path, invoke: Invoke) -> None:
         assert expected in (None, done.stdout)
 
 
-QUERY = "SELECT id, created_at, text_signature, hex_signature, bytes_signature, hash, NULL AS none FROM signatures ORDER BY id"
-
-
-def test_sql_as_csv_and_json(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """Every text format writes bytes as hex and times with six digits and Z."""
-    [path] = write_files(tmp_path, {"a.txt": "transfer(address,uint256)\n"})
-    import_files([path], warehouse)
-    [(created_at,)] = sigdir.open(warehouse).sql("SELECT created_at FROM signatures").rows()
-    expected = {
-        "id": 1,
-        "created_at": created_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "text_signature": "transfer(address,uint256)",
-        "hex_signature": "0xa9059cbb",
-        "bytes_signature": "\u00a9\u0005\u009c\u00bb",
-        "hash": "0xa9059cbb",
-        "none": None,
-    }
-    assert [json.loads(line) for line in invoke("sql", "--format", "ndjson", QUERY).stdout.splitlines()] == [expected]
-    assert json.loads(invoke("sql", "--format", "json", QUERY).stdout) == [expected]
-    [row] = csv.DictReader(io.StringIO(invoke("sql", "--format", "csv", QUERY).stdout.decode()))
-    assert row == {name: "" if value is None else str(value) for name, value in expected.items()}
-    table = invoke("sql", "SELECT text_signature, hash FROM signatures").stdout.decode()
-    assert "transfer(address,uint256)" in table
-
-
-def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir, invoke: Invoke) -> None:
-    """Parquet on standard output is a complete file with the types of the query."""
-    [path] = write_files(tmp_path, {"a.txt": "transfer(address,uint256)\nb()\n"})
-    import_files([path], warehouse)
-    done = run_sigdir("sql", "--format", "parquet", QUERY)
-    assert (done.returncode, done.stderr) == (0, b"")
-    table = pq.read_table(io.BytesIO(done.stdout))
-    assert table.to_pylist() == sigdir.open(warehouse).sql(QUERY).arrow().to_pylist()
-    assert table.schema.field("created_at").type == pa.timestamp("us", tz="UTC")
-    assert table.schema.field("hash").type == pa.binary()
-    none = invoke("sql", "--format", "parquet", "SELECT * FROM signatures WHERE false")
-    assert pq.read_table(io.BytesIO(none.stdout)).num_rows == 0
-
-
 VALUES = {
+    "created_at": ("created_at", None, None),
+    "text": ("text_signature", "transfer(address,uint256)", "transfer(address,uint256)"),
+    "hex": ("hex_signature", "0xa9059cbb", "0xa9059cbb"),
+    "characters": ("bytes_signature", "\u00a9\u0005\u009c\u00bb", "\u00a9\u0005\u009c\u00bb"),
+    "bytes": ("hash", "0xa9059cbb", "0xa9059cbb"),
+    "none": ("NULL", None, ""),
     "bool": ("true", True, "true"),
     "decimal": ("1.50::DECIMAL(4,2)", 1.5, "1.5"),
     "huge": ("170141183460469231731687303715884105727::HUGEINT", 2**127 - 1, str(2**127 - 1)),
@@ -627,18 +576,30 @@ VALUES = {
 
 
 def test_sql_writes_values_of_any_type(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """Values of every SQL type can be written as JSON and as CSV."""
-    [path] = write_files(tmp_path, {"a.txt": "a()\n"})
-    import_files([path], warehouse)
-    query = "SELECT " + ", ".join(f'{expression} AS "{name}"' for name, (expression, _, _) in VALUES.items())
-    done = invoke("sql", "--format", "json", query)
-    assert (done.status, done.stderr) == (0, "")
-    [row] = json.loads(done.stdout)
-    done = invoke("sql", "--format", "csv", query)
-    [fields] = csv.DictReader(io.StringIO(done.stdout.decode()))
-    for name, (_, as_json, as_csv) in VALUES.items():
-        assert str(row[name]) == str(as_json)  # JSON readers differ on numbers over 64 bits
-        assert fields[name] in (as_csv, str(as_json))
+    """As JSON and as CSV, bytes as hex and times with six digits and Z; Parquet has the types of the query."""
+    import_files(write_files(tmp_path, {"a.txt": "transfer(address,uint256)\n"}), warehouse)
+    opened = sigdir.open(warehouse)
+    [(created_at,)] = opened.sql("SELECT created_at FROM signatures").rows()
+    moment = created_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    columns = ", ".join(f'{expression} AS "{name}"' for name, (expression, _, _) in VALUES.items())
+    query = f"SELECT {columns} FROM signatures"
+    [line] = invoke("sql", "--format", "ndjson", query).stdout.splitlines()
+    [row] = json.loads(invoke("sql", "--format", "json", query).stdout)
+    [fields] = csv.DictReader(io.StringIO(invoke("sql", "--format", "csv", query).stdout.decode(), newline=""))
+    assert json.loads(line) == row
+    assert row.pop("created_at") == fields.pop("created_at") == moment
+    for name in row:
+        _, as_json, as_csv = VALUES[name]
+        assert str(row[name]) == str(as_json), name  # JSON readers differ on numbers over 64 bits
+        assert fields[name] in (as_csv, str(as_json)), name
+    table = pq.read_table(io.BytesIO(invoke("sql", "--format", "parquet", query).stdout))
+    assert table.to_pylist() == opened.sql(query).arrow().to_pylist()
+    assert (table.schema.field("created_at").type, table.schema.field("bytes").type) == (
+        pa.timestamp("us", tz="UTC"), pa.binary(),
+    )  # fmt: skip
+    none = invoke("sql", "--format", "parquet", f"{query} WHERE false")
+    assert pq.read_table(io.BytesIO(none.stdout)).num_rows == 0
+    assert "transfer(address,uint256)" in invoke("sql", "SELECT text_signature FROM signatures").stdout.decode()
 
 
 def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], invoke: Invoke) -> None:
@@ -828,44 +789,16 @@ def test_lines_for_a_pipe_are_not_wrapped(tmp_path: Path, warehouse: Path, invok
     assert f"{'b' * 120}(uint7)" in lines[-2]
 
 
-def test_the_help_has_the_spelling_of_defaults(invoke: Invoke) -> None:
-    """As the option accepts it."""
-    assert "[default: signatures]" in " ".join(invoke("import", "--help").stdout.decode().split())
-
-
-def test_strict_stops_at_the_first_broken_file(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """With --strict a broken file of a folder stops the import, and nothing is published."""
-    _, bad = write_files(tmp_path / "in", {"a.txt": "a()\n", "b.json": '{"a": 1'})
-    status, out, err = invoke("import", "--quiet", "--strict", tmp_path / "in")
-    assert (status, out) == (2, b"")
-    assert err.startswith(f"Error: {bad}: line 1 column 8: broken JSON")
-    assert nothing_left(warehouse)
-
-
-def test_a_folder_of_broken_files_alone(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """If no file can be read, the error names the first and its reason."""
-    bad, _ = write_files(tmp_path / "in", {"a.json": "[1,", "b.json": "["})
-    status, _, err = invoke("import", "--quiet", tmp_path / "in")
-    assert status == 2
-    assert err.startswith(f"Error: {tmp_path}/in: no file can be read (2 tried); the first: {bad}: line 1 column 4: ")
-
-
 def test_a_file_with_everything_rejected_is_named(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """If every candidate of a file was rejected, the summary names the file and the status is 1."""
+    """If every candidate of a file was rejected, the summary names the file and the status is 1. -q says no more."""
     bad, good = write_files(tmp_path, {"bad.txt": "a(uint7)\nb(uint7)\n", "good.txt": "a()\nb(uint7)\n"})
     status, out, _ = invoke("import", bad, good)
     assert status == 1
     assert f"Everything was rejected of 1 file: {bad}\n" in out.decode()
-    assert invoke("import", "--quiet", good).status == 0
-    [library] = write_files(tmp_path, {"L.sol": "library L { struct S { uint a; } function f(S memory s) public {} }"})
-    assert invoke("import", "--quiet", library).status == 0  # rejected, as every text with a library type is
-
-
-def test_a_quiet_import_tells_only_what_is_wrong(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """With -q there is no table; what cannot be read is told on standard error."""
-    bad, good = write_files(tmp_path, {"bad.txt": "a(uint7)\n", "good.txt": "a()\n"})
     assert invoke("import", "-q", good) == (0, b"", "")
     assert invoke("import", "-q", bad) == (1, b"", f"Everything was rejected of 1 file: {bad}\n")
+    [library] = write_files(tmp_path, {"L.sol": "library L { struct S { uint a; } function f(S memory s) public {} }"})
+    assert invoke("import", "--quiet", library).status == 0  # rejected, as every text with a library type is
 
 
 def test_columns_that_the_command_names(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
@@ -877,15 +810,6 @@ def test_columns_that_the_command_names(tmp_path: Path, warehouse: Path, invoke:
     assert texts(warehouse) == ["b()"]
     status, _, err = invoke("import", path, "--column", "names=alias")
     assert (status, "names=alias is none of text=NAME, hash=NAME, kind=NAME" in err) == (2, True)
-
-
-def test_a_bad_memory_limit_is_refused_before_reading(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """The error is about the limit, not about the broken input, and nothing is created."""
-    [bad] = write_files(tmp_path, {"broken.json": b"[1,"})
-    status, out, err = invoke("import", "--quiet", "--memory-limit", "banana", bad)
-    assert (status, out, err.count("\n")) == (2, b"", 1)
-    assert err.startswith("Error: memory limit 'banana': ")
-    assert not warehouse.exists()
 
 
 ONE_OF_EACH = {
@@ -912,6 +836,14 @@ def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
         [str(folder / "unknown")],
         f"{folder}/unknown: no file of a known format (skipped: 1 of no known format, 1 not signatures, by their names)",
     )
+    bad, _ = write_files(folder / "broken", {"a.json": "[1,", "b.json": "["})
+    yield (
+        [str(folder / "broken")],
+        f"{folder}/broken: no file can be read (2 tried); the first: {bad}: line 1 column 4: ",
+    )
+    _, bad = write_files(folder / "strict", {"a.txt": "a()\n", "b.json": '{"a": 1'})
+    yield ["--strict", str(folder / "strict")], f"{bad}: line 1 column 8: broken JSON"
+    yield ["--memory-limit", "banana", str(bad)], "memory limit 'banana': "
     (folder / "self.txt").symlink_to("self.txt")
     yield [str(folder / "self.txt")], "self.txt: no such file or folder"
     (folder / "empty").mkdir()

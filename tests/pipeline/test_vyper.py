@@ -145,14 +145,6 @@ def test_a_source_of_2019(tmp_path: Path) -> None:
     assert reading.events == ["Transfer(address,address,uint256)"]
 
 
-@pytest.mark.parametrize("version", ["0.3.10", "0.4.0"])
-def test_a_decimal_by_version(tmp_path: Path, version: str) -> None:
-    """`fixed168x10` up to 0.3, `int168` since 0.4."""
-    code = f"# @version ^{version}\n@external\ndef f(a: decimal): pass\n"
-    [path] = write_files(tmp_path, {"a.vy": code})
-    assert read_path(path).functions == [{"0.3.10": "f(fixed168x10)", "0.4.0": "f(int168)"}[version]]
-
-
 REJECTED = [
     ("@external\ndef f(a: Unknown): pass", "f(Unknown)"),
     ("@external\ndef f(a: uint256[N]): pass", "f(uint256[N])"),
@@ -219,16 +211,6 @@ def test_two_sources_of_one_path(tmp_path: Path, warehouse: Path) -> None:
     assert report.total("duplicate") == 0
 
 
-def test_other_languages_are_passed_over(tmp_path: Path, warehouse: Path) -> None:
-    """A line of Huff or Fe may look like a declaration; such files are listed as skipped."""
-    names = ["a.yul", "b.huff", "c.fe", "d.rs", "e.cairo"]
-    write_files(tmp_path / "in", dict.fromkeys(names, "function f(address)\n") | {"x.vy": "x: public(bool)\n"})
-    report = import_files([tmp_path / "in"], warehouse)
-    assert sorted(Path(unread.path).name for unread in report.skipped) == names
-    assert {unread.reason for unread in report.skipped} == {"name"}
-    assert texts(warehouse) == ["x()"]
-
-
 def structs_of_structs() -> str:
     levels = [f"struct S{n}:\n    a: S{n - 1}\n    b: S{n - 1}\n" for n in range(1, 60)]
     return "struct S0:\n    a: bool\n" + "".join(levels) + "@external\ndef f(s: S59): pass\n"
@@ -285,6 +267,8 @@ def test_version_without_a_pragma(tmp_path: Path, sign: str) -> None:
     assert {*reading.functions, *reading.events} <= {"coins(int128)", "m(address)", "f(uint256)", "Paid(uint256)"}
     [path] = write_files(tmp_path, {"B.vy": "coins: public(address[2])\nwhen: public(timestamp)\n"})
     assert read_path(path).functions == ["coins(uint256)", "when()"]
+    [path] = write_files(tmp_path, {"C.vy": "# @version ^0.3.10\n@external\ndef f(a: decimal): pass\n"})
+    assert read_path(path).functions == ["f(fixed168x10)"]  # int168 since 0.4
 
 
 @pytest.mark.parametrize("name", HOSTILE)
