@@ -100,7 +100,8 @@ def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None)
 )
 @click.option(
     "--usage", is_flag=True,
-    help="The inputs are tables of how often selectors and topics are used: a column selector or topic, a column count.",
+    help="The inputs are tables of how often selectors and topics are used: a column selector or topic, a column count,"
+    " and chain, contract and day where they have them. They take the place of what their sources counted before.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
 @click.option("--strict", is_flag=True, help="Stop at the first broken file of a folder or an archive.")
@@ -143,6 +144,7 @@ def import_(
       sigdir import node_modules/@dex/core --follow-links --strict
       sigdir import today.txt --source daily
       sigdir import whole-list.txt --source ours --replace-source
+      sigdir import --usage 2026-11-23.parquet 2026-11-24.parquet
       sigdir import s3://lists/2026/ --warehouse s3://signatures/main
       sigdir import all-contracts/ --engine spark --master spark://head:7077
       curl -s https://example.org/list.txt | sigdir import - --dry-run

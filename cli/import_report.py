@@ -12,6 +12,7 @@ from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.errors import one_line
 from sigdir.pipeline.report import COUNTS, SKIP_REASONS, ImportReport
 from sigdir.signatures.canonicalise import MAX_VARIANTS
+from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.plural import counted
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ def unread_lines(report: ImportReport) -> Iterator[str]:
         names = (unread.path for unread in report.skipped if unread.reason == reason)
         yield f"Skipped {count:,} {SKIP_REASONS[reason]}: {_first(names)}"
     empty = [
-        file.path for file in report.files if not file.read and file.fault is None and file.format != "deployments"
+        file.path
+        for file in report.files
+        if not file.read and file.fault is None and file.format not in ("deployments", "usage")
     ]
     if empty:
         yield f"No candidates in {len(empty):,} of {len(report.files):,} files: {_first(empty)}"
@@ -80,6 +83,14 @@ def _evidence_lines(report: ImportReport) -> Iterator[str]:
     """What is said of contracts, what is no longer said of texts, or was said too often."""
     if report.deployments or report.interfaces:
         yield f"contracts: {counted(report.deployments, 'address')}, {counted(report.interfaces, 'interface')}"
+    for file in report.files:
+        if file.usage:
+            selectors, topics = (file.usage["hashes"][collection] for collection in COLLECTIONS)
+            days = f", {' to '.join(file.usage['days'])}" if file.usage["days"] else ""
+            yield (
+                f"{one_line(file.path)}: {file.usage['uses']:,} uses of {counted(selectors, 'selector')} and"
+                f" {counted(topics, 'topic')}{days}; they take the place of what {file.source} counted before"
+            )
     if left_out := report.total("variants_left_out"):
         yield f"declarations left out: {left_out:,}, of texts with over {MAX_VARIANTS} in a batch; the texts are kept"
     if report.withdrawn.sightings:

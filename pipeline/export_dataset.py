@@ -36,7 +36,9 @@ _COLUMNS = {
 _ROWS = f"""
     SELECT hex_signature AS hash, {", ".join(list(_COLUMNS)[1:])} FROM ranked WHERE collection = ?
     ORDER BY hex_signature, position"""
-_SOURCES = "SELECT source, count(*) AS texts FROM sightings GROUP BY source ORDER BY texts DESC, source"
+_SOURCES = (
+    "SELECT source, count(*) AS texts FROM sightings WHERE uses IS NULL GROUP BY source ORDER BY texts DESC, source"
+)
 _MOST_SOURCES = 200
 
 Licences = Sequence[tuple[str, str]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -51,6 +51,8 @@ class FileReport:
     """The input's name below what the user named."""
     bytecode: BytecodeCounts = field(default_factory=BytecodeCounts)
     """What the bytecode of this input's contracts proves."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """What it counts of selectors and topics: rows, distinct hashes by collection, uses, and the first and last day."""
 
     def place(self, line: int) -> tuple[str, int]:
         """The file, and the line in it, of a line of this input."""
@@ -94,6 +96,7 @@ class FileReport:
             **{name: getattr(self, name) for name in COUNTS},
             "reasons": dict(self.reasons),
             **({"bytecode": self.bytecode.to_dict()} if self.bytecode else {}),
+            **({"usage": self.usage} if self.usage else {}),
             **({"variants_left_out": self.variants_left_out} if self.variants_left_out else {}),
         }
 

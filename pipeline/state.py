@@ -18,12 +18,11 @@ from sigdir.pipeline.contract_rows import ContractRows, ContractsDraft
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import Example, FileReport, ImportReport
 from sigdir.pipeline.source import Source
-from sigdir.pipeline.usage_counts import UsageSums, usage_of
+from sigdir.pipeline.usage_counts import SourceUsage, usage_of
 from sigdir.signatures.arrow import numbers, strings, text
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
-from sigdir.warehouse.evidence.usage import TABLES, write_usage
 from sigdir.warehouse.log.manifest import CONTRACTS, USAGE
 from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.mapped import MappedDraft
@@ -56,7 +55,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._inputs: dict[int, FileReport] = {}
         self._text_ids: dict[Collection, Ids] = {}
         self._compared = 0
-        self._usage: dict[str, dict[str, UsageSums]] = {}
+        self._usage: dict[str, SourceUsage] = {}
         self._is_new: dict[Collection, npt.NDArray[np.bool_]] = {}
 
     def __enter__(self) -> Self:
@@ -194,20 +193,19 @@ class ImportState(AbstractContextManager["ImportState"]):
         usage = usage_of(source)
         source.warnings += usage.unread
         if not any(map(len, usage.counts.values())):
-            raise BadInput(source.name, f"none of its {usage.rows:,} rows is a count of a selector or topic")
-        sums = self._usage.setdefault(source.statement, {table: UsageSums(table) for table in TABLES})
-        for table, some in sums.items():
-            some.add(usage.hashes[table], usage.counts[table])
+            why = "".join(f": {sentence}" for sentence in usage.unread[:1])
+            raise BadInput(source.name, f"none of its {usage.rows:,} rows is a count of a selector or topic{why}")
+        self._usage.setdefault(source.statement, SourceUsage()).add(usage)
+        self._inputs[source.number].usage = usage.to_dict()
 
     def mapped(self) -> list[MappedDraft]:
         """The mapped files that the import brings. What a source counts takes the place of what it counted before."""
         found = []
         if self.draft is not None:
             found.append(MappedDraft(self.draft.path, CONTRACTS, self.draft.deployments, self.draft.labels))
-        for number, (label, sums) in enumerate(self._usage.items()):
+        for number, (label, usage) in enumerate(self._usage.items()):
             path = self.folder / f"usage.{number}.mapped"
-            rows = write_usage(path, {table: some.merged() for table, some in sums.items()})
-            found.append(MappedDraft(path, USAGE, rows, (label,), replaces=True))
+            found.append(MappedDraft(path, USAGE, usage.write(path), (label,), replaces=True))
         return found
 
     @property

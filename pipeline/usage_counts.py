@@ -1,17 +1,19 @@
 """How often selectors and topics are used: the counts of a table, added up by hash.
 
 A table has a column of hashes and one of counts: Parquet, CSV with a header, or JSON lines, as Dune, cryo or BigQuery give
-them. Where it has columns of chains and contracts the counts of each contract are kept too. Days add up. What cannot be read
-is counted by what is wrong, with the number of the first such row.
+them. Where it has columns of chains and contracts the counts of each contract are kept too. Days add up, and of a column of
+days the first and the last are kept. What cannot be read is counted by what is wrong, with the number of the first such row.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.column_tables import (
@@ -20,14 +22,15 @@ from sigdir.pipeline.formats.column_tables import (
     ColumnBatch,
     chains_of,
     column_batches,
+    days_of,
     hashes_of,
     integers_of,
     roles_of,
 )
 from sigdir.pipeline.source import Source
-from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
-from sigdir.warehouse.evidence.usage import PLACE_BYTES, TABLES, by_contract
+from sigdir.warehouse.evidence.usage import NO_DAYS, PLACE_BYTES, TABLES, Days, by_contract, write_usage
 
 Array = npt.NDArray[Any]
 
@@ -40,6 +43,7 @@ NAMES = {
     ),
     "topic": ("topic", "topic0"),
     "chain": CHAIN_NAMES,
+    "day": ("day", "date", "blockdate", "blockday", "blocktime"),
     "address": ("contract", "contractaddress", "address", "to", "toaddress"),
     "count": ("count", "calls", "uses", "usage", "cnt", "n", "total", "transactions", "txs", "txcount", "logs", "events"),
 }  # fmt: skip
@@ -49,13 +53,20 @@ NAMES = {
 class UsageCounts:
     """The distinct keys of each table of ``warehouse/evidence/usage.py`` as rows of bytes, and how often each is used.
 
-    ``rows`` were read of the table; ``unread`` says which were not.
+    ``rows`` were read of the table; ``unread`` says which were not. ``days`` are the first and the last.
     """
 
     hashes: dict[str, Array] = field(default_factory=dict)
     counts: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     rows: int = 0
     unread: list[str] = field(default_factory=list)
+    days: Days = field(default_factory=NO_DAYS.copy)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was counted, for a report."""
+        uses = sum(int(self.counts[collection].sum()) for collection in COLLECTIONS)
+        hashes = {collection.value: len(self.hashes[collection]) for collection in COLLECTIONS}
+        return {"rows": self.rows, "hashes": hashes, "uses": uses, "days": self.days.astype(str).tolist()}
 
 
 class UsageSums:
@@ -82,6 +93,22 @@ class UsageSums:
         return self._parts[0]
 
 
+class SourceUsage:
+    """What the inputs of one source have counted together."""
+
+    def __init__(self) -> None:
+        self._sums, self._days = {table: UsageSums(table) for table in TABLES}, NO_DAYS
+
+    def add(self, usage: UsageCounts) -> None:
+        for table, some in self._sums.items():
+            some.add(usage.hashes[table], usage.counts[table])
+        self._days = _ends(self._days, usage.days)
+
+    def write(self, path: Path) -> int:
+        """Write a file of usage, to be synced; returns its rows."""
+        return write_usage(path, {table: some.merged() for table, some in self._sums.items()}, self._days)
+
+
 def usage_of(source: Source) -> UsageCounts:
     """The counts of an open source; raises BadInput for what is no such table."""
     roles = roles_of(source, NAMES)
@@ -91,6 +118,7 @@ def usage_of(source: Source) -> UsageCounts:
     found, bad = UsageCounts(), BadRows()
     for batch in column_batches(source, roles):
         found.rows += batch.rows
+        found.days = _ends(found.days, _days(batch, bad))
         _add(sums, batch, bad, source.contracts.chain if source.contracts is not None else 1)
     for table, some in sums.items():
         found.hashes[table], found.counts[table] = some.merged()
@@ -123,10 +151,26 @@ def _places(batch: ColumnBatch, bad: BadRows, chain: int) -> tuple[Array, npt.ND
     if "address" in batch.columns:
         addresses, is_place = hashes_of(batch.columns["address"], ADDRESS_BYTES)
         is_none = batch.columns["address"].is_null().to_numpy(zero_copy_only=False)
-        bad.add("counted without its contract, which is no address of 20 bytes", batch, is_place | is_none)
+        bad.add("no address of 20 bytes", batch, is_place | is_none, "were counted without their contract: ")
     chains, is_chain = chains_of(batch, chain)
     places = np.hstack([chains.astype(">u8").view(np.uint8).reshape(-1, PLACE_BYTES - ADDRESS_BYTES), addresses])
     return places, is_place & is_chain
+
+
+def _days(batch: ColumnBatch, bad: BadRows) -> Days:
+    """The first and the last day of some rows."""
+    if "day" not in batch.columns:
+        return NO_DAYS
+    days = days_of(batch.columns["day"])
+    is_good = pc.or_(days.is_valid(), batch.columns["day"].is_null()).to_numpy(zero_copy_only=False)
+    bad.add("none such as 2026-01-31", batch, is_good, "were counted without their day: ")
+    return _ends(days.drop_null().to_numpy().astype(NO_DAYS.dtype))
+
+
+def _ends(*days: Days) -> Days:
+    """The first and the last of all days, or no day."""
+    joined = np.concatenate(days)
+    return np.array([joined.min(), joined.max()]) if len(joined) else NO_DAYS
 
 
 def _added(width: int, parts: list[tuple[Array, npt.NDArray[np.int64]]]) -> tuple[Array, npt.NDArray[np.int64]]:

@@ -152,7 +152,7 @@ def routes(
         Route("/contracts/{chain}/{contract}/", StoredContractPage(reader, cache)),
         Route("/docs/", DocsPage(settings)),
         Route("/statistics/", StatisticsPage(reader, paths)),
-        Route("/status/", StatusPage(reader, cache, paths)),
+        Route("/status/", StatusPage(reader, cache, paths, settings.count_misses)),
         *(_wanted_routes(settings, reader) if settings.count_misses else ()),
         *(_sql_routes(settings, reader) if settings.sql else ()),
         *([Route("/solve/", SolvePage(settings, reader))] if settings.solve else ()),

@@ -42,17 +42,21 @@ class AbiContract:
 
     texts: Mapping[bytes, tuple[Known, ...]]
     has_fallback: bool
-    unread: int
-    """Entries that cannot be read."""
+    unread: Sequence[int]
+    """The numbers of the entries that cannot be read, from 1."""
     called: Called | None = None
 
     def document(self) -> dict[str, Any]:
-        return {"by": "abi", **self._counts(), "unread": self.unread}
+        return {"by": "abi", **self._counts(), "unread": len(self.unread)}
 
     @property
     def sentence(self) -> str:
         counts = [counted(self._counts()[f"{noun}s"], noun) for noun in _NOUNS.values()]
-        unread = f" {counted(self.unread, 'part')} of it cannot be read." if self.unread else ""
+        unread = (
+            f" {counted(len(self.unread), 'part')} of it cannot be read, first entry {self.unread[0]}."
+            if self.unread
+            else ""
+        )
         return f"Read by the contract's ABI: {', '.join(counts)}.{unread}"
 
     def _counts(self) -> dict[str, int]:
@@ -295,7 +299,7 @@ def contract_of_abi(value: Any) -> AbiContract:
     if unread and not texts:
         raise BadInput(f"entry {unread[0]} is none of an ABI, and no other can be read", "abi")
     has_fallback = any(entry.get("type") in _OPEN for entry in value)
-    return AbiContract({hash: tuple(dict.fromkeys(known)) for hash, known in texts.items()}, has_fallback, len(unread))
+    return AbiContract({hash: tuple(dict.fromkeys(known)) for hash, known in texts.items()}, has_fallback, unread)
 
 
 def _known_of(entry: Entry) -> tuple[bytes, Known] | None:

@@ -152,7 +152,7 @@ def integers_of(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[n
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not pa.types.is_integer(column.type):
-        written = column.cast(pa.string()) if not pa.types.is_string(column.type) else column
+        written = _texts(column)
         is_number = pc.match_substring_regex(written, r"^[0-9]{1,19}$")
         column = pc.if_else(is_number, written, text("0")).cast(pa.uint64())
         return _filled(column), _flags(is_number)
@@ -160,9 +160,23 @@ def integers_of(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[n
     return _filled(pc.if_else(numbers(is_good), column, pa.scalar(0, column.type)).cast(pa.uint64())), is_good
 
 
+def _texts(column: pa.Array) -> pa.Array:
+    """The values of a column as text; null where it has lists, objects, or bytes that are no text."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException:
+        return pa.nulls(len(column), pa.string())
+
+
 def _filled(column: pa.Array) -> npt.NDArray[np.uint64]:
     found: npt.NDArray[np.uint64] = column.fill_null(0).to_numpy(zero_copy_only=False)
     return found
+
+
+def days_of(column: pa.Array) -> pa.Array:
+    """Seconds since 1970 at the begin of each day, null for none, from dates, times or text that begins with 2026-01-31."""
+    written = pc.utf8_slice_codeunits(_texts(column), 0, len("2026-01-31"))
+    return pc.strptime(written, format="%Y-%m-%d", unit="s", error_is_null=True)
 
 
 def chains_of(batch: ColumnBatch, default: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
@@ -179,15 +193,12 @@ class BadRows:
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, int]] = {}
 
-    def add(self, what: str, batch: ColumnBatch, is_good: npt.NDArray[np.bool_]) -> None:
-        """Count the rows that are not good."""
+    def add(self, what: str, batch: ColumnBatch, is_good: npt.NDArray[np.bool_], done: str = "were not read: ") -> None:
+        """Count the rows that are not good, and what was ``done`` with them."""
         bad = np.flatnonzero(~is_good)
         if len(bad):
-            count, first = self._found.get(what, (0, batch.first + int(bad[0])))
-            self._found[what] = count + len(bad), first
+            count, first = self._found.get(done + what, (0, batch.first + int(bad[0])))
+            self._found[done + what] = count + len(bad), first
 
     def sentences(self) -> list[str]:
-        return [
-            f"{count:,} rows were not read: {what}; the first is row {first:,}"
-            for what, (count, first) in self._found.items()
-        ]
+        return [f"{count:,} rows {what}; the first is row {first:,}" for what, (count, first) in self._found.items()]

@@ -25,15 +25,16 @@ _MAX_COMMITS = 300
 class StatusPage(ViewPage):
     """What is in the warehouse and what was last done to it."""
 
-    def __init__(self, reader: Reader, cache: PageCache, paths: Paths) -> None:
+    def __init__(self, reader: Reader, cache: PageCache, paths: Paths, counts_misses: bool) -> None:
         super().__init__(reader, cache)
-        self._paths = paths
+        self._paths, self._counts_misses = paths, counts_misses
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
         imports, fold = _last_jobs(self._paths, view.snapshot.version)
         return rendered(
             "status.html", here="/status/", version=view.snapshot.version, collections=_collections(view),
             imports=imports, fold=fold, format=FORMAT, package=package_version(), max_commits=_MAX_COMMITS,
+            counts_misses=self._counts_misses,
         )  # fmt: skip
 
 

@@ -102,4 +102,4 @@ def test_a_program_prints_what_the_page_says(program: str, printed: str, server:
 
 def test_all_programs_of_the_page_are_run() -> None:
     assert len(PROGRAMS) == PAGE.count("```python") == 4
-    assert len(NODE_PROGRAMS) == PAGE.count("```js") == 4
+    assert len(NODE_PROGRAMS) == PAGE.count("```js") == 5

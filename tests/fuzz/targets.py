@@ -318,6 +318,7 @@ def seeds(name: str) -> Iterator[bytes]:
         yield b'\2{"version":1,"size":3}'
     elif name == "usage":
         yield b"\0selector,count\n0xa9059cbb,7\n0xa9059cbb,8\n"
+        yield b'\1{"selector":"0xa9059cbb","count":[7],"day":{"a":1}}\n'
         yield b'\1{"topic0":"0x' + b"dd" * 32 + b'","calls":"7","day":"2026-01-01"}\n'
     elif name == "decoding":
         for number in range(len(_BESIDE)):

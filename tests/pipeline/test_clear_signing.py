@@ -125,7 +125,7 @@ def imported(folder: Path, *options: str) -> CommandResult:
 
 
 def shown(folder: Path, text: str, types: list[str], values: list[Any], to: str, **more: Any) -> CallDisplay | None:
-    contract = AbiContract({}, has_fallback=True, unread=0, called=Called(CHAIN, (bytes.fromhex(to[2:]),), **more))
+    contract = AbiContract({}, has_fallback=True, unread=(), called=Called(CHAIN, (bytes.fromhex(to[2:]),), **more))
     data = keccak256(text.encode())[:4] + encode(types, values)
     directory = WarehouseDirectory.of(folder / "warehouse")
     try:
@@ -220,7 +220,7 @@ def input_of(declaration: str, values: list[Any]) -> Input:
 
 
 def of_token() -> AbiContract:
-    return AbiContract({}, has_fallback=True, unread=0, called=Called(CHAIN, (bytes.fromhex(TOKEN[2:]),)))
+    return AbiContract({}, has_fallback=True, unread=(), called=Called(CHAIN, (bytes.fromhex(TOKEN[2:]),)))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,11 @@ def test_a_row_that_cannot_be_read_is_counted_and_named(warehouse: Path, tmp_pat
         "3 rows were not read: no count from 0 to 281,474,976,710,656; the first is row 3",
         "2 rows were not read: no selector of 4 bytes and no topic of 32; the first is row 2",
     ]
+    (nested := tmp_path / "nested.jsonl").write_text(f'{{"selector":"{good}","count":[1],"day":{{"a":1}}}}\n')
+    unread = json.loads(invoke(warehouse, "coverage", nested, "--json").stdout)["unread"]
+    assert [sentence.partition(":")[0] for sentence in unread] == [
+        "1 rows were counted without their day", "1 rows were not read",
+    ]  # fmt: skip
     (other := tmp_path / "other.csv").write_text("a,b\n1,2\n")
     refused = invoke(warehouse, "coverage", other)
     assert (refused.status, "no column selector or topic beside a column count" in refused.stderr) == (2, True)
@@ -98,7 +104,7 @@ def test_memory_grows_with_contracts_and_not_with_days(tmp_path: Path) -> None:
 
 
 def test_usage_stands_beside_the_texts(tmp_path: Path) -> None:
-    """In `ranked`, in the evidence over HTTP and on the page; sources add up, a source's next import replaces its counts."""
+    """In `ranked`, `sightings`, the evidence over HTTP and on the page; sources add up, a source's next import replaces its counts."""
     warehouse = tmp_path / "warehouse"
     (tmp_path / "list.txt").write_text(f"{TRANSFER}\n{APPROVE}\nevent {EVENT}\n")
     import_files([tmp_path / "list.txt"], warehouse)
@@ -108,6 +114,11 @@ def test_usage_stands_beside_the_texts(tmp_path: Path) -> None:
         assert (result.status, json.loads(result.stdout)["published"]) == (0, published), result.stderr
     query = "SELECT text_signature, uses FROM ranked ORDER BY uses DESC"
     assert sigdir.open(warehouse).sql(query).rows() == [(TRANSFER, 20), (EVENT, 10), (APPROVE, 2)]
+    by_source = "SELECT source, witness, uses FROM sightings WHERE text_signature = ? ORDER BY source"
+    for text, uses in ((TRANSFER, 10), (EVENT, 5)):
+        found = sigdir.open(warehouse).sql(by_source, [text]).rows()
+        assert found == [("a.csv", None, uses), ("b.jsonl", None, uses), ("list.txt", "listed", None)]
+    assert sigdir.open(warehouse).sql("SELECT DISTINCT sources FROM evidence").rows() == [(1,)]
     csv.write_text(f"selector,count\n0x{keccak256(APPROVE)[:4].hex()},100\n0xa9,1\n")
     replaced = invoke(warehouse, "import", "--usage", csv, "--json")
     assert json.loads(replaced.stdout)["files"][0]["warnings"] == [
@@ -127,6 +138,45 @@ def test_usage_stands_beside_the_texts(tmp_path: Path) -> None:
     (bad := tmp_path / "bad.csv").write_text("selector,count\n0xa9059cbb,-1\n")
     refused = invoke(warehouse, "import", "--usage", bad)
     assert (refused.status, "none of its 1 rows is a count" in refused.stderr) == (2, True), refused.stderr
+    assert "no count from 0 to 281,474,976,710,656; the first is row 1" in refused.stderr
+
+
+def test_the_days_of_a_source(tmp_path: Path) -> None:
+    """The first and the last one stand in `sightings`; no import of the same source counts twice, other sources add up."""
+    warehouse, hash = tmp_path / "warehouse", f"0x{keccak256(TRANSFER)[:4].hex()}"
+    (tmp_path / "list.txt").write_text(TRANSFER)
+    import_files([tmp_path / "list.txt"], warehouse)
+
+    def add(name: str, *rows: str, source: str = "") -> dict[str, Any]:
+        (tmp_path / name).write_text("\n".join(["block_date,selector,count", *rows]) + "\n")
+        labelled = ["--source", source] if source else []
+        result = invoke(warehouse, "import", "--usage", tmp_path / name, *labelled, "--json")
+        assert result.status == 0, result.stderr
+        report = json.loads(result.stdout)
+        found: dict[str, Any] = {"published": report["published"]} | report["files"][0]
+        return found
+
+    def counted() -> list[tuple[Any, ...]]:
+        query = "SELECT source, uses, first_day, last_day FROM sightings WHERE uses > 0 ORDER BY source"
+        return sigdir.open(warehouse).sql(query).rows()
+
+    november = [f"2026-11-02 00:00:00.000 UTC,{hash},5", f"2026-11-01,{hash},3", f",{hash},1", f"1.11.2026,{hash},1"]
+    first = add("november.csv", *november)
+    assert first["usage"] == {
+        "rows": 4, "hashes": {"signatures": 1, "event-signatures": 0}, "uses": 10, "days": ["2026-11-01", "2026-11-02"],
+    }  # fmt: skip
+    assert first["warnings"] == [
+        "1 rows were counted without their day: none such as 2026-01-31; the first is row 4",
+    ]
+    assert not add("november.csv", *november)["published"]
+    assert counted() == [("november.csv", 10, date(2026, 11, 1), date(2026, 11, 2))]
+    add("other.csv", f"2026-11-03,{hash},4", source="november.csv")
+    assert counted() == [("november.csv", 4, date(2026, 11, 3), date(2026, 11, 3))]
+    add("2026-11-04.csv", f"2026-11-04,{hash},2")
+    assert [row[:2] for row in counted()] == [("2026-11-04.csv", 2), ("november.csv", 4)]
+    shown = invoke(warehouse, "import", "--usage", tmp_path / "2026-11-04.csv").stdout.decode()
+    assert "2 uses of 1 selector and 0 topics, 2026-11-04 to 2026-11-04" in shown
+    assert "No candidates" not in shown
 
 
 def test_usage_orders_search_and_what_a_contract_distinguishes(tmp_path: Path) -> None:
@@ -149,14 +199,15 @@ def test_usage_orders_search_and_what_a_contract_distinguishes(tmp_path: Path) -
         return found
 
     assert first() == older
+    day = "2026-11-01"
     (usage := tmp_path / "usage.csv").write_text(
         "day,chain,contract,selector,count\n"
-        f"1,1,0x{'aa' * 20},{shared},5\n1,1,0x{'bb' * 20},{shared},4\n2,1,0x{'bb' * 20},{shared},4\n"
-        f"1,2,0x{'aa' * 20},{shared},90\n1,1,,{shared},70\n1,1,0xaa,{shared},1\n"
-        f"1,1,,{keccak256('swapB()')[:4].hex()},9\n"
+        f"{day},1,0x{'aa' * 20},{shared},5\n{day},1,0x{'bb' * 20},{shared},4\n{day},1,0x{'bb' * 20},{shared},4\n"
+        f"{day},2,0x{'aa' * 20},{shared},90\n{day},1,,{shared},70\n{day},1,0xaa,{shared},1\n"
+        f"{day},1,,{keccak256('swapB()')[:4].hex()},9\n"
     )
     result = invoke(warehouse, "import", "--usage", usage, "--json")
-    assert "counted without its contract" in json.loads(result.stdout)["files"][0]["warnings"][0]
+    assert "counted without their contract" in json.loads(result.stdout)["files"][0]["warnings"][0]
     assert first() == newer
     found = json.loads(invoke(warehouse, "search", "swap*", "--json").stdout)["signatures"]["results"]
     assert [one["text_signature"] for one in found] == ["swapB()", "swapA()"]

@@ -98,6 +98,7 @@ def test_counts_are_of_all_workers_and_survive_a_kill(warehouse: Path, run_sigdi
         assert get(server.port, f"{API}?page=3").status == 404
         assert post_text(server.port, NEW).status == 201
         assert counts(server) == {"0x00000002": 20}
+        assert 'href="/wanted/"' in get(server.port, "/status/", HTML).body.decode()
         page = get(server.port, "/wanted/", HTML).body.decode()
         assert ("0x00000002" in page, selector(NEW) in page, 'href="/submit/"' in page) == (True, False, True)
     found: list[dict[str, Any]] = json.loads(run_sigdir("wanted", "--json").stdout)

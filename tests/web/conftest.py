@@ -40,7 +40,8 @@ PATHS = [
     "/search/?q=function%20nope(uint%20a)", "/search/?q=f(uint7)", "/search/?q=%3F%3F",
     "/search/?q=transfre", "/search/?q=pagedRow&in=functions&page=2", "/browse/", "/browse/functions/", "/browse/events/",
     "/selector/0xa9059cbb/", "/selector/0xa9059cbb/?id=1", f"/topic/{TOPIC}/", "/submit/", "/decode/",
-    f"/decode/?data={EXAMPLE}", "/decode/?data=0x12345678", f"/decode/?data={MULTICALL_EXAMPLE}",
+    f"/decode/?data={EXAMPLE}", "/decode/?data=0x12345678",
+    f"/decode/?data={EXAMPLE}&chain=1&to=0x{'a1' * 20}", f"/decode/?data={MULTICALL_EXAMPLE}",
     f"/decode/?data={quote(LOG_EXAMPLE)}", f"/decode/?data={PROXY_EXAMPLE}", f"/decode/?data={CODE}", "/docs/", "/statistics/", "/status/", "/dumps/", "/dumps/1/",
     "/api/v1/signatures/", "/api/v1/event-signatures/1/", "/api/v1/signatures/1/evidence/",
 ]  # fmt: skip

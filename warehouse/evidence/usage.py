@@ -1,7 +1,8 @@
 """How often selectors and topics are used, as sources have counted: a file a source, which its next import replaces.
 
 Its columns (``mapped.py``): for each of ``TABLES`` the distinct keys, rising, and how often each was used. A key is a hash,
-or a hash with the chain and the address of the contract that was called or made the log, where the source says so.
+or a hash with the chain and the address of the contract that was called or made the log, where the source says so. ``days``
+has the first and the last day that were counted, or none.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from sigdir.signatures.rank import Summary
 from sigdir.signatures.readings import Known, Membership
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, deployed_contract
 from sigdir.warehouse.evidence.mapped import create_columns, open_columns
-from sigdir.warehouse.log.manifest import USAGE, Manifest
+from sigdir.warehouse.log.manifest import USAGE, Manifest, MappedFile
 
 Array = npt.NDArray[Any]
 Counts = Mapping[str, tuple[Array, npt.NDArray[np.int64]]]
 """For each table the keys, uint8 of (rows, width), rising, and their counts."""
+
+Days = npt.NDArray[np.datetime64]
+NO_DAYS: Days = np.empty(0, "<M8[D]")
 
 PLACE_BYTES = 28
 """Of a chain, 8, and an address."""
@@ -42,13 +46,14 @@ TABLES: Mapping[str, int] = {str(collection): collection.hash_bytes for collecti
 """The bytes of a key of each."""
 
 
-def write_usage(path: Path, counts: Counts) -> int:
-    """Write a file of usage, to be synced; returns its rows."""
-    shapes: dict[str, tuple[str, int, int | None]] = {}
+def write_usage(path: Path, counts: Counts, days: Days) -> int:
+    """Write a file of usage, to be synced; returns its rows. ``days`` are the first and the last, or none."""
+    shapes: dict[str, tuple[str, int, int | None]] = {"days": ("<M8[D]", len(days), None)}
     for table, (keys, _) in counts.items():
         shapes[table] = (f"S{TABLES[table]}", len(keys), None)
         shapes[f"{table} uses"] = ("<i8", len(keys), None)
     columns = create_columns(path, shapes)
+    columns["days"][:] = days
     for table, (keys, uses) in counts.items():
         columns[table][:] = np.ascontiguousarray(keys).view(f"S{TABLES[table]}").reshape(-1)
         columns[f"{table} uses"][:] = uses
@@ -101,12 +106,23 @@ def hashes_used(manifest: Manifest, collection: Collection, least: int, most: in
 def uses_of_hashes(manifest: Manifest, hashes: Array) -> npt.NDArray[np.int64]:
     """The same for hashes of one collection, uint8 of (rows, width)."""
     found = np.zeros(len(hashes), np.int64)
+    for file in manifest.mapped_of(USAGE):
+        found += uses_in(file, hashes)
+    return found
+
+
+def uses_in(file: MappedFile, hashes: Array) -> npt.NDArray[np.int64]:
+    """How often each of these hashes is used by what one file has counted."""
     width = hashes.shape[1]
     collection = next(one for one in COLLECTIONS if one.hash_bytes == width)
-    wanted = np.ascontiguousarray(hashes).view(f"S{width}").reshape(-1)
-    for columns in map(open_columns, manifest.mapped_of(USAGE)):
-        known, uses = columns[collection], columns[f"{collection} uses"]
-        if len(known):
-            at = np.minimum(known.searchsorted(wanted), len(known) - 1)
-            found += np.where(known[at] == wanted, uses[at], 0)
-    return found
+    columns, wanted = open_columns(file), np.ascontiguousarray(hashes).view(f"S{width}").reshape(-1)
+    known, uses = columns[collection], columns[f"{collection} uses"]
+    if not len(known):
+        return np.zeros(len(hashes), np.int64)
+    at = np.minimum(known.searchsorted(wanted), len(known) - 1)
+    return np.where(known[at] == wanted, uses[at], 0)
+
+
+def days_in(file: MappedFile) -> Days:
+    """The first and the last day that a file has counted; none where its source did not say."""
+    return open_columns(file).get("days", NO_DAYS)

@@ -23,8 +23,8 @@ from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATU
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
 from sigdir.warehouse.evidence.summaries import KINDS
-from sigdir.warehouse.evidence.usage import uses_of_hashes
-from sigdir.warehouse.log.manifest import Manifest
+from sigdir.warehouse.evidence.usage import days_in, uses_in, uses_of_hashes
+from sigdir.warehouse.log.manifest import USAGE, Manifest, MappedFile
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.ranking import RIVAL, Ranking, SummaryReader
 from sigdir.warehouse.sql.sightings import live_sightings
@@ -60,8 +60,12 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, s
         type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
     )  # fmt: skip
     connection.create_function("uses_of", partial(_uses_of, manifest), ["BLOB"], "BIGINT", type=PythonUDFType.ARROW)
+    connection.create_function(
+        "counted", partial(_counted, manifest), ["BLOB", "INTEGER"], _COUNTED, type=PythonUDFType.ARROW
+    )
     connection.execute("CREATE SCHEMA parts")
     _create_table(connection, "sources", _sources(manifest))
+    _create_table(connection, "counting", _counting(manifest))
     _create_table(connection, "standards", _standards())
     connection.execute(_MACROS)
     for collection in COLLECTIONS:
@@ -86,6 +90,22 @@ def _uses_of(manifest: Manifest, hashes: pa.ChunkedArray) -> pa.Array:
     return numbers(found)
 
 
+_COUNTED = "STRUCT(uses BIGINT, first_day DATE, last_day DATE)"
+
+
+def _counted(manifest: Manifest, hashes: pa.ChunkedArray, sources: pa.ChunkedArray) -> pa.StructArray:
+    """How often each source has counted each hash, all of one collection, and its first and last day."""
+    raw, wanted = hashes.to_pylist(), values(sources)
+    keys = np.frombuffer(b"".join(raw), np.uint8).reshape(len(raw), -1)
+    uses, days = np.zeros(len(raw), np.int64), np.full((len(raw), 2), "NaT", "<M8[D]")
+    for file in manifest.mapped_of(USAGE):
+        rows = np.flatnonzero(wanted == _statement(file)[0])
+        if len(rows):
+            uses[rows] = uses_in(file, keys[rows])
+            days[rows, : len(days_in(file))] = days_in(file)
+    return pa.StructArray.from_arrays([numbers(uses), *map(pa.array, days.T)], ["uses", "first_day", "last_day"])
+
+
 def _create_table(
     connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, tuple[str, list[Any]]]
 ) -> None:
@@ -102,6 +122,20 @@ def _sources(manifest: Manifest) -> dict[str, tuple[str, list[Any]]]:
         "source": ("INTEGER", [source.number for source in sources]),
         "label": ("VARCHAR", [source.label for source in sources]),
         "import_id": ("BIGINT", [source.import_id for source in sources]),
+    }
+
+
+def _statement(file: MappedFile) -> tuple[int, int]:
+    """The source and the import of a file of usage, which is all that one source has counted."""
+    return next(filter(None, file.statements))
+
+
+def _counting(manifest: Manifest) -> dict[str, tuple[str, list[Any]]]:
+    """The sources that have counted, and the import of each."""
+    statements = list(map(_statement, manifest.mapped_of(USAGE)))
+    return {
+        "source": ("INTEGER", [source for source, _ in statements]),
+        "import_id": ("BIGINT", [import_id for _, import_id in statements]),
     }
 
 
@@ -244,9 +278,15 @@ def _sightings(collection: Collection) -> str:
     return f"""
 SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, o.label AS source, s.import_id, coalesce(s.file, o.label) AS file, s.contract,
        parts.kind_name(s.kind) AS kind, parts.witness_name(s.witness) AS witness, s.declaration,
-       s.contracts AS contracts, s.verified, t.hash
+       s.contracts AS contracts, s.verified, NULL AS uses, NULL AS first_day, NULL AS last_day, t.hash
 FROM {_live(collection)} AS s JOIN {collection.view_name} AS t ON t.id = s.id
      JOIN parts.sources AS o ON o.source = s.source
+UNION ALL
+SELECT '{collection}', id, text_signature, hex_signature, label, import_id, label, NULL, NULL, NULL, NULL, NULL, NULL,
+       said.uses, said.first_day, said.last_day, hash
+FROM (SELECT t.id, t.text_signature, t.hex_signature, t.hash, o.label, c.import_id, counted(t.hash, c.source) AS said
+      FROM {collection.view_name} AS t, parts.counting AS c JOIN parts.sources AS o USING (source))
+WHERE said.uses > 0
 """
 
 
