@@ -155,6 +155,8 @@ def import_(
         raise click.UsageError("name the files to import, or give --samples")
     if master is not None and engine != "spark":
         raise click.UsageError("--master is for --engine spark")
+    if given["usage"] and engine != "local":
+        raise click.UsageError("--usage is read by this machine: leave out --engine")
     options = Options(list(paths), folder, wait=not no_wait, **given)
     with reporter(quiet) as progress:
         report = run_import(options, progress) if engine == "local" else _run_on_spark(options, progress, master)

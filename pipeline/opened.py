@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,6 +57,25 @@ class OpenWarehouse(Warehouse):
             gc.set_threshold(*thresholds)  # an import changes those of its process
         self.refresh()
         return report
+
+    def decode(self, data: str | Mapping[str, Any], **given: Any) -> dict[str, Any]:
+        """What data means by the newest version, as `POST /api/v1/decode/` answers it.
+
+        ``data`` is hex digits, or the fields of that request, such as ``{"as": "return", "selector": ..., "data": ...}``;
+        ``given`` are more of them: ``abi``, ``code``, or ``chain`` with ``to``. Raises BadInput, and WarehouseError where
+        an older version is open.
+        """
+        from sigdir.pipeline.directory import opened, readings_of
+        from sigdir.signatures.decode_input import inputs_of_fields
+        from sigdir.signatures.given_contract import with_contract
+        from sigdir.signatures.reading_json import document
+
+        if self._as_of is not None:
+            raise WarehouseError(f"{self.paths.root}: opened as of a version; SQL's decode_calldata reads by it")
+        fields = {"data": data} | given if isinstance(data, str) else {**data, **given}
+        with opened(self.paths.root) as directory:
+            inputs = with_contract(inputs_of_fields(fields), fields, directory.contract)
+            return document(readings_of(directory, inputs), inputs[0].contract)
 
     def _require_writable(self) -> None:
         """Raise WarehouseError where nothing can be imported."""

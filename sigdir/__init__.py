@@ -14,6 +14,7 @@
 ``count(collection)``   rows of ``signatures`` or ``event-signatures``
 ``version``             the version that is open
 ``add(data, source=)``  import a frame, Arrow data, a file or texts, where it was opened with ``create=True``
+``decode(data, ...)``   what calldata, a log or a returned value means, with ``abi=``, ``code=``, or ``chain=`` and ``to=``
 ``history()``           a summary of each commit
 ``refresh()``           go to the newest version
 ``close()``             free the engine; ``with`` does it too

@@ -13,6 +13,7 @@ import pytest
 
 import sigdir
 from sigdir.pipeline.errors import BadInput
+from sigdir.signatures.decode_input import BadInput as DataError
 from sigdir.warehouse import WarehouseError
 from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import assert_clean
@@ -104,3 +105,25 @@ def test_a_warehouse_that_cannot_be_added_to(tmp_path: Path) -> None:
         sigdir.open(tmp_path, as_of=1, create=True)
     with pytest.raises(WarehouseError, match="no such folder"):
         sigdir.open(tmp_path / "missing")
+
+
+def test_decoding_from_python(tmp_path: Path) -> None:
+    """As the API: by an ABI, what a call returned, an error that names the field; an older version is left to SQL."""
+    call, word = f"0xa9059cbb{1:064x}{2:064x}", f"{1:064x}"
+    inputs = [{"name": "who", "type": "address"}, {"name": "much", "type": "uint256"}]
+    abi = [{"type": "function", "name": "transfer", "inputs": inputs}]
+    with sigdir.open(tmp_path / "w", create=True) as warehouse:
+        warehouse.add(["function transfer(address to, uint256 value) returns (bool ok)"], source="mine")
+        found = [warehouse.decode(call), warehouse.decode(call, abi=abi)]
+        assert [one["contract"] and one["contract"]["by"] for one in found] == [None, "abi"]
+        named = [[parameter["name"] for parameter in one["candidates"][0]["parameters"]] for one in found]
+        assert named == [["to", "value"], ["who", "much"]]
+        returned = warehouse.decode({"as": "return", "selector": "0xa9059cbb", "data": word})
+        assert returned["candidates"][0]["parameters"] == [{"name": "ok", "type": "bool", "value": True}]
+        with pytest.raises(DataError, match="to: '0x' is no address"):
+            warehouse.decode(call, chain=1, to="0x")
+    with (
+        sigdir.open(tmp_path / "w", as_of=1) as older,
+        pytest.raises(WarehouseError, match="SQL's decode_calldata"),
+    ):
+        older.decode(call)
