@@ -20,23 +20,26 @@ pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace i
 
 READERS = [
     ("sql", "SELECT count(*) FROM signatures"), ("sql", "SELECT count(*) FROM search('balance')"), ("verify",), ("stats",),
-    ("decode", "auto", f"0x60fe47b1{7:064x}"),
+    ("decode", "auto", f"0x60fe47b1{7:064x}"), ("backup", "{folder}/backup"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("arguments", READERS)
 @pytest.mark.parametrize("call", ["flock", "fcntl"])
 def test_readers_need_no_locks(tmp_path: Path, arguments: tuple[str, ...], call: str) -> None:
-    """Neither those of whole files, as for a folder in which a reader spills, nor those of ranges, as for staging."""
+    """Neither those of whole files, as for a folder in which a reader spills, nor those of ranges, as for staging. A
+    backup locks its target alone."""
     paths = Paths(tmp_path / "w")
     publish(paths, ["balanceOf(address)", "set(uint256)"])
     stage(paths, SIGNATURES, "staged(uint256)")
     staging = [paths.staging.with_name(f"{paths.staging.name}{end}") for end in ("", "-wal", "-shm")]
-    named = [f"--trace-path={path}" for path in (paths.identity, *staging)] if call == "fcntl" else []
+    files = staging if call == "fcntl" else [paths.staging_stamp] if arguments[0] == "backup" else []
+    named = [f"--trace-path={path}" for path in (paths.identity, *files)] if files else []
     strace = "strace", "-f", "-qq", "-o", str(tmp_path / "calls"), *named, "-e", f"trace={call}"
+    command = [*command_line(), *(word.format(folder=tmp_path) for word in arguments)]
     with closing(Staging(paths.staging)):  # its write-ahead log is there, so readers would take locks
         done = subprocess.run(
-            [*strace, "-e", f"inject={call}:error=ENOLCK", *command_line(), *arguments], env=environment(paths.root),
+            [*strace, "-e", f"inject={call}:error=ENOLCK", *command], env=environment(paths.root),
             capture_output=True, timeout=SAFETY_SECONDS, check=False,
         )  # fmt: skip
     assert done.returncode == 0, (done.stdout, done.stderr)

@@ -36,7 +36,7 @@ from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.index.visible import Visible, unused_visible
 from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
-from sigdir.warehouse.staging.reader import StagingReader
+from sigdir.warehouse.staging.reader import StagingReader, is_for_readers
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.stamp import OPEN
 from sigdir.warehouse.staging.writer import Staging
@@ -45,8 +45,6 @@ from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import (
     FileLock,
     file_state,
-    has_locks,
-    is_read_only,
     is_there,
     make_folder,
     may_be_replacing,
@@ -217,7 +215,7 @@ class Reader:
         Where the folder is read-only or without locks, indexes that it lacks are built in ``paths.derived``, or in a temporary folder
         that ``close`` removes.
         """
-        self.is_read_only = is_read_only(paths.root) or not has_locks(paths.identity)
+        self.is_read_only = is_for_readers(paths)
         self._temporary: TemporaryDirectory[str] | None = None
         if self.is_read_only and paths.derived is None:
             self._temporary = TemporaryDirectory(prefix="sigdir-")

@@ -14,7 +14,7 @@ from sigdir.warehouse.staging.rows import Loss
 from sigdir.warehouse.staging.stamp import given_out, readable_stamp
 from sigdir.warehouse.staging.transaction import ACCEPT, RESTORE, Transaction, create
 from sigdir.warehouse.table.errors import UnreadableWarehouse
-from sigdir.warehouse.table.files import has_locks, is_disk_full
+from sigdir.warehouse.table.files import has_locks, is_disk_full, is_read_only
 from sigdir.warehouse.table.identity import usable_identity
 from sigdir.warehouse.table.paths import Paths
 
@@ -24,6 +24,11 @@ WAIT_SECONDS = 60.0
 A transaction takes a few milliseconds, one that looks a late row up in its batch 50 ms for 10 M rows, and a commit to a
 store as long as its requests.
 """
+
+
+def is_for_readers(paths: Paths) -> bool:
+    """Whether nobody here can write into a warehouse: it is on read-only media, or its file system has no locks."""
+    return is_read_only(paths.root) or not has_locks(paths.identity)
 
 
 def cannot_open(path: Path, error: Exception) -> UnreadableWarehouse:
@@ -88,6 +93,13 @@ def _in_memory(path: Path) -> sqlite3.Connection:
     return memory
 
 
+def copy_database(connection: sqlite3.Connection, path: Path) -> None:
+    """Give the file at ``path`` the content of a database, in one transaction; raises sqlite3.Error."""
+    with closing(sqlite3.connect(path, timeout=WAIT_SECONDS)) as other:
+        other.execute("PRAGMA synchronous = FULL")
+        connection.backup(other)
+
+
 def _connect(database: str) -> sqlite3.Connection:
     return sqlite3.connect(
         database, uri=True, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
@@ -131,6 +143,13 @@ class StagingReader:
                 self._undo()
         except sqlite3.Error as error:
             raise UnreadableWarehouse(f"{self._path}: {error}") from error
+
+    def copy(self, path: Path) -> None:
+        """Write the current state into a new file. Others may write meanwhile. Raises UnreadableWarehouse."""
+        try:
+            copy_database(self._connection, path)
+        except sqlite3.Error as error:  # names the copy, whose disk may be full
+            raise UnreadableWarehouse(f"{path}: {error}") from error
 
     def data_version(self) -> int:
         """A number that changes when another process or handle commits, never by our own commits. Raises UnreadableWarehouse."""

@@ -7,7 +7,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from sigdir.warehouse.staging.reader import WAIT_SECONDS, StagingReader, cannot_open
@@ -152,13 +152,6 @@ class Staging(StagingReader):
                 "UPDATE sequence SET last_id = max(last_id, ?) WHERE collection = ?", (id, collection)
             )
 
-    def copy(self, path: Path) -> None:
-        """Write the current state into a new file. Others may write meanwhile. Raises UnreadableWarehouse."""
-        try:
-            copy_database(self._connection, path)
-        except sqlite3.Error as error:  # names the copy, whose disk may be full
-            raise UnreadableWarehouse(f"{path}: {error}") from error
-
     def close(self) -> None:
         super().close()
         os.close(self._queue)
@@ -186,10 +179,3 @@ def refuse_other_files(paths: Paths) -> None:
         f"{paths.root}: no warehouse, and none is made here, because the folder has other files: {named};"
         " name a new or an empty folder: --warehouse DIR"
     )
-
-
-def copy_database(connection: sqlite3.Connection, path: Path) -> None:
-    """Give the file at ``path`` the content of a database, in one transaction; raises sqlite3.Error."""
-    with closing(sqlite3.connect(path, timeout=WAIT_SECONDS)) as other:
-        other.execute("PRAGMA synchronous = FULL")
-        connection.backup(other)

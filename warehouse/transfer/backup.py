@@ -33,10 +33,10 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.manifest import manifest_of_entry
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.staging.reader import open_read_only
+from sigdir.warehouse.staging.reader import StagingReader, copy_database, is_for_readers, open_read_only
 from sigdir.warehouse.staging.rows import HighWaterMark
 from sigdir.warehouse.staging.transaction import Transaction
-from sigdir.warehouse.staging.writer import Staging, copy_database
+from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
@@ -69,7 +69,7 @@ def backup(source: Paths, copy: Paths, link: bool = False, progress: Progress = 
     here, there = source.root.resolve(), copy.root.resolve()
     if here in (there, *there.parents) or there in here.parents:
         raise UnreadableWarehouse(f"{copy.root} is not apart from {source.root}")
-    staging = Staging(source.staging)
+    staging = (StagingReader if is_for_readers(source) else Staging)(source.staging)
     try:
         identity = usable_identity(source)
         _refuse_foreign(copy, identity)
@@ -190,7 +190,9 @@ def _refuse_foreign(copy: Paths, identity: Identity) -> None:
         raise UnreadableWarehouse(f"{copy.root} is another warehouse: {found.id}, not {identity.id}")
 
 
-def _back_up(source: Paths, target: Folder, scratch: Path, staging: Staging, progress: Progress) -> TransferReport:
+def _back_up(
+    source: Paths, target: Folder, scratch: Path, staging: StagingReader, progress: Progress
+) -> TransferReport:
     """The protocol's steps."""
     copy = target.paths
     mirrors = _copied_mirrors(source, scratch)
