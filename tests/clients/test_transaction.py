@@ -215,7 +215,7 @@ def test_the_page_of_a_server_with_a_node(node: Chain, server: Server) -> None:
         "contract&#39;s code 0x",
         "succeeded",
         "Transfer(address",
-        "<dt>Value</dt><dd>0</dd>",
+        "<dt>Value</dt><dd>0 wei</dd>",
         "Send 7 to 0x7099",
         "Receiver",
     ):
