@@ -34,7 +34,7 @@ from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import working_copy
 from sigdir.warehouse.table.stores import StoreError, open_store
 from sigdir.warehouse.transfer.working_copy import pull
-from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
 from tests.faulty_store import BUCKET, S3, Fault
 from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
 from tests.pipeline.test_containers import tarred, zipped
@@ -146,21 +146,17 @@ def test_text_in_splits(session: Any, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("small_splits")
-def test_a_comment_over_splits(session: Any, tmp_path: Path) -> None:
-    """A file whose comment crosses a cut is read as a whole."""
-    text = "\n".join([*lines(40_000), "/* from here", *lines(_LINES, 40_000), "to here */", *lines(1000, 500_000)])
-    report = assert_same(session, write_files(tmp_path / "in", {"list.txt": text}), tmp_path)
-    assert 40_000 <= report.total("read") <= 41_000
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("small_splits")
 def test_tables_in_splits(session: Any, tmp_path: Path) -> None:
-    """CSV with and without a header, JSON lines, OpenChain's lines and Parquet are read by ranges."""
+    """CSV with and without a header, JSON lines, OpenChain's lines and Parquet are read by ranges.
+
+    A text whose comment crosses a cut, and a CSV file whose quoted field does, are read as a whole.
+    """
     texts = [f"text{number}_{'x' * (number % 50)}(uint256,address)" for number in range(_LINES)]
     selectors = [f"0x{keccak256(text)[:4].hex()}" for text in texts]
     pairs = list(zip(selectors, texts, strict=True))
     entry = {"type": "function", "inputs": [{"type": "uint256", "name": "amount"}], "outputs": []}
+    quoted = [f"0x{keccak256(text)[:4].hex()},{text}" for text in (f"t{number}()" for number in range(150_000))]
+    quoted[75_000] += ',"over\n' + "many lines\n" * 150_000 + '"'
     files: dict[str, str | bytes] = {
         "a.csv": "selector,name,extra\n" + "".join(f'{s},"{t}",{"z" * 20}\n' for s, t in pairs),
         "b.csv": "".join(f"{s}\t{t}\n" for s, t in pairs) + "0x12345678\tnope(uint256)\n",
@@ -171,19 +167,13 @@ def test_tables_in_splits(session: Any, tmp_path: Path) -> None:
             for number in range(_LINES // 4)
         ),
         "f.parquet": parquet_bytes({"text_signature": [f"{t}x" for t in texts] * 3}, row_group_size=50_000, compression=None),
+        "g.txt": "\n".join([*lines(40_000), "/* from here", *lines(_LINES, 40_000), "to here */", *lines(1000, 500_000)]),
+        "h.csv": "selector,text_signature,note\n" + "\n".join(quoted),
     }  # fmt: skip
     report = assert_same(session, write_files(tmp_path / "in", files), tmp_path)
-    assert [file.format for file in report.files] == ["csv", "csv", "rows", "openchain", "panoramix", "parquet"]
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("small_splits")
-def test_a_quoted_field_over_splits(session: Any, tmp_path: Path) -> None:
-    """A CSV file whose quoted field crosses a cut is read as a whole."""
-    rows = [f"0x{keccak256(text)[:4].hex()},{text}" for text in (f"t{number}()" for number in range(150_000))]
-    rows[75_000] += ',"over\n' + "many lines\n" * 150_000 + '"'
-    table = "selector,text_signature,note\n" + "\n".join(rows)
-    assert_same(session, write_files(tmp_path / "in", {"a.csv": table}), tmp_path)
+    formats = ["csv", "csv", "rows", "openchain", "panoramix", "parquet", "text", "csv"]
+    assert [file.format for file in report.files] == formats
+    assert 40_000 <= report.files[6].read <= 41_000
 
 
 def shapes(folder: Path) -> list[Path]:
@@ -298,9 +288,14 @@ def test_large_objects_in_splits(session: Any, tmp_path: Path, s3: S3) -> None:
     found = contents(tmp_path / "engine")
     for name in ("signatures", "events", "sightings"):
         assert found[name] == expected[name]
+    few = open_store(f"s3://{BUCKET}/{tmp_path.name}/few")
+    for path in write_files(
+        tmp_path / "few", {"a.txt": "a()\n", "c.parquet": parquet_bytes({"text_signature": ["c()"]})}
+    ):
+        few.put(path.name, path)
     s3.faults.append(Fault("404", "GET", "c.parquet"))
-    broken = by_engine(session, [store.url], tmp_path / "broken")
-    assert [fault.path for fault in broken.faults] == [f"{store.url}/c.parquet"]
+    broken = by_engine(session, [few.url], tmp_path / "broken")
+    assert [fault.path for fault in broken.faults] == [f"{few.url}/c.parquet"]
 
 
 def test_known_and_staged_texts_are_deduplicated(session: Any, tmp_path: Path) -> None:
@@ -332,11 +327,11 @@ def test_what_cannot_be_imported_is_named(session: Any, tmp_path: Path) -> None:
 # The command.
 
 
-def test_the_command_imports_by_sail(run_sigdir: Sigdir, warehouse: Path, tmp_path: Path) -> None:
+def test_the_command_imports_by_sail(warehouse: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`--engine spark` without a master needs nothing but the extra, and says nothing of its own."""
     pytest.importorskip("pysail")
-    result = run_sigdir("import", "--samples", "--engine", "spark", "--json", "--quiet")
-    assert (result.returncode, result.stderr) == (0, b"")
+    result = invoke(warehouse, "import", "--samples", "--engine", "spark", "--json", "--quiet")
+    assert (result.status, result.stderr, capfd.readouterr()) == (0, "", ("", ""))
     import_files([SAMPLES], tmp_path / "local")
     assert contents(warehouse) == contents(tmp_path / "local")
 
@@ -507,18 +502,23 @@ def engine_command(path: Path) -> list[str]:
 
 
 def test_a_process_without_a_main_file(tmp_path: Path) -> None:
-    """`python -c` has a session too: pyspark takes it for its own doctests, and would end it."""
+    """`python -c` has a session too: pyspark takes it for its own doctests, and would end it.
+
+    Before a session neither the command nor the tasks' code loads Spark, Sail or gRPC.
+    """
     pytest.importorskip("pysail")
     code = (
+        "import sys, sigdir.cli.import_, sigdir.pipeline.engines.spark\n"
+        "print([n for n in sys.modules if n.split('.')[0] in ('pyspark', 'pysail', 'grpc', 'py4j')])\n"
         "import warnings; warnings.simplefilter('ignore')\n"
         "from sigdir.cli.spark_session import open_session\n"
         "with open_session(None) as session: print(session.range(3).count())"
     )
-    environ = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    environ = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environ, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "[]\n3\n"), done.stderr
 
 
 @pytest.mark.long
@@ -538,15 +538,6 @@ def test_a_killed_executor_leaves_nothing(warehouse: Path, tmp_path: Path, point
     assert contents(warehouse) == before
     assert run_command(*again).returncode == 0
     assert_clean(Paths(warehouse))
-
-
-def test_a_local_import_loads_nothing_of_spark(tmp_path: Path) -> None:
-    """Neither the command nor the tasks' code loads Spark, Sail or gRPC."""
-    code = (
-        "import sys, sigdir.cli.import_, sigdir.pipeline.engines.spark;"
-        "print([n for n in sys.modules if n.split('.')[0] in ('pyspark', 'pysail', 'grpc', 'py4j')])"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ assert digest[0, :4].tobytes().hex() == "a9059cbb"
 print(kernels.FOLDER)
 print(len(compiled.buffer))
 """
+FOLDER = "from sigdir.signatures import kernels; print(kernels.FOLDER)"
 # Root may write anywhere without this.
 WITHOUT_PRIVILEGE = ("setpriv", "--inh-caps=-dac_override", "--bounding-set=-dac_override")
 
@@ -112,10 +113,9 @@ def test_a_copy_follows_an_installation_that_is_compiled_again(installation: Ins
 def test_a_named_folder_comes_first(installation: Installation, tmp_path: Path) -> None:
     """NUMBA_CACHE_DIR, and XDG_CACHE_HOME before ~/.cache."""
     named = str(tmp_path / "named")
-    code = "from sigdir.signatures import kernels; print(kernels.FOLDER)"
-    assert installation.run(code, NUMBA_CACHE_DIR=named).stdout == f"{named}\n"
+    assert installation.run(FOLDER, NUMBA_CACHE_DIR=named).stdout == f"{named}\n"
     make_readonly(installation.library)
-    assert installation.run(code, XDG_CACHE_HOME=named).stdout == f"{named}/signature-directory/kernels\n"
+    assert installation.run(FOLDER, XDG_CACHE_HOME=named).stdout == f"{named}/signature-directory/kernels\n"
 
 
 @pytest.mark.long
@@ -139,7 +139,7 @@ def test_a_temporary_folder_that_others_may_enter_is_not_used(installation: Inst
     private = installation.temporary / f"signature-directory-{os.getuid()}"
     private.mkdir(mode=0o700)
     private.chmod(0o770)
-    assert installation.look()[0] == "None"
+    assert installation.run(FOLDER).stdout == "None\n"
 
 
 @pytest.mark.parametrize(
