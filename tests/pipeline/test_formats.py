@@ -1122,12 +1122,6 @@ def test_lone_surrogate_is_one_reject(read: Read) -> None:
     assert [(reject.reason, reject.position, reject.line) for reject in reading.rejects] == [("encoding", 2, 1)]
 
 
-def test_abi_as_a_string_of_json(read: Read) -> None:
-    """An ABI written as a string, as some tools do, is read like a list."""
-    artifact = {"contractName": "Token", "abi": json.dumps(TOKEN_ABI)}
-    assert read("json", json.dumps(artifact)) == ARTIFACT_READING
-
-
 def test_artifact_without_entries(read: Read) -> None:
     """A contract with an empty ABI has no candidates and is no error."""
     empty = {"_format": "hh-sol-artifact-1", "contractName": "Context", "abi": [], "bytecode": "0x"}

@@ -442,18 +442,6 @@ def test_rows_taken_away_meanwhile_end_the_walk(warehouse: Path) -> None:
 FEED = [row(number * 3 + 1, f"g{number}(bytes)") for number in range(50)]
 
 
-def test_the_feed_is_followed_to_its_end_and_from_there(warehouse: Path) -> None:
-    rows = FEED[:30]
-    with scripted(lambda path, query: feed_of(rows, path, query, 7)) as server:
-        report = mirror(server.url, warehouse)
-        assert (report.way, report.fetched[SIGNATURES]) == ("changes", 30)
-        rows += FEED[30:]
-        server.asked.clear()
-        assert mirror(server.url, warehouse).fetched[SIGNATURES] == 20
-        assert "after=s58" in server.asked[1]
-    assert texts(warehouse) == [row["text_signature"] for row in FEED]
-
-
 class Stages(Reporter):
     """Notes the units of each stage: those it should have, and those that were done."""
 
@@ -468,14 +456,17 @@ class Stages(Reporter):
         self.noted[-1] = name, total, done + units
 
 
-def test_the_progress_of_a_feed_has_a_total(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after an import in the middle: a long feed is imported in parts."""
+def test_a_feed_is_followed_to_its_end_and_from_there(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long one is imported in parts; its progress has a total, also after an import in the middle."""
     monkeypatch.setattr("sigdir.pipeline.mirror.IMPORT_BYTES", 1_500)
     rows = FEED[:30]
     with scripted(lambda path, query: feed_of(rows, path, query, 7)) as server:
         for total, more in ((30, FEED[30:]), (20, [])):
             stages = Stages()
-            run_mirror(Options(server.url, warehouse, (SIGNATURES,), policy=EAGER), stages)
+            server.asked.clear()
+            report = run_mirror(Options(server.url, warehouse, (SIGNATURES,), policy=EAGER), stages)
+            assert (report.way, report.fetched[SIGNATURES]) == ("changes", total)
+            assert ("after=s58" in server.asked[1]) == (total == 20)
             ours = [(units, done) for name, units, done in stages.noted if name == SIGNATURES][1:]
             assert {units for units, _ in ours} == {total}
             assert ours[-1][1] == 30 - 10 * (total != 30)

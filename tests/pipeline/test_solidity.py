@@ -268,10 +268,14 @@ def test_old_sources() -> None:
 
 
 def test_lines_and_collections() -> None:
-    """An entry has the line of its keyword, from 1, and says its collection."""
+    """An entry has the line of its keyword, from 1, and says its collection; so has a reject, and what is parsed alone."""
     source = b"\xef\xbb\xbf// \xc3\xa9\r\ncontract C {\r\n  /// text\r\n  function\r\n f() {}\r\n event E();\n\n error X();\n}"
     assert [entry._replace(sighting=LISTED) for entry in declarations(source)] == [
         Entry(b"f()", 4, FUNCTIONS), Entry(b"E()", 6, EVENTS), Entry(b"X()", 8, FUNCTIONS)
+    ]  # fmt: skip
+    source = b"contract C {\n // x\n uint @ x;\n\n function f(\n uint a) {}\n event @; error E(); }"
+    assert [(entry.text, entry.line) for entry in declarations(source)] == [
+        (b"uint @ x;", 3), (b"f(uint)", 5), (b"event @;", 7), (b"E()", 7)
     ]  # fmt: skip
 
 
@@ -384,14 +388,6 @@ def test_a_statement_that_keeps_the_parser_busy_loses_nothing_else() -> None:
     found = declared("contract C { event E(uint x); function g(S s) {} struct S { bool b; } } " + busy)
     assert (found.functions, found.events) == (["g((bool))"], ["E(uint256)"])
     assert [reason for _, reason in found.rejects] == ["unbalanced"]
-
-
-def test_lines_of_what_is_not_placed() -> None:
-    """A reject and what is parsed alone have their own lines."""
-    source = b"contract C {\n // x\n uint @ x;\n\n function f(\n uint a) {}\n event @; error E(); }"
-    assert [(entry.text, entry.line) for entry in declarations(source)] == [
-        (b"uint @ x;", 3), (b"f(uint)", 5), (b"event @;", 7), (b"E()", 7)
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -775,43 +771,30 @@ def read_all(path: Path) -> list[Candidates]:
 
 @pytest.mark.parametrize("name", ["a.sol", "A.SOL", "a.sol.gz"])
 def test_read(tmp_path: Path, name: str) -> None:
-    """A source is read whole, packed or not, and known by its name."""
-    source = b"\xef\xbb\xbfcontract C {\n" + LINE * LINES + b"function f(uint a) {} }"
+    """A source is read whole, packed or not, and known by its name: no line of it is cut, however long."""
+    source = b"\xef\xbb\xbfcontract C {\n" + LINE * LINES + b"function f(uint a) {}"
+    source += b" " * (2 * BLOCK_BYTES) + b"function g() {} }"
     (tmp_path / name).write_bytes(gzip.compress(source) if name.endswith("gz") else source)
     [batch] = read_all(tmp_path / name)
-    assert bytes(batch.data) == b"f(uint)"
-    assert batch.lines.tolist() == [LINES + 2]
+    assert bytes(batch.data) == b"f(uint)g()"
+    assert batch.lines.tolist() == [LINES + 2] * 2
 
 
-@pytest.mark.parametrize("name", ["remappings.txt", "foundry.toml"])
-def test_remappings_are_found_in_a_folder(tmp_path: Path, name: str) -> None:
-    """A file with remappings goes to the reader of sources, whatever its content looks like."""
-    (tmp_path / name).write_text("f()\n")
+@pytest.mark.parametrize(
+    ("name", "is_source"),
+    [
+        ("remappings.txt", True), ("foundry.toml", True), ("a.solx", False), ("sol", False), ("a.sol.json", False),
+        ("a.sol/b.json", False),
+    ],
+)  # fmt: skip
+def test_other_names(tmp_path: Path, name: str, is_source: bool) -> None:
+    """In a folder files with remappings go to the reader of sources, and nothing else does, whatever it contains."""
+    write_files(tmp_path, {name: "contract C { function f() public {} }"})
     [source] = find([str(tmp_path)])
     with source.open(lambda _: None):
         format = detect(source)
-        assert format is not None
-        assert format.name == "solidity"
-
-
-@pytest.mark.parametrize("name", ["a.solx", "sol", "a.sol.json", "a.sol/b.json"])
-def test_other_names(tmp_path: Path, name: str) -> None:
-    """Nothing else is taken for a source, whatever it contains."""
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("contract C { function f() public {} }")
-    [source] = find([str(path)])
-    with source.open(lambda _: None):
-        assert not looks_like(source)
-
-
-def test_a_line_of_any_length(tmp_path: Path) -> None:
-    """A source is read whole: no line of it is cut, however long."""
-    (tmp_path / "a.sol").write_bytes(
-        b"contract C {\nfunction f() {} " + b" " * (2 * BLOCK_BYTES) + b"function g() {} }"
-    )
-    [batch] = read_all(tmp_path / "a.sol")
-    assert bytes(batch.data) == b"f()g()"
+        assert (format is not None and format.name == "solidity") == is_source
+        assert looks_like(source) == is_source
 
 
 # OpenZeppelin: sources beside what the compiler made of them.
