@@ -30,7 +30,12 @@ def examples(count: int) -> int:
 
 
 def long_except(kept: Collection[Any], cases: Iterable[Any]) -> list[Any]:
-    """The cases of a parametrised test; those that are not in ``kept`` are long, so `make test` leaves them out."""
+    """The cases of a parametrised test, a tuple for several arguments; those that are not in ``kept`` are long.
+
+    `make test` leaves those out.
+    """
     cases = list(cases)
     assert all(case in cases for case in kept), "a case to be kept is not there"
-    return [case if case in kept else pytest.param(case, marks=pytest.mark.long) for case in cases]
+    values = [case if isinstance(case, tuple) else (case,) for case in cases]
+    marks = [() if case in kept else pytest.mark.long for case in cases]
+    return [pytest.param(*each, marks=mark) for each, mark in zip(values, marks, strict=True)]

@@ -9,22 +9,15 @@ import json
 import os
 import shutil
 import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 import sigdir
 import sigdir.warehouse.transfer.backup as backup_module
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-)
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock, make_folder
@@ -34,15 +27,8 @@ from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.transfer.backup import backup
 from sigdir.warehouse.transfer.transfer import TransferReport
 from sigdir.warehouse.verify import verify
-from tests.conftest import empty_warehouse, import_files
+from tests.conftest import empty_warehouse
 from tests.examples import long_except
-from tests.serve.support import (
-    SIGNATURES_PATH,
-    post_text,
-    request,
-    serving,
-    whole,
-)
 from tests.warehouse.support import (
     BACKUP_POINTS,
     Disk,
@@ -108,14 +94,6 @@ def assert_same(paths: Paths, copy: Paths) -> None:
     assert_clean(copy)
 
 
-def assert_verified(folder: Path) -> dict[str, Any]:
-    """Assert that ``sigdir verify`` finds nothing; its report."""
-    result = call_command("verify", "--json", "--quiet", "--warehouse", folder)
-    report: dict[str, Any] = json.loads(result.stdout)
-    assert (result.exit_code, report["findings"]) == (0, [])
-    return report
-
-
 def add_more(paths: Paths, name: str) -> None:
     """An import, a fold and staged rows."""
     publish(paths, [f"{name}(uint256)"], rejects=[f"{name}("])
@@ -129,35 +107,24 @@ def add_more(paths: Paths, name: str) -> None:
 
 @pytest.mark.parametrize("link", [False, True], ids=["", "linked"])
 def test_a_backup_is_the_same_warehouse(paths: Paths, copy: Paths, link: bool) -> None:
-    """Copied or linked, a backup has all rows, and its next ids lie above them."""
+    """Copied or linked, a backup has all rows, and its next ids lie above them. Only data files are linked."""
     report = backup(paths, copy, link)
     assert (report.version, report.rows, report.staged) == (3, 5, 2)
     assert_same(paths, copy)
     assert_sequences_ahead(copy)
     assert (report.copied, report.linked) == ((0, 9) if link else (9, 0))
-
-
-def test_a_linked_file_is_the_same_file(paths: Paths, copy: Paths) -> None:
-    """Only data files are linked; every file that can be written again is copied."""
-    backup(paths, copy, link=True)
     for file in copy.root.rglob("*"):
         if file.is_file():
-            assert (file.stat().st_nlink > 1) == (file.suffix == ".parquet"), file
+            assert (file.stat().st_nlink > 1) == (link and file.suffix == ".parquet"), file
 
 
-def test_a_backup_has_old_versions(paths: Paths, copy: Paths) -> None:
-    """Every version reads the same in the copy."""
-    backup(paths, copy)
-    for version in range(4):
-        here, there = (sigdir.open(p.root, version).count(SIGNATURES) for p in (paths, copy))
-        assert here == there
-
-
-def test_a_backup_has_the_evidence_of_old_versions(paths: Paths, copy: Paths) -> None:
-    """Every version has the same sources and sightings in the copy."""
+def test_a_backup_has_old_versions_and_their_evidence(paths: Paths, copy: Paths) -> None:
+    """Every version has the same rows, sources and sightings in the copy."""
     fold(paths)
     backup(paths, copy)
     for version in range(5):
+        ours, theirs = (sigdir.open(p.root, version).count(SIGNATURES) for p in (paths, copy))
+        assert ours == theirs
         here, there = (read_snapshot(p, version).evidence for p in (paths, copy))
         assert here.sources == there.sources
         assert [file.sha256 for file in here.all_files()] == [file.sha256 for file in there.all_files()]
@@ -270,84 +237,7 @@ def test_rows_that_arrive_during_a_backup_are_in_the_next_one(paths: Paths, copy
     assert_same(paths, copy)
 
 
-class Client(threading.Thread):
-    """POSTs one text after another and records each acknowledged row."""
-
-    def __init__(self, port: int, name: str) -> None:
-        super().__init__()
-        self.port, self.prefix = port, name
-        self.ledger: list[dict[str, Any]] = []
-        self.errors: list[str] = []
-        self.stopping = threading.Event()
-
-    def run(self) -> None:
-        number = 0
-        while not self.stopping.is_set():
-            answer = post_text(self.port, f"{self.prefix}{number}(uint256)")
-            number += 1
-            if answer.status == 201:
-                self.ledger.append(answer.json())
-            else:
-                self.errors.append(f"{answer.status} {answer.body!r}")
-
-
-@contextmanager
-def posting(port: int) -> Iterator[list[Client]]:
-    """Clients that POST until the end of the block."""
-    clients = [Client(port, name) for name in ("ann", "bob", "cyd")]
-    for client in clients:
-        client.start()
-    try:
-        yield clients
-    finally:
-        for client in clients:
-            client.stopping.set()
-        for client in clients:
-            client.join()
-
-
-@pytest.mark.long
-def test_a_backup_of_a_server_under_load_has_every_acknowledged_row(tmp_path: Path, copy: Paths) -> None:
-    """Backups into one folder while rows are POSTed and folded and a file is imported have all earlier rows."""
-    warehouse = tmp_path / "warehouse"
-    lines = tmp_path / "lines.txt"
-    lines.write_text("\n".join(f"imported{n}(uint256)" for n in range(20_000)))
-    moments = []
-    with serving(warehouse, fold_every=0.1) as server:
-        with posting(server.port) as clients:
-            for number in range(3):
-                if number == 1:
-                    import_files([lines], warehouse)
-                ledger = [row for client in clients for row in list(client.ledger)]
-                backup(Paths(warehouse), copy)
-                moment = tmp_path / f"moment{number}"
-                shutil.copytree(copy.root, moment)
-                moments.append((moment, ledger))
-        assert [client.errors for client in clients] == [[], [], []]
-        all_rows = [row for client in clients for row in client.ledger]
-        backup(Paths(warehouse), copy)
-        end = whole(server.port)
-        assert server.errors() == []
-    moments.append((copy.root, all_rows))
-    for folder, ledger in moments:
-        report = assert_verified(folder)
-        held = visible(Paths(folder))[SIGNATURES]
-        assert_sound(held)
-        assert report["rows"][SIGNATURES] + report["staged"][SIGNATURES] == held.num_rows
-        ids = dict(zip(texts(held), held["id"].to_pylist(), strict=True))
-        assert len(ids) == held.num_rows
-        assert {row["text_signature"]: row["id"] for row in ledger}.items() <= ids.items()
-    assert 0 < len(moments[2][1]) < len(all_rows)
-    with serving(copy.root, workers=1) as restored:
-        assert whole(restored.port) == end
-        last = max(row["id"] for row in end)
-        answer = post_text(restored.port, "restored(uint256)")
-        assert answer.status == 201
-        assert answer.json()["id"] > last
-        assert request(restored.port, "GET", f"{SIGNATURES_PATH}{all_rows[-1]['id']}/").json() == all_rows[-1]
-
-
-# Interrupted backups.
+# Interrupted backups. `tests.torture` makes backups under load.
 
 
 @pytest.mark.parametrize("point", ["copied", "replaced"])
@@ -400,26 +290,31 @@ def assert_refused(paths: Paths, copy: Paths, why: str) -> None:
     assert before == {path: path.read_bytes() for path in copy.root.rglob("*") if path in before}
 
 
-def test_a_folder_with_other_files_is_refused(paths: Paths, copy: Paths) -> None:
-    """A folder that is neither empty nor a backup stays as it is."""
+def other_files(paths: Paths, copy: Paths) -> str:
     make_folder(copy.root)
     (copy.root / "letter.txt").write_text("dear")
-    assert_refused(paths, copy, f"{copy.root} is neither empty nor a backup")
-    assert os.listdir(copy.root) == ["letter.txt"]
+    return "is neither empty nor a backup"
 
 
-def test_another_warehouse_is_refused(paths: Paths, copy: Paths) -> None:
-    """A warehouse with another id is never overwritten."""
+def another_warehouse(paths: Paths, copy: Paths) -> str:
     publish(copy, ["other(uint256)"])
-    assert_refused(paths, copy, f"{copy.root} is another warehouse")
+    return "is another warehouse"
 
 
-def test_the_backup_of_another_warehouse_is_refused(paths: Paths, copy: Paths, tmp_path: Path) -> None:
-    """Neither is a backup of another warehouse."""
-    other = Paths(tmp_path / "other")
+def another_backup(paths: Paths, copy: Paths) -> str:
+    other = Paths(copy.root.with_name("other"))
     publish(other, ["other(uint256)"])
     backup(other, copy)
-    assert_refused(paths, copy, f"{copy.root} is another warehouse")
+    return "is another warehouse"
+
+
+@pytest.mark.parametrize("fill", [other_files, another_warehouse, another_backup])
+def test_a_folder_of_something_else_is_refused(paths: Paths, copy: Paths, fill: Callable[[Paths, Paths], str]) -> None:
+    """A folder that is neither empty nor a backup of this warehouse stays as it is."""
+    why = fill(paths, copy)
+    before = sorted(copy.root.rglob("*"))
+    assert_refused(paths, copy, f"{copy.root} {why}")
+    assert sorted({*copy.root.rglob("*")} - {copy.lock}) == [path for path in before if path != copy.lock]
 
 
 USES: dict[str, Callable[[Paths], object]] = {
@@ -431,15 +326,12 @@ USES: dict[str, Callable[[Paths], object]] = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
-@pytest.mark.parametrize("goes_on", [False, True], ids=["", "so did the warehouse"])
-def test_a_copy_that_was_written_to_is_refused(
-    paths: Paths, copy: Paths, use: Callable[[Paths], object], goes_on: bool
-) -> None:
-    """A copy that was written to may have rows of its own, which a backup would remove."""
+def test_a_copy_that_was_written_to_is_refused(paths: Paths, copy: Paths, use: Callable[[Paths], object]) -> None:
+    """It may have rows of its own, which a backup would remove; also after the warehouse went on."""
     backup(paths, copy)
     use(copy)
-    if goes_on:
-        add_more(paths, "more")
+    assert_refused(paths, copy, str(copy.root))
+    add_more(paths, "more")
     assert_refused(paths, copy, str(copy.root))
 
 
@@ -496,8 +388,8 @@ def test_a_full_disk_of_the_source_is_named(disk: Disk, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["data", "evidence"])
-def test_a_damaged_file_is_named(paths: Paths, copy: Paths, kind: str) -> None:
-    """A backup takes no damaged file along, and the older one stays good."""
+def test_a_damaged_or_lost_file_is_named(paths: Paths, copy: Paths, kind: str) -> None:
+    """A backup takes no damaged file along, and the older one stays good. A first backup stays unfinished."""
     backup(paths, copy)
     add_more(paths, "more")
     snapshot = read_snapshot(paths)
@@ -507,16 +399,12 @@ def test_a_damaged_file_is_named(paths: Paths, copy: Paths, kind: str) -> None:
     assert_fails_in_one_line(result := call_command("backup", copy.root, "--warehouse", paths.root))
     assert f"{file.path}: damaged: not what was written" in result.stderr
     assert read_snapshot(copy).version == 3
+    file.path.unlink()
+    fresh = Paths(copy.root.with_name("fresh"))
+    assert_fails_in_one_line(result := call_command("backup", fresh.root, "--warehouse", paths.root))
+    assert str(file.path) in result.stderr
+    with pytest.raises(UnreadableWarehouse, match="unfinished backup"):
+        read_snapshot(fresh)
     file.path.write_bytes(whole)
     backup(paths, copy)
     assert_same(paths, copy)
-
-
-def test_a_lost_data_file_is_named(paths: Paths, copy: Paths) -> None:
-    """A lost data file ends the backup, and the copy stays unfinished."""
-    file = read_snapshot(paths).files[SIGNATURES][0].path
-    file.unlink()
-    assert_fails_in_one_line(result := call_command("backup", copy.root, "--warehouse", paths.root))
-    assert str(file) in result.stderr
-    with pytest.raises(UnreadableWarehouse, match="unfinished backup"):
-        read_snapshot(copy)

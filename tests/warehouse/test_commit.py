@@ -1,14 +1,12 @@
 """One protocol for every version: the same files in the log, and the same failpoints.
 
-``test_kills.py`` tries each failpoint for imports, ``test_compact.py`` for compactions, ``test_working_copy.py`` those of
-stores for both.
+``test_kills.py`` tries each failpoint for imports, folds and compactions, ``test_working_copy.py`` those of stores.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
-import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +18,7 @@ from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
-from tests.examples import long_except
-from tests.torture.points import AFTER_THE_ENTRY, BEFORE_THE_ENTRY, COMMIT_POINTS
+from tests.torture.points import BEFORE_THE_ENTRY, COMMIT_POINTS
 from tests.warehouse.support import (
     assert_clean,
     assert_sound,
@@ -29,7 +26,6 @@ from tests.warehouse.support import (
     content_of,
     places,
     publish,
-    run_command,
     stage,
     staged_rows,
     visible,
@@ -50,66 +46,48 @@ def posted(paths: Paths) -> Paths:
     return paths
 
 
-def test_every_version_has_the_same_kinds_of_files(posted: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An import, a fold and a compaction write an entry and a checkpoint; a suppression leaves the log as it is."""
+Changes = dict[str, Callable[[], object]]
+
+
+@pytest.fixture
+def changes(posted: Paths) -> Changes:
+    """What makes a version."""
+    return {
+        "fold": lambda: fold(posted),
+        "import": lambda: publish(posted, ["new()"]),
+        "compact": lambda: compact(posted, everything),
+    }
+
+
+def test_every_version_follows_one_protocol(posted: Paths, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import, a fold and a compaction write an entry and a checkpoint, and reach the same failpoints in the same order.
+
+    A suppression reaches none and leaves the log as it is.
+    """
     monkeypatch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", 1)
-    kinds = {}
-    for name, change in (
-        ("fold", lambda: fold(posted)),
-        ("import", lambda: publish(posted, ["new()"])),
-        ("compact", lambda: compact(posted, everything)),
-    ):
+    reached: list[str] = []
+    monkeypatch.setattr(failpoints, "reach", reached.append)
+    for name, change in changes.items():
         before = log_of(posted)
+        reached.clear()
         assert change() is not None
         version = f"{read_snapshot(posted).version:020d}"
         changed = {file for file, content in log_of(posted).items() if before.get(file) != content}
-        kinds[name] = {re.sub(version, "version", file) for file in changed}
-    expected = {"version.json", "version.checkpoint.parquet", "_last_checkpoint"}
-    assert kinds == {"import": expected, "fold": expected, "compact": expected}
+        assert changed == {f"{version}.json", f"{version}.checkpoint.parquet", "_last_checkpoint"}, name
+        assert reached == list(COMMIT_POINTS), name
     before = log_of(posted)
+    reached.clear()
     assert call_command("suppress", "function a()", "--warehouse", posted.root).exit_code == 0
-    assert log_of(posted) == before
+    assert (log_of(posted), reached) == (before, [])
     assert "a()" in places(visible(posted)[SIGNATURES])
 
 
-def test_every_version_reaches_the_same_failpoints(posted: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the same order, whatever it changes; a suppression reaches none."""
-    reached: list[str] = []
-    monkeypatch.setattr(failpoints, "reach", reached.append)
-    for change in (
-        lambda: fold(posted), lambda: publish(posted, ["new()"]), lambda: compact(posted, everything)
-    ):  # fmt: skip
-        reached.clear()
-        assert change() is not None
-        assert reached == list(COMMIT_POINTS)
-    reached.clear()
-    assert call_command("suppress", "function a()", "--warehouse", posted.root).exit_code == 0
-    assert reached == []
-
-
-@pytest.mark.parametrize("point", long_except({"data_written", "committed"}, COMMIT_POINTS))
-def test_a_fold_that_is_killed_loses_and_doubles_nothing(posted: Paths, point: str) -> None:
-    """The version is there or not, each POSTed row is there once, and the next fold completes it."""
-    before = {collection: places(table) for collection, table in visible(posted).items()}
-    killed = run_command("fold", "--warehouse", posted.root, SIGDIR_FAILPOINT=point)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    published = point in AFTER_THE_ENTRY
-    assert read_snapshot(posted).version == 2 + published
-    assert {collection: places(table) for collection, table in visible(posted).items()} == before
-    assert (fold(posted) is None) == published
-    assert read_snapshot(posted).version == 3
-    for collection, table in visible(posted).items():
-        assert_sound(table)
-        assert places(table) == before[collection]
-    assert staged_rows(posted, SIGNATURES) == staged_rows(posted, EVENT_SIGNATURES) == []
-    assert_clean(posted)
-
-
 @pytest.mark.parametrize("point", BEFORE_THE_ENTRY)
-def test_a_version_that_fails_leaves_no_files(posted: Paths, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+def test_a_version_that_fails_leaves_no_files(
+    posted: Paths, changes: Changes, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
     """What a fold, an import or a compaction wrote is removed at once."""
-    changes = (lambda: fold(posted), lambda: publish(posted, ["new()"]), lambda: compact(posted, everything))
-    for change in changes:
+    for change in changes.values():
         before = read_snapshot(posted).version
 
         def fail(name: str) -> None:

@@ -9,20 +9,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-    Collection,
-)
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak_rows import keccak256_column
-from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish import dedupe, key_table
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.spill import Spill, text_ids_in
@@ -30,15 +24,8 @@ from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.table import parquet
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parquet import NewRows, rows_table, write_data_file
-from sigdir.warehouse.table.paths import Paths
 from tests.examples import examples
-from tests.warehouse.support import (
-    Digest,
-    cut,
-    digest_of,
-    make_spill,
-    publish,
-)
+from tests.warehouse.support import Digest, cut, digest_of, make_spill
 
 THREADS = 2
 
@@ -95,57 +82,30 @@ def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
 
 
 @pytest.mark.parametrize("map_rows", MAPS)
-@pytest.mark.parametrize("collection", COLLECTIONS)
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(80))
 @given(
+    collection=st.sampled_from(COLLECTIONS),
+    part_rows=st.sampled_from([key_table.PART_ROWS, 16]),
     places=st.lists(st.integers(NEW, STAGED), min_size=30, max_size=30),
     batch=st.lists(st.integers(0, 29), max_size=150),
     batch_rows=st.integers(1, 60),
 )
 def test_new_rows_equal_a_set(
-    collection: Collection,
-    map_rows: int,
-    places: list[int],
-    batch: list[int],
-    batch_rows: int,
+    map_rows: int, collection: Collection, part_rows: int, places: list[int], batch: list[int], batch_rows: int
 ) -> None:
-    """A row is new if its text is in no file, not staged, and not earlier in the batch."""
+    """A row is new if its text is in no file, not staged, and not earlier in the batch; in one table or in several parts."""
     held = [[text_of(n) for n, place in enumerate(places) if place == where] for where in range(5)]
     known = {n for n, place in enumerate(places) if place != NEW}
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
         patch.setattr(dedupe, "_MAP_ROWS", map_rows)
         patch.setattr(parquet, "ROW_GROUP_ROWS", 4)
+        patch.setattr(key_table, "PART_ROWS", part_rows)
+        patch.setattr(key_table, "_CHUNK_ROWS", 8)
         folder = Path(name)
         spill = make_spill(folder, collection, cut([text_of(n) for n in batch], batch_rows))
         snapshot = snapshot_of(folder, collection, held[FILE_1:STAGED])
         keep = flags_of(spill, snapshot, staged_rows(held[STAGED]), THREADS)
     assert keep.tolist() == first_of_each(batch, known)
-
-
-def test_the_first_occurrence_wins(tmp_path: Path) -> None:
-    """Only the first row of a repeated text is kept, also across batches."""
-    batch = ["a()", "b()", "a()", "a()", "c()", "b()", "a()", "d()", "d()"]
-    spill = make_spill(tmp_path, SIGNATURES, cut(batch, 2))
-    keep = flags_of(spill, Snapshot(), [], THREADS)
-    assert np.flatnonzero(keep).tolist() == [0, 1, 4, 7]
-
-
-def test_a_batch_without_rows_has_no_flags(tmp_path: Path) -> None:
-    """An empty batch gives no flags."""
-    spill = make_spill(tmp_path, EVENT_SIGNATURES, [])
-    snapshot = snapshot_of(tmp_path, EVENT_SIGNATURES, [["E()"]])
-    assert flags_of(spill, snapshot, staged_rows(["F()"]), THREADS).tolist() == []
-
-
-def test_the_collections_are_deduped_separately(tmp_path: Path) -> None:
-    """A text of signatures is new in event-signatures."""
-    paths = Paths(tmp_path / "warehouse")
-    publish(paths, signatures=["x()"], events=["y()"])
-    for number, (collection, flags) in enumerate(((SIGNATURES, [False, True]), (EVENT_SIGNATURES, [True, False]))):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        spill = make_spill(folder, collection, [["x()", "y()"]])
-        assert flags_of(spill, read_snapshot(paths), [], THREADS).tolist() == flags
 
 
 @pytest.mark.parametrize("map_rows", MAPS)
@@ -197,78 +157,3 @@ def test_rows_are_found_by_their_digest(tmp_path: Path) -> None:
     assert spill.rows_with([digest_of("b()"), digest_of("c()")]).tolist() == [1, 3, 4]
     near = digest_of("a()")[:8] + bytes(24)
     assert spill.rows_with([near]).tolist() == []
-
-
-# A batch that is larger than one table.
-
-ROWS = 2_000_000
-DIFFERENT = 1_600_000
-KNOWN = 300_000
-PART_ROWS = 300_000
-
-
-@pytest.fixture(scope="module")
-def digests() -> npt.NDArray[np.uint8]:
-    """A random digest for each number: hashing two million texts is not tested here."""
-    return np.random.default_rng(7).integers(0, 256, (DIFFERENT, 32), np.uint8)
-
-
-@pytest.fixture(scope="module")
-def batch() -> npt.NDArray[np.int64]:
-    return np.random.default_rng(8).integers(0, DIFFERENT, ROWS)
-
-
-@pytest.fixture(scope="module")
-def large_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("large")
-
-
-def numbered(numbers: npt.NDArray[np.int64]) -> pa.StringArray:
-    return pc.binary_join_element_wise("f", pa.array(numbers).cast(pa.string()), "()", "")
-
-
-@pytest.fixture(scope="module")
-def large_spill(large_folder: Path, digests: npt.NDArray[np.uint8], batch: npt.NDArray[np.int64]) -> Spill:
-    spill = Spill(large_folder, SIGNATURES)
-    for first in range(0, ROWS, 1 << 16):
-        part = batch[first : first + (1 << 16)]
-        spill.append(Rows.of(SIGNATURES, numbered(part), digests[part]))
-    spill.finish()
-    return spill
-
-
-@pytest.fixture(scope="module")
-def large_snapshot(large_folder: Path, digests: npt.NDArray[np.uint8]) -> Snapshot:
-    """Three files of the first KNOWN numbers."""
-    files = []
-    for part in np.split(np.arange(KNOWN), 3):
-        rows = NewRows(numbered(part), pa.array([value.tobytes() for value in digests[part, :4]], pa.binary()))
-        path = large_folder / f"{part[0]}.parquet"
-        files.append(write_data_file(path, SIGNATURES, [rows_table(rows, part + 1, part + 1, 1)]))
-    return Snapshot(1, {SIGNATURES: tuple(files), EVENT_SIGNATURES: ()})
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("map_rows", MAPS)
-def test_a_batch_of_several_parts(
-    monkeypatch: pytest.MonkeyPatch,
-    digests: npt.NDArray[np.uint8],
-    batch: npt.NDArray[np.int64],
-    large_spill: Spill,
-    large_snapshot: Snapshot,
-    map_rows: int,
-) -> None:
-    """Two million rows in eight parts give the flags of a set."""
-    monkeypatch.setattr(key_table, "PART_ROWS", PART_ROWS)
-    monkeypatch.setattr(dedupe, "_MAP_ROWS", map_rows)
-
-    def number_digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
-        numbers = pc.utf8_slice_codeunits(text, 1, stop=-2).cast(pa.int64()).to_numpy()
-        found: npt.NDArray[np.uint8] = digests[numbers]
-        return found
-
-    monkeypatch.setattr(dedupe, "keccak256_column", number_digest)
-    staged = [StagedRow(KNOWN + 1 + k, k, f"f{n}()", digests[n].tobytes()) for k, n in enumerate(batch[:50].tolist())]
-    known = {*range(KNOWN), *batch[:50].tolist()}
-    keep = flags_of(large_spill, large_snapshot, staged, THREADS)
-    assert keep.tolist() == first_of_each(batch.tolist(), known)

@@ -55,11 +55,6 @@ from tests.warehouse.support import (
 from tests.warehouse.support import publish as publish_texts
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(tmp_path / "warehouse")
-
-
 def write_list(folder: Path, name: str, texts: Sequence[str]) -> Path:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,47 +114,33 @@ def test_a_lists_sightings_are_read_once(paths: Paths, tmp_path: Path) -> None:
         text_evidence(manifest, SIGNATURES, 1)
 
 
-def test_the_evidence_of_an_older_version_is_what_it_was(paths: Paths, tmp_path: Path) -> None:
-    """Each version names the manifest of its own evidence."""
-    bring(paths, write_list(tmp_path, "one.txt", ["a(uint256)"]))
-    bring(paths, write_list(tmp_path, "two.txt", ["b(uint256)"]))
-    assert [len(sightings(read_snapshot(paths, version))) for version in (0, 1, 2)] == [0, 1, 2]
-    assert {source.label for source in read_snapshot(paths, 1).evidence.sources.values()} == {"POST", "one.txt"}
-
-
 def test_the_label_of_a_source_says_nothing_of_the_folders_above(paths: Paths, tmp_path: Path) -> None:
-    """A file in a folder is called as it lies in the folder that the user named."""
+    """A file is called as it lies in the folder that the user named. With ``--source`` all files are one source.
+
+    Then each sighting names its file.
+    """
     write_list(tmp_path, "lists/first/one.txt", ["a(uint256)"])
     write_list(tmp_path, "lists/two.txt", ["b(uint256)"])
     bring(paths, tmp_path / "lists")
-    assert who_says(paths) == {("lists/first/one.txt", "a(uint256)"), ("lists/two.txt", "b(uint256)")}
-
-
-def test_a_label_joins_the_files_of_an_import(paths: Paths, tmp_path: Path) -> None:
-    """With ``--source`` all files are one source, and each sighting names its file."""
-    write_list(tmp_path, "lists/one.txt", ["a(uint256)"])
-    write_list(tmp_path, "lists/two.txt", ["b(uint256)"])
+    said = {("lists/first/one.txt", "a(uint256)"), ("lists/two.txt", "b(uint256)")}
+    assert who_says(paths) == said
     bring(paths, tmp_path / "lists", source="ours")
-    assert who_says(paths) == {("ours", "a(uint256)"), ("ours", "b(uint256)")}
-    assert [row["file"] for row in sightings(read_snapshot(paths))] == ["lists/one.txt", "lists/two.txt"]
+    assert who_says(paths) == said | {("ours", "a(uint256)"), ("ours", "b(uint256)")}
+    files = {row["file"] for row in sightings(read_snapshot(paths)) if row["import_id"] == 2}
+    assert files == {"lists/first/one.txt", "lists/two.txt"}
 
 
 def test_a_fold_brings_the_sightings_of_its_posts(paths: Paths, tmp_path: Path) -> None:
-    """All POSTs are one source."""
+    """All POSTs are one source. A version that only has new rejects has the evidence of the version before it."""
     bring(paths, write_list(tmp_path, "one.txt", ["a(uint256)"]))
     stage(paths, SIGNATURES, "b(uint256)")
+    assert list(read_snapshot(paths, 0).evidence.sources) == [POST]
+    assert not read_snapshot(paths, 0).evidence.all_files()
     fold(paths)
     assert who_says(paths) == {("one.txt", "a(uint256)"), ("POST", "b(uint256)")}
     before, after = (read_snapshot(paths, version).evidence for version in (1, 2))
     assert before.sources_file == after.sources_file
-
-
-def test_a_commit_without_evidence_names_the_manifest_before_it(paths: Paths, tmp_path: Path) -> None:
-    """A version that only has new rejects has the evidence of the version before it."""
-    bring(paths, write_list(tmp_path, "one.txt", ["a(uint256)"]))
-    report = bring(paths, write_list(tmp_path, "bad.txt", ["a(uint256)", "???"]), source="one.txt")
-    assert report.published
-    bring(paths, write_list(tmp_path, "worse.txt", ["!!!"]))
+    assert bring(paths, write_list(tmp_path, "worse.txt", ["!!!"])).published
     assert read_snapshot(paths).version == 3
     assert read_snapshot(paths).manifest == read_snapshot(paths, 2).manifest
 
@@ -230,49 +211,6 @@ def test_a_text_of_two_files_of_an_import_has_two_sources(paths: Paths, tmp_path
         ("lists/two.txt", "a(uint256)"),
         ("lists/two.txt", "b(uint256)"),
     }
-
-
-def test_an_import_may_replace_its_source(paths: Paths, tmp_path: Path) -> None:
-    """What the source no longer says does not count, and its label stays one source; older versions are as they were."""
-    bring(paths, write_list(tmp_path, "list.txt", ["a(uint256)", "b(uint256)"]))
-    bring(paths, write_list(tmp_path, "other.txt", ["b(uint256)"]))
-    report = bring(paths, write_list(tmp_path, "list.txt", ["c(uint256)", "a(uint256)"]), replace_source=True)
-    assert (report.published, report.sightings, report.withdrawn) == (True, 2, Withdrawn(sightings=1, texts=1))
-    assert who_says(paths) == {("list.txt", "a(uint256)"), ("list.txt", "c(uint256)"), ("other.txt", "b(uint256)")}
-    (source,) = (one for one in read_snapshot(paths).evidence.sources.values() if one.label == "list.txt")
-    assert (source.first_import, source.import_id, source.sightings) == (1, 3, 2)
-    assert len(sightings(read_snapshot(paths, 2))) == 3
-    assert len(read_snapshot(paths).evidence.files[SIGNATURES]) == 2  # no sighting of the first import counts
-
-
-def test_a_source_that_says_the_same_again_publishes_nothing(paths: Paths, tmp_path: Path) -> None:
-    """Another order of the lines in the same part is the same word only where the ids come in the same order."""
-    write_list(tmp_path, "lists/one.txt", ["a(uint256)", "a(uint256)", "event B()"])
-    write_list(tmp_path, "lists/two.txt", ["b(uint256)"])
-    assert bring(paths, tmp_path / "lists").published
-    again = bring(paths, tmp_path / "lists")
-    assert (again.published, again.sightings) == (False, 0)
-    write_list(tmp_path, "lists/two.txt", ["a(uint256)"])
-    report = bring(paths, tmp_path / "lists", replace_source=True)
-    assert (report.published, report.sightings, report.withdrawn) == (True, 1, Withdrawn(sightings=1, texts=1))
-    assert ("lists/two.txt", "a(uint256)") in who_says(paths)
-    assert_evidence_is_whole_except_for(paths, "b(uint256)")
-
-
-def assert_evidence_is_whole_except_for(paths: Paths, text: str) -> None:
-    """Assert that the text is the only one of which no source says anything."""
-    seen = {text for _, text in who_says(paths)}
-    assert {row["text_signature"] for row in content_of(paths)[SIGNATURES]} - seen == {text}
-
-
-def test_a_mirror_adds_to_its_word(paths: Paths, tmp_path: Path) -> None:
-    """Each part of a directory is an import of its own; none replaces the others."""
-    for text in ("a(uint256)", "b(uint256)"):
-        bring(paths, write_list(tmp_path, "part.txt", [text]), source="https://example.org")
-    assert who_says(paths) == {("https://example.org", "a(uint256)"), ("https://example.org", "b(uint256)")}
-    source = read_snapshot(paths).evidence.of_label("https://example.org")
-    assert source is not None
-    assert (source.import_id, source.sightings) == (1, 2)
 
 
 def test_a_broken_file_does_not_replace_what_its_source_said(paths: Paths, tmp_path: Path) -> None:
@@ -436,14 +374,6 @@ def test_vacuum_keeps_what_the_kept_versions_name(paths: Paths, tmp_path: Path) 
     assert len(read_snapshot(moved).evidence.files[SIGNATURES]) == 1
     with pytest.raises(UnreadableWarehouse, match="vacuumed"):
         _ = read_snapshot(moved, 2).evidence
-
-
-def test_versions_before_the_window_stay_whole_until_something_they_need_goes(paths: Paths, tmp_path: Path) -> None:
-    """Without compaction nothing is removed."""
-    for number in range(3):
-        bring(paths, write_list(tmp_path, f"{number}.txt", [f"a{number}(uint256)"]))
-    done = vacuum(paths, timedelta())
-    assert (done.oldest, done.waste) == (0, ())
 
 
 def damaged(paths: Paths) -> list[str]:

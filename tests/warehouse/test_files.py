@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,28 +19,33 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_reading_a_file_does_not_change_its_state(path: Path) -> None:
-    before = file_state(os.fsencode(path))
+def read(path: Path) -> None:
     path.read_text()
-    assert file_state(os.fsencode(path)) == before
-    assert file_identity(os.fsencode(path)) == before[:16]
 
 
-def test_a_state_changes_when_a_file_is_written_to(path: Path) -> None:
-    before = file_state(os.fsencode(path))
+def write(path: Path) -> None:
     path.write_text("again")
     os.utime(path, (1, 3))
-    assert file_state(os.fsencode(path)) != before
-    assert file_identity(os.fsencode(path)) == before[:16]
 
 
-def test_a_state_changes_when_a_file_is_replaced(path: Path, tmp_path: Path) -> None:
+def put_another(path: Path) -> None:
+    (other := path.with_name("other")).write_text("first")
+    os.utime(other, (1, 2))
+    other.replace(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "has_same_state", "is_same_file"),
+    [(read, True, True), (write, False, True), (put_another, False, False)],
+)
+def test_a_state_changes_with_a_file(
+    path: Path, change: Callable[[Path], None], has_same_state: bool, is_same_file: bool
+) -> None:
+    """Reading changes nothing; writing changes the state, and another file in its place the identity too."""
     before = file_state(os.fsencode(path))
-    (tmp_path / "other").write_text("first")
-    os.utime(tmp_path / "other", (1, 2))
-    (tmp_path / "other").replace(path)
-    assert file_state(os.fsencode(path)) != before
-    assert file_identity(os.fsencode(path)) != before[:16]
+    change(path)
+    assert (file_state(os.fsencode(path)) == before) == has_same_state
+    assert (file_identity(os.fsencode(path)) == before[:16]) == is_same_file
 
 
 def test_a_file_that_is_missing_has_an_empty_state(tmp_path: Path) -> None:

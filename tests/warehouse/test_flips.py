@@ -57,11 +57,6 @@ def queried(paths: Paths) -> Any:
         return [warehouse.sql(query).rows() for query in queries]
 
 
-def listed(paths: Paths) -> Any:
-    """The history of the commits."""
-    return history(paths)
-
-
 Ask = Callable[[Paths], Any]
 
 
@@ -90,20 +85,8 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     return paths
 
 
-def data_files(paths: Paths) -> list[Path]:
-    return paths.data_files()
-
-
-def log_files(paths: Paths) -> list[Path]:
-    return paths.log_entries()
-
-
 def checkpoint_files(paths: Paths) -> list[Path]:
     return [*paths.checkpoint_files(CHECKPOINT), paths.last_checkpoint]
-
-
-def staging_files(paths: Paths) -> list[Path]:
-    return [paths.staging]
 
 
 def cache_files(paths: Paths) -> list[Path]:
@@ -113,10 +96,10 @@ def cache_files(paths: Paths) -> list[Path]:
 @pytest.mark.parametrize(
     ("files", "asks"),
     [
-        pytest.param(data_files, [served, queried], marks=pytest.mark.long, id="data"),
-        pytest.param(log_files, [served, queried, listed], marks=pytest.mark.long, id="log"),
+        pytest.param(Paths.data_files, [served, queried], marks=pytest.mark.long, id="data"),
+        pytest.param(Paths.log_entries, [served, queried, history], marks=pytest.mark.long, id="log"),
         pytest.param(checkpoint_files, [served, queried], id="checkpoint"),
-        pytest.param(staging_files, [served, listed], id="staging"),
+        pytest.param(lambda paths: [paths.staging], [served, history], id="staging"),
         pytest.param(cache_files, [served], marks=pytest.mark.long, id="cache"),
     ],
 )
@@ -136,7 +119,7 @@ def test_a_flipped_bit_changes_no_answer(
         at, bit = rng.randrange(len(whole)), rng.randrange(8)
         flipped[at] ^= 1 << bit
         file.write_bytes(flipped)
-        if files is data_files:  # a server that has an index does not read its file
+        if files == Paths.data_files:  # a server that has an index does not read its file
             shutil.rmtree(paths.index(Collection.of_name(file.parent.name.removeprefix("collection=")), file))
         for ask in asks:
             answer = answer_of(ask, paths)
@@ -147,6 +130,6 @@ def test_a_flipped_bit_changes_no_answer(
             else:
                 assert answer == expected[ask], (file.name, at, bit)
         file.write_bytes(whole)
-        if files is data_files:
+        if files == Paths.data_files:
             Reader(paths).close()
     assert refused > 0 or files is cache_files

@@ -1,4 +1,4 @@
-"""Imports by the real command: killed at each step and at random times, in parallel, and on a full disk."""
+"""Imports, folds and compactions by the real command: killed at each step and at random times, in parallel, on a full disk."""
 
 from __future__ import annotations
 
@@ -10,35 +10,31 @@ import shutil
 import signal
 import subprocess
 import time
-import warnings
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import sigdir
-from sigdir.pipeline.errors import BadInput
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-    Collection,
-)
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.keccak_rows import keccak256_column
+from sigdir.warehouse.jobs.vacuum import vacuum
+from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.rows import StagedRow
-from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.files import make_folder
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS, import_files
 from tests.examples import examples, long_except
-from tests.torture.points import AFTER_THE_ENTRY, IMPORT_POINTS, TASK_POINTS
+from tests.torture.points import AFTER_THE_ENTRY, COMMIT_POINTS, IMPORT_POINTS, PLACE_POINTS, TASK_POINTS
 from tests.warehouse.support import (
     BACKUP_POINTS,
     REPOSITORY,
     Content,
     Disk,
-    add_row,
     assert_clean,
     assert_fails_in_one_line,
     assert_sequences_ahead,
@@ -48,12 +44,13 @@ from tests.warehouse.support import (
     content_of,
     environment,
     places,
+    publish,
     run_command,
     stage,
+    staged_rows,
     texts,
     visible,
 )
-from tests.warehouse.test_working_copy import POINTS as STORE_POINTS
 
 LARGE_ROWS = examples(300_000)
 RANDOM_KILLS = 8
@@ -164,33 +161,66 @@ def test_every_failpoint_of_the_source_is_tested() -> None:
     for layer in ("warehouse", "pipeline", "serve"):
         for path in (REPOSITORY / layer).rglob("*.py"):
             found += re.findall(r'failpoints\.reach\("?([^")]*)"?\)', path.read_text())
-    upkeep = [*BACKUP_POINTS, "vacuum_removing", *STORE_POINTS]
+    upkeep = [*BACKUP_POINTS, "vacuum_removing", *PLACE_POINTS]
     named = [*IMPORT_POINTS, *upkeep, *MIRROR_POINTS, *TASK_POINTS]
     assert sorted(found) == sorted(named)
 
 
-@pytest.mark.parametrize("point", long_except({"begun", "indexed", "committed"}, IMPORT_POINTS))
-def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path, point: str) -> None:
-    """All or nothing of the import is visible, and running it again completes it."""
+KILLS = [("import", point) for point in IMPORT_POINTS]
+KILLS += [(change, point) for change in ("fold", "compact") for point in COMMIT_POINTS]
+"""Each change of a warehouse with each failpoint that it reaches. A suppression reaches none."""
+QUICK = {
+    ("import", "indexed"),
+    ("import", "committed"),
+    ("fold", "data_written"),
+    ("fold", "committed"),
+    ("compact", "committed"),
+}
+
+
+@pytest.mark.parametrize(("change", "point"), long_except(QUICK, KILLS))
+def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path, change: str, point: str) -> None:
+    """All or nothing of the change is visible, and running it again completes it; nothing of the killed run is left."""
     paths = base.copy(tmp_path)
-    killed = run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
+    make_folder(paths.cache)
+    arguments: list[str | Path] = [change, "--warehouse", paths.root]
+    arguments += [base.lines, "--json", "--quiet"] if change == "import" else []
+    killed = run_command(*arguments, SIGDIR_FAILPOINT=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     published = point in AFTER_THE_ENTRY
     assert read_snapshot(paths).version == base.version + published
     assert_past_is_kept(base, paths)
-    assert_texts(paths, base.expected if published else base.present)
+    expected = base.expected if change == "import" else base.present
+    assert_texts(paths, expected if published else base.present)
 
-    again = call_command("import", base.lines, "--json", "--quiet", "--warehouse", paths.root)
+    again = call_command(*arguments)
     assert again.exit_code == 0, again.stderr
-    report = json.loads(again.stdout)
+    assert read_snapshot(paths).version == base.version + 1
+    if change == "import":
+        assert_reported(paths, json.loads(again.stdout), published)
+    else:
+        assert (f"nothing to {change}" in again.stdout) == published
+    assert_past_is_kept(base, paths)
+    assert_texts(paths, expected)
+    if change == "fold":
+        assert staged_rows(paths, SIGNATURES) == staged_rows(paths, EVENT_SIGNATURES) == []
+    if change == "compact":  # it leaves the files of the versions before it, and the next publisher tidies up
+        assert len(read_snapshot(paths).files[SIGNATURES]) == 1
+        publish(paths, ["posted(uint256)", "old7(uint256)", "later()"])
+        expected = expected | {SIGNATURES: expected[SIGNATURES] | {"later()"}}
+        assert_texts(paths, expected)
+        assert_past_is_kept(base, paths)
+        vacuum(paths, timedelta())
+    assert_clean(paths)
+    assert_sequences_ahead(paths)
+
+
+def assert_reported(paths: Paths, report: dict[str, Any], published: bool) -> None:
+    """Assert that the report of an import that is run again counts what the killed one published as duplicates."""
     assert_accounted(report["totals"])
     assert report["published"] == (not published)
     assert (report["totals"]["imported"] == 0) == published
-    assert (report["totals"]["rejected"], report["version"]) == (2, base.version + 1)
-    assert_past_is_kept(base, paths)
-    assert_texts(paths, base.expected)
-    assert_clean(paths)
-    assert_sequences_ahead(paths)
+    assert report["totals"]["rejected"] == 2
     warehouse = sigdir.open(paths.root)
     rejected = warehouse.sql("SELECT text FROM rejects WHERE import_id = ?", [report["rejects_in_import"]]).rows()
     assert sorted(rejected) == [("2bad(",), ("3bad(",)]
@@ -282,8 +312,8 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(
 
 
 @pytest.mark.long
-def test_two_importers_at_once_bring_each_text_once(base: Base, tmp_path: Path) -> None:
-    """Of two imports with common texts one waits for the other, and their counts add up."""
+def test_importers_compactors_and_a_fold_at_once(base: Base, tmp_path: Path) -> None:
+    """Of two imports with common texts one waits for the other, and their counts add up; no row is lost or doubled."""
     paths = base.copy(tmp_path)
     ranges = (range(20_000), range(10_000, 30_000))
     files = []
@@ -291,67 +321,34 @@ def test_two_importers_at_once_bring_each_text_once(base: Base, tmp_path: Path) 
         files.append(tmp_path / f"{number}.txt")
         events = [f"event E{n}(uint256);" for n in numbers[:1000]]
         files[-1].write_text("\n".join([*functions("both", numbers), *events, f"{number}bad("]) + "\n")
+    changes: list[list[str | Path]] = [["import", file, "--json", "--quiet"] for file in files]
+    changes += [["compact"], ["compact", "--all"], ["fold"]]
     processes = [
         subprocess.Popen(
-            command("import", file, "--json", "--quiet", "--warehouse", paths.root),
+            command(*arguments, "--warehouse", paths.root),
             cwd=REPOSITORY, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
-        for file in files
+        for arguments in changes
     ]  # fmt: skip
     outputs = [process.communicate(timeout=SAFETY_SECONDS) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    reports = [json.loads(output) for output, _ in outputs]
+    assert [process.returncode for process in processes] == [0] * 5, outputs
+    reports = [json.loads(output) for output, _ in outputs[:2]]
     for report in reports:
         assert_accounted(report["totals"])
         assert (report["totals"]["read"], report["totals"]["rejected"]) == (21_001, 1)
     assert sum(report["collections"][SIGNATURES]["imported"] for report in reports) == 30_000
     assert sum(report["collections"][EVENT_SIGNATURES]["imported"] for report in reports) == 2_000
-    assert sorted(report["version"] for report in reports) == [base.version + 1, base.version + 2]
+    kinds = [entry["kind"] for entry in history(paths)][base.version :]
+    assert kinds.count("import") == 2
+    assert 1 <= kinds.count("compact") <= 2
     assert_past_is_kept(base, paths)
     new = {
         SIGNATURES: set(functions("both", range(30_000))),
         EVENT_SIGNATURES: {f"E{n}(uint256)" for n in [*range(1000), *range(10_000, 11_000)]},
     }
     assert_texts(paths, {collection: base.present[collection] | new[collection] for collection in COLLECTIONS})
+    vacuum(paths, timedelta())
     assert_clean(paths)
-
-
-@pytest.mark.long
-def test_rows_posted_during_an_import_are_there_once(base: Base, large: Path, tmp_path: Path) -> None:
-    """Texts that are POSTed during their import are acknowledged at once and keep their ids."""
-    paths = base.copy(tmp_path)
-    random_texts = random.Random(3).sample(range(LARGE_ROWS), 2000)
-    posted: list[StagedRow] = []
-    with started_import(paths, large) as process:
-        for number in random_texts:
-            if process.poll() is not None or read_snapshot(paths).version > base.version:
-                break
-            posted += stage_unless_known(paths, f"large{number:06d}(address,uint256)")
-        process.communicate(timeout=SAFETY_SECONDS)
-    assert process.returncode == 0
-    assert posted
-    assert_past_is_kept(base, paths)
-    table = visible(paths)[SIGNATURES]
-    assert table.num_rows == len(base.present[SIGNATURES]) + LARGE_ROWS
-    where = places(table)
-    assert [where[row.text] for row in posted] == [(row.id, row.created_at) for row in posted]
-    totals = sigdir.open(paths.root).history()[-1]["totals"]
-    assert_accounted(totals)
-    assert totals["imported"] + len(posted) == LARGE_ROWS
-
-
-def stage_unless_known(paths: Paths, text: str) -> list[StagedRow]:
-    """POST as the server does: the transaction that stages the row reads the version too.
-
-    A commit takes the same transaction, so none comes between reading the version and staging the row.
-    """
-    staging = Staging(paths.staging)
-    with staging.exclusive() as transaction:
-        snapshot = read_snapshot(paths)
-        known = snapshot.version > 2  # the import has all texts that this test posts
-        row = None if known else add_row(transaction, SIGNATURES, text, snapshot.high_water[SIGNATURES])
-    staging.close()
-    return [row] if row is not None else []
 
 
 # A full disk.
@@ -385,6 +382,7 @@ def test_an_import_fails_in_one_line_wherever_the_disk_is_full(base: Base, disk:
     """For any amount of free space, the import is whole or ends with status 2 and one line."""
     for kibibytes in (*range(0, 96, 16), *range(96, 1024, 4)):
         paths = base.copy(disk.path)
+        make_folder(paths.cache)  # the import builds the servers' indexes too
         disk.resize(disk.used() + kibibytes)
         result = call_command("import", base.lines, "--quiet", "--warehouse", paths.root)
         disk.resize(64 * 1024)
@@ -399,28 +397,3 @@ def test_an_import_fails_in_one_line_wherever_the_disk_is_full(base: Base, disk:
         gc.collect()  # an open handle would give a warning in a later test
     assert kibibytes > 100
     assert_texts(paths, base.expected)
-
-
-# Other failures.
-
-
-def test_an_import_that_fails_closes_its_files(tmp_path: Path) -> None:
-    """A failed import leaves no open file: the garbage collector would warn of it."""
-    lines = tmp_path / "broken.json"
-    lines.write_text('[{"type": "function", ')
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        with pytest.raises(BadInput):
-            import_files([lines], tmp_path / "warehouse")
-        gc.collect()
-    assert [str(warning.message) for warning in warned] == []
-    assert list((tmp_path / "warehouse" / "tmp").iterdir()) == []
-
-
-def test_an_import_with_an_invalid_limit_fails_in_one_line(base: Base, tmp_path: Path) -> None:
-    """An invalid memory limit is an error and changes nothing."""
-    paths = base.copy(tmp_path)
-    result = call_command("import", base.lines, "--quiet", "--memory-limit", "nonsense", "--warehouse", paths.root)
-    assert_fails_in_one_line(result)
-    assert_past_is_kept(base, paths)
-    assert_texts(paths, base.present)

@@ -21,23 +21,14 @@ import pytest
 
 from sigdir.serve.core.texts import canonical_text
 from sigdir.serve.core.writer import Writer
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-    Collection,
-)
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.files import make_folder
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
-from tests.warehouse.power import (
-    Call,
-    Disk,
-    Kept,
-    trace,
-)
+from tests.examples import examples
+from tests.warehouse.power import Call, Disk, Kept, trace
 from tests.warehouse.support import (
     REPOSITORY,
     assert_evidence_is_whole,
@@ -51,7 +42,7 @@ from tests.warehouse.support import (
     visible,
 )
 
-CUTS = 12
+CUTS = max(6, examples(12))
 """About this many of the moments are tried, evenly spread, and the last ones."""
 
 # Stages each text by itself, as a server's worker does, and prints each row once it is stored.

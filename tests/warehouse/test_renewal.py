@@ -22,6 +22,7 @@ from sigdir.warehouse.evidence.files import sightings_table, sorted_by_id, value
 from sigdir.warehouse.log.manifest import EvidenceFile, EvidenceSource, Manifest
 from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
 from sigdir.warehouse.table.paths import Paths
+from tests.examples import long_except
 
 CONTRACTS = {"A": Contract.at("a.sol", "A"), "B": Contract.at("b.sol", "B")}
 
@@ -129,7 +130,7 @@ class Imports:
         return renewal
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", long_except(range(4), range(12)))
 def test_sources_add_and_renew(tmp_path: Path, seed: int) -> None:
     """Import after import, in chunks or not, the files have what the rule says, and each thing once."""
     draw, imports = random.Random(seed), Imports(tmp_path)
@@ -142,7 +143,7 @@ def test_sources_add_and_renew(tmp_path: Path, seed: int) -> None:
         assert Counter(rows_of(imports.files)) == Counter(said)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", long_except({1}, range(4)))
 def test_what_replaced_sources_withdraw(tmp_path: Path, seed: int) -> None:
     """All sightings of the replaced source in places that it does not name again, and the texts that it does not name."""
     draw, imports = random.Random(seed), Imports(tmp_path)

@@ -9,7 +9,6 @@ import shutil
 import signal
 import sqlite3
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,15 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-    Collection,
-)
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import Publisher
-from sigdir.warehouse.staging.rows import NO_HIGH_WATER, HighWaterMark, NewText, Range, StagedRow
+from sigdir.warehouse.staging.rows import HighWaterMark, NewText, Range, StagedRow
 from sigdir.warehouse.staging.transaction import STAGED_TOGETHER
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
@@ -48,7 +42,6 @@ from tests.warehouse.support import (
     served_texts,
     small_disk,
     stage_all,
-    staged_rows,
 )
 
 NOTHING_PUBLISHED = HighWaterMark()
@@ -101,7 +94,7 @@ def rows_of(staging: Staging, collection: Collection = SIGNATURES, above: int = 
 # The sequences.
 
 
-@pytest.mark.parametrize("others", [0, 1, 5])
+@pytest.mark.parametrize("others", [0, 5])
 def test_a_commit_of_a_killed_process_is_noticed(staging: Staging, path: Path, others: int) -> None:
     """Rows that another process committed before it died keep their ids, and ours lie above them."""
     first = staged(staging, "first()")
@@ -151,57 +144,32 @@ def test_a_text_that_a_batch_has_twice_is_stored_once(staging: Staging) -> None:
     assert [row for row in rows if row] == rows_of(staging)[1:]
 
 
-def test_ids_and_times_rise_strictly(staging: Staging) -> None:
-    """Each row gets an id and a time above all earlier ones, however fast rows arrive."""
-    rows = [staged(staging, f"f{number}()") for number in range(200)]
-    assert [row.id for row in rows] == list(range(1, 201))
-    assert all(one.created_at < next_.created_at for one, next_ in pairwise(rows))
-
-
-def test_each_collection_has_its_own_sequence(staging: Staging) -> None:
-    """Rows of one collection use up no ids of the other."""
-    reserve(staging, 1000, SIGNATURES)
-    assert staged(staging, "E()", EVENT_SIGNATURES).id == 1
-    assert staged(staging, "f()", SIGNATURES).id == 1001
-    assert staged(staging, "F()", EVENT_SIGNATURES).id == 2
-
-
 def test_a_range_ends_now_where_it_can(staging: Staging) -> None:
-    """A large import dates its rows back, so later rows get the time of the clock."""
+    """A large import dates its rows back, so later rows get the time of the clock. An empty range, as of a fold, takes no id."""
     before = now()
     place = reserve(staging, HOUR)
     assert before <= place.first_created_at + place.rows - 1 <= now()
     row = staged(staging, "f()")
     assert row.id == place.first_id + place.rows
     assert before <= row.created_at <= now()
+    empty = reserve(staging, 0)
+    assert (empty.first_id, empty.rows) == (row.id + 1, 0)
+    assert staged(staging, "g()").id == row.id + 1
 
 
 def test_a_range_that_cannot_end_now_begins_after_the_last_row(staging: Staging) -> None:
-    """If the past times are in use, times run ahead of the clock, never backwards."""
+    """If the past times are in use, times run ahead of the clock, never backwards; also when the clock is set back."""
     one = reserve(staging, HOUR)
     two = reserve(staging, HOUR)
     assert two.first_id == one.first_id + HOUR
     assert two.first_created_at == one.first_created_at + HOUR
     three = staged(staging, "f()")
     assert three.created_at == two.first_created_at + HOUR > now()
-
-
-def test_times_rise_when_the_clock_is_set_back(staging: Staging) -> None:
-    """After a clock was set back, new times lie above the stored ones, which are in the future."""
     future = now() + 24 * HOUR
-    assert staged(staging, "f()", high_water=HighWaterMark(0, future)).created_at == future + 1
-    assert staged(staging, "g()").created_at == future + 2
-    place = reserve(staging, 1000)
-    assert place.first_created_at == future + 3
-    assert staged(staging, "h()").created_at == future + 1003
-
-
-def test_reserving_no_rows_gives_the_next_id(staging: Staging) -> None:
-    """An empty range, as of a fold, takes no id."""
-    row = staged(staging, "f()")
-    place = reserve(staging, 0)
-    assert (place.first_id, place.rows) == (row.id + 1, 0)
-    assert staged(staging, "g()").id == row.id + 1
+    assert staged(staging, "g()", high_water=HighWaterMark(0, future)).created_at == future + 1
+    assert staged(staging, "h()").created_at == future + 2
+    assert reserve(staging, 1000).first_created_at == future + 3
+    assert staged(staging, "i()").created_at == future + 1003
 
 
 def test_a_lost_file_gives_no_id_that_the_table_has(path: Path) -> None:
@@ -214,12 +182,6 @@ def test_a_lost_file_gives_no_id_that_the_table_has(path: Path) -> None:
     assert (place.first_id, place.first_created_at) == (502, future + 2)
     assert staged(fresh, "E()", EVENT_SIGNATURES, HighWaterMark(7, 0)).id == 8
     fresh.close()
-
-
-def test_a_high_water_below_the_sequence_changes_nothing(staging: Staging) -> None:
-    """The high water of an older snapshot does not set a sequence back."""
-    reserve(staging, 100)
-    assert staged(staging, "f()", high_water=HighWaterMark(50, 1)).id == 101
 
 
 STEPS = st.lists(
@@ -266,7 +228,7 @@ def test_import_numbers_rise(staging: Staging) -> None:
 
 
 def test_a_text_is_staged_once(staging: Staging) -> None:
-    """A second POST of a text changes nothing; the other collection may have the text too."""
+    """A second POST of a text changes nothing; the other collection may have the text too, and uses up no id of this one."""
     row = staged(staging, "f()")
     assert stage(staging, "f()") is None
     assert rows_of(staging) == [row]
@@ -283,35 +245,6 @@ def test_rows_come_in_id_order_within_bounds(staging: Staging) -> None:
         assert transaction.rows(SIGNATURES, 0, 2) == rows[:2]
         assert transaction.rows(SIGNATURES, 1, 1) == []
         assert transaction.rows(EVENT_SIGNATURES, 0) == []
-
-
-def test_forgetting_removes_only_folded_rows(staging: Staging) -> None:
-    """Rows above the high water and those of the other collection stay; ids are not reused."""
-    for text in ("a()", "b()", "c()"):
-        staged(staging, text)
-        staged(staging, text, EVENT_SIGNATURES)
-    with staging.exclusive() as transaction:
-        transaction.forget(SIGNATURES, 2)
-    assert [row.text for row in rows_of(staging)] == ["c()"]
-    assert [row.id for row in rows_of(staging, EVENT_SIGNATURES)] == [1, 2, 3]
-    with staging.exclusive() as transaction:
-        transaction.forget(SIGNATURES, 3)
-    assert staged(staging, "d()").id == 4
-
-
-def test_unfinished_runs_are_remembered(path: Path, staging: Staging) -> None:
-    """A run is unfinished from its begin to its end, also for a handle that is opened later."""
-    with staging.exclusive() as transaction:
-        transaction.begin_publish("one")
-        transaction.begin_publish("one")
-        transaction.begin_publish("two")
-    other = Staging(path)
-    with other.exclusive() as transaction:
-        assert transaction.unfinished() == ["one", "two"]
-        transaction.end_publish("one")
-    other.close()
-    with staging.reading() as transaction:
-        assert transaction.unfinished() == ["two"]
 
 
 # Transactions.
@@ -346,15 +279,6 @@ def test_a_reader_sees_one_state(path: Path, staging: Staging) -> None:
     reader.close()
 
 
-def test_a_second_process_sees_what_is_committed(path: Path, staging: Staging) -> None:
-    """Two processes see each other's staged rows."""
-    row = staged(staging, "f()")
-    with other_process() as pool:
-        done = pool.submit(stage_all, path, SIGNATURES, ["f()", "g()"]).result()
-    assert [(number, text) for number, _, text in done] == [(row.id + 1, "g()")]
-    assert [(r.id, r.created_at, r.text) for r in rows_of(staging)[1:]] == done
-
-
 @pytest.mark.slow
 def test_two_processes_lose_and_repeat_nothing(path: Path, staging: Staging) -> None:
     """Two processes stage at once, with half of the texts in common: each text gets one id, in order."""
@@ -367,15 +291,6 @@ def test_two_processes_lose_and_repeat_nothing(path: Path, staging: Staging) -> 
     assert [row.id for row in rows] == list(range(1, 301))
     assert all(one.created_at < next_.created_at for one, next_ in pairwise(rows))
     assert sorted(row for some in done for row in some) == [(r.id, r.created_at, r.text) for r in rows]
-
-
-def _stage_one_and_die_with_a_second(path: Path) -> None:
-    staging = Staging(path)
-    staged(staging, "kept()")
-    with staging.exclusive() as transaction:
-        add_row(transaction, SIGNATURES, "lost()", NOTHING_PUBLISHED)
-        transaction.reserve(SIGNATURES, 1000, NOTHING_PUBLISHED)
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_one_reader_shows_all_others_show(tmp_path: Path) -> None:
@@ -395,6 +310,15 @@ def test_what_one_reader_shows_all_others_show(tmp_path: Path) -> None:
     second.close()
 
 
+def _stage_one_and_die_with_a_second(path: Path) -> None:
+    staging = Staging(path)
+    staged(staging, "kept()")
+    with staging.exclusive() as transaction:
+        add_row(transaction, SIGNATURES, "lost()", NOTHING_PUBLISHED)
+        transaction.reserve(SIGNATURES, 1000, NOTHING_PUBLISHED)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_killed_process_leaves_whole_transactions(path: Path, staging: Staging) -> None:
     """Committed rows survive kill -9; an open transaction is gone and blocks nobody."""
     process = multiprocessing.get_context("spawn").Process(target=_stage_one_and_die_with_a_second, args=(path,))
@@ -406,34 +330,6 @@ def test_a_killed_process_leaves_whole_transactions(path: Path, staging: Staging
 
 
 # The file.
-
-
-def test_many_may_open_a_new_file_at_once(tmp_path: Path) -> None:
-    """Workers that start together on an empty folder all open it and share one sequence."""
-    failures: list[BaseException] = []
-
-    def work(path: Path, text: str, together: threading.Barrier) -> None:
-        try:
-            together.wait()
-            staging = Staging(path)
-            staged(staging, text)
-            staging.close()
-        except BaseException as error:  # noqa: BLE001 - the test asserts it
-            failures.append(error)
-
-    for number in range(20):
-        path = tmp_path / str(number) / "staging.sqlite"
-        path.parent.mkdir()
-        together = threading.Barrier(6)
-        threads = [threading.Thread(target=work, args=(path, f"f{k}()", together)) for k in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
-        staging = Staging(path)
-        assert [row.id for row in rows_of(staging)] == [1, 2, 3, 4, 5, 6]
-        staging.close()
 
 
 def test_a_newer_format_is_refused(path: Path) -> None:
@@ -457,11 +353,6 @@ def test_a_file_that_is_no_database_is_refused(path: Path, content: bytes) -> No
         Staging(path)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == content
-
-
-def test_the_high_water_of_an_empty_table_is_zero() -> None:
-    """NO_HIGH_WATER has zeros for each collection, so any sequence lies above it."""
-    assert {collection: HighWaterMark(0, 0) for collection in COLLECTIONS} == NO_HIGH_WATER
 
 
 def test_a_full_disk_refuses_new_rows_only(tmp_path: Path) -> None:
@@ -587,24 +478,6 @@ def test_a_lost_staging_file_gives_out_no_id_again(killed: Paths) -> None:
     killed.staging_wal.unlink()
     new = support.stage(killed, SIGNATURES, "new()")[0]
     assert new.id == 42
-
-
-def test_a_flipped_bit_in_the_staging_file_changes_no_row(killed: Paths, tmp_path: Path) -> None:
-    """Flips in all pages: the rows are right, or the file is refused in one line."""
-    Staging(killed.staging).close()  # moves the log into the file
-    expected, whole = opened_texts(killed), killed.staging.read_bytes()
-    shown = {row.id: row for row in staged_rows(killed, SIGNATURES)}
-    rng = random.Random(14)
-    for _ in range(100):
-        data = bytearray(whole)
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        killed.staging.write_bytes(data)
-        found = opened_texts(killed)
-        if isinstance(found, str):
-            assert "\n" not in found
-            continue
-        assert found == expected
-        assert {row.id: row for row in staged_rows(killed, SIGNATURES)} == shown
 
 
 def test_a_flipped_bit_in_the_stamp_loses_nothing(killed: Paths) -> None:

@@ -10,15 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sigdir.warehouse.table.stores import (
-    MissingObject,
-    ObjectExists,
-    Store,
-    StoreError,
-    is_url,
-    objects_at,
-    open_store,
-)
+from sigdir.warehouse.table.stores import MissingObject, ObjectExists, Store, StoreError, is_url, objects_at, open_store
 from tests.conftest import ROOT
 from tests.faulty_store import BUCKET, KEY, S3, SECRET, Fault
 
@@ -180,20 +172,13 @@ def test_what_a_url_names(tmp_path: Path) -> None:
     assert objects_at(f"file://{tmp_path}/nothing")[1] == []
 
 
-@pytest.mark.parametrize("url", ["gs://bucket/prefix", "az://container/prefix"])
-def test_urls_of_other_clouds(url: str) -> None:
-    """They are taken, with or without a slash at the end; nothing is asked there before something is read."""
-    assert open_store(f"{url}/").url == url
-    assert open_store(url).where("a/b") == f"{url}/a/b"
-
-
 def test_what_is_a_url() -> None:
-    """Local paths are none, whatever they contain."""
-    assert is_url("s3://bucket")
-    assert is_url("memory:///")
-    assert not is_url("data")
-    assert not is_url("./s3:/bucket")
-    assert not is_url("https://www.4byte.directory")
+    """Local paths are none, whatever they contain. URLs of other clouds are taken; nothing is asked there before a read."""
+    for url in ("gs://bucket/prefix", "az://container/prefix"):
+        assert open_store(f"{url}/").url == url
+        assert open_store(url).where("a/b") == f"{url}/a/b"
+    assert all(map(is_url, ("s3://bucket", "memory:///")))
+    assert not any(map(is_url, ("data", "./s3:/bucket", "https://www.4byte.directory")))
 
 
 def test_without_the_library() -> None:

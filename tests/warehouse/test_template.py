@@ -82,12 +82,8 @@ def test_rendered_json_and_csv_read_back() -> None:
     assert list(csv.reader(io.StringIO(table, newline=""))) == [[row.text, str(row.id)] for row in made]
 
 
-def test_no_rows() -> None:
-    """No rows render as no bytes."""
+def test_no_rows_and_unknown_names() -> None:
+    """No rows render as no bytes. A template with an unknown field raises KeyError."""
     assert Template("{id}{text}").render(segment_of(rows(4)), np.empty(0, np.int64)) == b""
-
-
-def test_an_unknown_name() -> None:
-    """A template with an unknown field raises KeyError."""
     with pytest.raises(KeyError):
         Template("{nothing}")
