@@ -6,16 +6,16 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from tests.conftest import ROOT
 from tests.torture.ledger import Finding
+from tests.warehouse.support import command, environment
 
-ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
 HANGS_SECONDS = 120.0
 """An action that takes longer hangs, which is a finding. It is not a bound on speed."""
@@ -35,15 +35,6 @@ def until(look: Callable[[], Found | None], what: str) -> Found:
             return seen
         time.sleep(0.02)
     raise Finding(f"waited {HANGS_SECONDS:.0f} s for {what}")
-
-
-def command_line(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "sigdir", *map(str, arguments)]
-
-
-def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment without this project's settings."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("SIGDIR_")} | dict(more)
 
 
 def kill(pid: int) -> bool:
@@ -85,7 +76,7 @@ class Server:
         self._errors = errors
         with errors.open("wb") as stderr:
             self._process = subprocess.Popen(
-                command_line(*arguments), cwd=ROOT, env=environment({}),
+                command(*arguments), cwd=ROOT, env=environment(),
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
             )  # fmt: skip
         self._left: list[int] = []
@@ -164,7 +155,7 @@ def run(
     """Run a command until it ends or is killed as planned. Raises Finding if it hangs."""
     more = dict(variables or {}) | ({"SIGDIR_FAILPOINT": failpoint} if failpoint else {})
     process = subprocess.Popen(
-        command_line(*arguments), cwd=ROOT, env=environment(more),
+        command(*arguments), cwd=ROOT, env=environment(**more),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

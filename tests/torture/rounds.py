@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,37 +40,25 @@ class Figures:
     rounds: int = 0
     kills: Counter[str] = field(default_factory=Counter)
     posts: int = 0
+    """POSTs that were answered."""
     acknowledged: int = 0
     found: int = 0
+    """Rows, in all warehouses."""
     lookups: int = 0
     pages: int = 0
-    imports: int = 0
     commands: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
+    """Those that finished."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "rounds": self.rounds,
-            "kills": sum(self.kills.values()),
-            "kills_by_kind": dict(sorted(self.kills.items())),
-            "posts_answered": self.posts,
-            "rows_acknowledged": self.acknowledged,
-            "rows_found": self.found,
-            "lookups": self.lookups,
-            "pages": self.pages,
-            "imports_finished": self.imports,
-            "commands_finished": dict(sorted(self.commands.items())),
-            "seconds": round(self.seconds, 1),
-        }
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
 
 
 class Torture:
     """Plays rounds on one warehouse after another in ``folder``, each with its server."""
 
-    def __init__(self, folder: Path, upkeep: Sequence[str]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.figures = Figures()
         self._folder = folder
-        self._upkeep = upkeep
         self._server: Server | None = None
         self._orphans: list[Server] = []
         self._servers = 0
@@ -199,7 +187,6 @@ class Torture:
         return [folder, "--json", "--quiet", *([] if command.brings else ["--usage"])]
 
     def _finished(self, command: Command, totals: dict[str, int]) -> None:
-        self.figures.imports += 1
         self._ledger.exists(command.brings)
         if not (
             totals["read"] == len(command.lines) == totals["imported"] + totals["duplicate"] + totals["rejected"]
@@ -220,8 +207,7 @@ class Torture:
         checks.by_usage(self._paths.root, self._used)
         checks.by_files(self._paths)
         checks.by_cache(self._paths)
-        if "verify" in self._upkeep:
-            run_to_success("verify", "--warehouse", self._paths.root)
+        run_to_success("verify", "--warehouse", self._paths.root)
         for each in (server, *self._orphans):
             if each.errors():
                 raise Finding(f"the server reported {each.errors()[0]}")

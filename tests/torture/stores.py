@@ -28,11 +28,13 @@ from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import working_copy
 from sigdir.warehouse.table.stores import open_store
 from sigdir.warehouse.transfer.working_copy import pull
+from tests.conftest import ROOT
 from tests.torture import checks
 from tests.torture.clients import Client, ConnectionLost, rows_above
 from tests.torture.ledger import Finding, Rows, check_order
 from tests.torture.plan import MACHINES, SHARED, StoreImport, StorePlan
-from tests.torture.processes import HANGS_SECONDS, HOST, ROOT, Server, environment, run, until
+from tests.torture.processes import HANGS_SECONDS, HOST, Server, run, until
+from tests.warehouse.support import environment
 
 
 class StoreRound:
@@ -240,7 +242,7 @@ def sail_server(
     variables |= more or {}
     command = [sys.executable, "-m", "pysail", "spark", "server", "--port", str(port)]
     with errors.open("wb") as stderr:
-        server = subprocess.Popen(command, env=environment(variables), cwd=cwd, stdout=stderr, stderr=stderr)
+        server = subprocess.Popen(command, env=environment(**variables), cwd=cwd, stdout=stderr, stderr=stderr)
 
     def is_up() -> bool:
         if server.poll() is not None:
