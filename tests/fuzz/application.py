@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack, closing
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +67,17 @@ class Application:
         self._copies, self._opened, self._patient = 0, ExitStack(), ExitStack()
         self.node = NodeServer()
         threading.Thread(target=self.node.serve_forever, daemon=True).start()
+        self.renew()
+
+    @cached_property
+    def patient(self) -> falcon.testing.TestClient:
         settings = Settings(warehouse(), sql=True, sql_seconds=0.2, solve=True)
         processes = [self._patient.enter_context(closing(make(settings))) for make in (BudgetProcess, patient_process)]
         app = create_app(settings, *self._storage(self._patient, Paths(settings.warehouse)), None, None, *processes)
-        self.patient = falcon.testing.TestClient(app)
-        while self.patient.simulate_get("/sql/").status_code == 503:  # minutes, where a fuzzer gives way to all others
+        client = falcon.testing.TestClient(app)
+        while client.simulate_get("/sql/").status_code == 503:  # minutes, where a fuzzer gives way to all others
             time.sleep(1)
-        self.renew()
+        return client
 
     def _storage(self, opened: ExitStack, paths: Paths) -> tuple[Reader, Writer]:
         reader = opened.enter_context(closing(Reader(paths)))

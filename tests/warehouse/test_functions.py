@@ -14,12 +14,8 @@ from hypothesis import strategies as st
 import sigdir
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.grammar import GrammarError, normalise
-from sigdir.warehouse.sql.functions import (
-    canonical,
-    keccak256,
-    selector,
-    topic0,
-)
+from sigdir.warehouse import Warehouse
+from sigdir.warehouse.sql.functions import canonical, keccak256, selector, topic0
 from tests.conftest import import_files
 from tests.examples import examples
 from tests.signatures.strategies import broken, valid
@@ -60,11 +56,11 @@ def test_a_column_gives_the_values_of_its_texts(texts: list[str | None]) -> None
 
 
 @pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """The bundled sample, imported. Not to be changed."""
     folder = tmp_path_factory.mktemp("functions") / "warehouse"
     import_files(["samples"], folder)
-    return folder
+    return sigdir.open(folder)
 
 
 TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
@@ -92,60 +88,58 @@ TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523
         ("selector(NULL)", None),
     ],
 )
-def test_known_answers(samples: Path, expression: str, value: str | None) -> None:
+def test_known_answers(samples: Warehouse, expression: str, value: str | None) -> None:
     """Known values; a bad signature or one of the other kind gives NULL, no error."""
-    assert sigdir.open(samples).sql(f"SELECT {expression}").rows() == [(value,)]
+    assert samples.sql(f"SELECT {expression}").rows() == [(value,)]
 
 
-def test_functions_agree_with_the_table(samples: Path) -> None:
+def test_functions_agree_with_the_table(samples: Warehouse) -> None:
     """For every imported text of both collections the functions give the stored values."""
-    warehouse = sigdir.open(samples)
     for view, function in (("signatures", "selector"), ("event_signatures", "topic0")):
         query = f"""
             SELECT count(*), count(*) FILTER ({function}(text_signature) = hex_signature),
                    count(*) FILTER (canonical(text_signature) = text_signature),
                    count(*) FILTER (starts_with(keccak256(text_signature), hex_signature))
             FROM {view}"""
-        [counts] = warehouse.sql(query).rows()
+        [counts] = samples.sql(query).rows()
         assert counts[0] >= 40
         assert set(counts) == {counts[0]}
 
 
-def test_long_columns_with_nulls(samples: Path) -> None:
+def test_long_columns_with_nulls(samples: Warehouse) -> None:
     """The engine passes a few thousand rows per call; each row has its own value."""
     query = """
         SELECT i, selector(CASE WHEN i % 3 = 1 THEN NULL WHEN i % 7 = 2 THEN 'f(' ELSE 'f' || i || '(uint)' END)
         FROM range(20000) t(i) ORDER BY i"""
-    found = sigdir.open(samples).sql(query).rows()
+    found = samples.sql(query).rows()
     for number, value in found[::501] + found[1::501] + found[2::501]:
         text = f"f{number}(uint256)"
         assert value == (None if number % 3 == 1 or number % 7 == 2 else hashed(text)[:10]), number
     assert sum(value is None for _, value in found) == sum(i % 3 == 1 or i % 7 == 2 for i in range(20000))
 
 
-def test_calldata_and_logs_are_decoded(samples: Path) -> None:
+def test_calldata_and_logs_are_decoded(samples: Warehouse) -> None:
     """Blobs, hex and NULL; a call inside a call; an answer as the API's, and NULL for what cannot be read."""
-    warehouse = sigdir.open(samples)
     word = "00" * 12 + "ab" * 20
     calldata = f"0xa9059cbb{word}{1000:064x}"
-    [(blob, text, bad, none)] = warehouse.sql(
+    [(blob, text, bad, none)] = samples.sql(
         "SELECT decode_calldata(unhex($1)), decode_calldata($2), decode_calldata('0xzz'), decode_calldata(NULL)",
         [calldata[2:], calldata],
     ).rows()
     assert (blob, bad, none) == (text, None, None)
     for same in (calldata[2:], calldata.upper()):
-        assert warehouse.sql("SELECT decode_calldata($1)", [same]).rows() == [(blob,)]
-    assert warehouse.sql("SELECT decode_calldata('junk'), decode_calldata(5)").rows() == [(None, None)]
+        assert samples.sql("SELECT decode_calldata($1)", [same]).rows() == [(blob,)]
+    assert samples.sql("SELECT decode_calldata('junk'), decode_calldata(5)").rows() == [(None, None)]
     first = json.loads(blob)["candidates"][0]
     assert (first["text_signature"], first["parameters"][1]["value"]) == ("transfer(address,uint256)", "1000")
-    [(log,)] = warehouse.sql(
+    [(log,)] = samples.sql(
         "SELECT decode_log([$1, $2, $2], unhex($3))", [TRANSFER_TOPIC, "0x" + word, f"{5:064x}"]
     ).rows()
     assert [one["indexed"] for one in json.loads(log)["candidates"][0]["parameters"]] == [True, True, False]
     assert json.loads(log)["candidates"][0]["parameters"][0]["name"] == "from"
     plain = "SELECT decode_log([$1, $2, $2], $3), decode_log(['junk'], ''), decode_log([$1], '0x1')"
-    assert warehouse.sql(plain, [TRANSFER_TOPIC[2:], word, f"{5:064x}"]).rows() == [(log, None, None)]
-    many = warehouse.sql("SELECT count(decode_calldata(unhex($1))) FROM range(5000)", [calldata[2:]]).rows()
+    assert samples.sql(plain, [TRANSFER_TOPIC[2:], word, f"{5:064x}"]).rows() == [(log, None, None)]
+    many = samples.sql("SELECT count(decode_calldata(unhex($1))) FROM range(5000)", [calldata[2:]]).rows()
     assert many == [(5000,)]
 
 

@@ -26,7 +26,6 @@ from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database, Result
 from sigdir.warehouse.sql.views import VIEWS
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import empty_warehouse
 from tests.examples import examples
 from tests.warehouse.support import Run, digest_of, publish
 
@@ -53,14 +52,6 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Ware
 def test_the_views_are_listed(warehouse: sigdir.warehouse.Warehouse) -> None:
     """SHOW TABLES lists the views and no internal table."""
     assert warehouse.sql("SHOW TABLES").rows() == [(view,) for view in sorted(VIEWS)]
-
-
-def test_every_view_exists_without_rows(tmp_path: Path) -> None:
-    """In an empty warehouse each view has its columns and no rows."""
-    empty = sigdir.open(empty_warehouse(tmp_path))
-    for view in (view for view in VIEWS if view != "standards"):
-        assert empty.sql(f"SELECT count(*) FROM {view}").rows() == [(0,)]
-        assert empty.sql(f"FROM {view}").arrow().num_columns > 3
 
 
 def test_collisions_are_selectors_with_several_texts(warehouse: sigdir.warehouse.Warehouse) -> None:
@@ -356,9 +347,3 @@ def test_an_unreadable_file_is_an_error(
     with pytest.raises(QueryError, match=str(file)) as caught:
         sigdir.open(warehouse.paths.root, files={"mine": file}).sql("SELECT 1")
     assert "\n" not in str(caught.value)
-
-
-def test_a_result_survives_its_warehouse(warehouse: sigdir.warehouse.Warehouse) -> None:
-    """The rows can be read after the warehouse object is gone."""
-    reader = sigdir.open(warehouse.paths.root).sql("SELECT id FROM signatures ORDER BY id").reader(2)
-    assert pa.Table.from_batches(list(reader))["id"].to_pylist() == [1, 2, 3, 4, 5, 6, 7]

@@ -17,6 +17,7 @@ from sigdir.warehouse import QueryError, Warehouse
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
+from tests.examples import examples
 from tests.warehouse.support import Run
 
 ROWS = 1 << 14  # have grams
@@ -83,7 +84,7 @@ def test_sql_finds_what_servers_find(warehouse: Warehouse, view: tuple[Paths, Vi
     assert counts == [(len(found),)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.text(alphabet="aeBn0(1,$_*?[]u", max_size=6))
 def test_any_fragment_or_pattern(warehouse: Warehouse, view: tuple[Paths, View], fragment: str) -> None:
     found = warehouse.sql("SELECT collection, id, text_signature, hex_signature FROM search(?)", [fragment]).rows()

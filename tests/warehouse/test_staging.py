@@ -373,6 +373,7 @@ def test_a_full_disk_refuses_new_rows_only(tmp_path: Path) -> None:
 
 
 def _stage_with_little_room(disk: Disk) -> None:
+    """With 4 KiB more room each time, until all fits."""
     for kibibytes in range(0, 256, 4):
         folder = disk.path / str(kibibytes)
         folder.mkdir()
@@ -381,6 +382,7 @@ def _stage_with_little_room(disk: Disk) -> None:
             staging = Staging(folder / "staging.sqlite")
             staged(staging, "f()")
             staging.close()
+            return
         except (UnreadableWarehouse, sqlite3.OperationalError):
             continue
         finally:
@@ -430,7 +432,7 @@ def test_rows_that_a_damaged_write_ahead_log_lost_are_noticed(killed: Paths, tmp
     whole = killed.staging_wal.read_bytes()
     expected = ["old()", *(f"f{number}()" for number in range(40))]
     rng, refused = random.Random(14), 0
-    for number in range(20):
+    for number in range(12):
         paths = Paths(tmp_path / f"copy-{number}")
         shutil.copytree(killed.root, paths.root)
         data = bytearray(whole)
@@ -445,7 +447,7 @@ def test_rows_that_a_damaged_write_ahead_log_lost_are_noticed(killed: Paths, tmp
             with pytest.raises(UnreadableWarehouse, match="are lost"), Publisher(paths):
                 pass
             assert "are lost" in call_command("verify", "--quiet", "--warehouse", paths.root).stdout
-    assert refused > 10
+    assert refused > 6
 
 
 def test_a_fold_goes_on_without_lost_rows_where_it_may(killed: Paths) -> None:
