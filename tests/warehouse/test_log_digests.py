@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import sqlite3
 from contextlib import closing
 from functools import partial
@@ -81,58 +80,47 @@ def test_each_file_of_the_log_has_the_digest_of_its_other_bytes(checkpointed: Pa
     assert DeltaTable(checkpointed.table).to_pyarrow_table().num_rows == 4
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_any_flipped_byte_of_an_entry_is_noticed(paths: Paths, version: int) -> None:
+def test_any_flipped_byte_of_an_entry_is_noticed(paths: Paths) -> None:
     """Flip a bit in every thirteenth byte: new readers, the history and the tailer raise, and name the entry."""
     with_versions(paths, 3)
-    entry = paths.log_entry(version)
-    whole = entry.read_bytes()
-    for at in range(version, len(whole), 13):
-        flip(entry, at, at % 8)
-        assert_refused(paths, entry, "put this file back from a backup")
-        with pytest.raises(UnreadableWarehouse, match=re.escape(str(entry))):
-            list(read_entries(paths, 3))
-        entry.write_bytes(whole)
-    assert read_snapshot(paths).count(SIGNATURES) == 3
+    for version, entry in enumerate(paths.log_entries()):
+        whole = entry.read_bytes()
+        for at in range(version, len(whole), 13):
+            flip(entry, at, at % 8)
+            assert_refused(paths, entry, "put this file back from a backup")
+            with pytest.raises(UnreadableWarehouse, match=re.escape(str(entry))):
+                list(read_entries(paths, 3))
+            entry.write_bytes(whole)
+    assert (version, read_snapshot(paths).count(SIGNATURES)) == (3, 3)
 
 
-def test_a_newest_entry_that_was_replaced_is_noticed_by_staging(paths: Paths) -> None:
-    """A last entry that continues the log is refused if it is not the one that was published."""
-    with_versions(paths, 1)
-    copy = Paths(paths.root.with_name("copy"))
-    shutil.copytree(paths.root, copy.root)
-    publish(paths, ["mine()"])
-    publish(copy, ["theirs()"])
-    shutil.copyfile(copy.log_entry(2), paths.log_entry(2))
-    assert_refused(paths, paths.log_entry(2), "put this file back from a backup")
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_an_entry_of_ours_without_digests_is_damaged(paths: Paths, version: int) -> None:
+def test_an_entry_of_ours_without_digests_is_damaged(paths: Paths) -> None:
     """Only other programs write such entries; also the newest one is refused, which staging has not noted."""
     with_versions(paths, 2)
     with closing(sqlite3.connect(paths.staging)) as connection, connection:
         connection.execute("UPDATE about SET version = -1")
-    entry = paths.log_entry(version)
-    actions = log_actions(paths, version)
-    for action in actions:
-        action.get("commitInfo", {}).pop(FIELD, None)
-    entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
-    assert_refused(paths, entry, "it has no digest; put this file back from a backup")
+    for version, entry in enumerate(paths.log_entries()):
+        whole, actions = entry.read_bytes(), log_actions(paths, version)
+        for action in actions:
+            action.get("commitInfo", {}).pop(FIELD, None)
+        entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        assert_refused(paths, entry, "it has no digest; put this file back from a backup")
+        entry.write_bytes(whole)
 
 
-@pytest.mark.parametrize("field", ["numRecords", "id", "created_at"])
-def test_an_entry_without_digests_whose_statistics_are_null_is_damaged(paths: Paths, field: str) -> None:
+def test_an_entry_without_digests_whose_statistics_are_null_is_damaged(paths: Paths) -> None:
     with_versions(paths, 2)
     state = read_state(paths, 1)
     remove_digests(paths)
     [entry] = paths.log_entries()[2:]
-    text = re.sub(rf'(\\"{field}\\": )[^,}}]+', r"\1null", entry.read_text())
-    assert "null" in text
-    entry.write_text(text)
-    for read in (partial(read_snapshot, paths), partial(advance, paths, state)):
-        with pytest.raises(UnreadableWarehouse, match=re.escape(str(paths.root))):
-            read()
+    whole = entry.read_text()
+    for field in ("numRecords", "id", "created_at"):
+        text = re.sub(rf'(\\"{field}\\": )[^,}}]+', r"\1null", whole)
+        assert "null" in text
+        entry.write_text(text)
+        for read in (partial(read_snapshot, paths), partial(advance, paths, state)):
+            with pytest.raises(UnreadableWarehouse, match=re.escape(str(paths.root))):
+                read()
 
 
 def test_a_publisher_that_died_before_it_noted_its_entry_is_made_up_for(paths: Paths) -> None:
