@@ -23,7 +23,7 @@ from sigdir.pipeline.run import Options as ImportOptions
 from sigdir.pipeline.run import run_import
 from sigdir.signatures import pack_kernels
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.signatures.pack_range import COUNT
+from sigdir.signatures.pack_texts import COUNT
 
 _TRANSFER = "0xa9059cbb"
 _LOOKUPS = 200_000

@@ -11,7 +11,7 @@ import click
 from sigdir.cli.errors import Command
 from sigdir.cli.options import json_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
-from sigdir.pipeline.coverage import Coverage, Covered, coverage_of
+from sigdir.pipeline.usage_counts import Coverage, Covered, coverage_of
 from sigdir.signatures.collections import SIGNATURES, Collection
 
 

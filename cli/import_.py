@@ -172,7 +172,7 @@ def import_(
 
 def _run_on_spark(options: Options, progress: Reporter, master: str | None) -> ImportReport:
     from sigdir.cli.spark_session import open_session  # Spark's packages are an extra
-    from sigdir.pipeline.engines import frames, spark
+    from sigdir.pipeline.engines import spark
 
     with open_session(master) as session:
-        return spark.run(session, options, progress, frames.is_local(master))
+        return spark.run(session, options, progress, spark.is_local(master))

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sigdir.pipeline.errors import BadTarget, printable
-from sigdir.pipeline.export_abi import write_abi
-from sigdir.pipeline.export_abis import ABIS, write_abis
+from sigdir.pipeline.export_abis import ABIS, write_abi, write_abis
 from sigdir.pipeline.export_dataset import DATASET, write_dataset
 from sigdir.pipeline.export_formats import FORMATS, Format, sourcify_parquet, write_tar, write_tree
-from sigdir.pipeline.export_pack import PACK, PackOptions, write_pack
-from sigdir.pipeline.export_ranges import RANGES, write_ranges
+from sigdir.pipeline.export_pack import PACK, RANGES, PackOptions, write_pack, write_ranges
 from sigdir.pipeline.export_rows import ExportReport, ExportRows, Order, order_of_texts
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_folder, open_target

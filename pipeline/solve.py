@@ -29,8 +29,7 @@ from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.dispatcher import Fit, fit_of_heads, heads_of
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.keccak_rows import RATE
-from sigdir.signatures.solve import CHANCE, Targets, Weighted, discounted, posteriors
-from sigdir.signatures.word_pairs import new_names
+from sigdir.signatures.solve import CHANCE, Targets, Weighted, discounted, new_names, posteriors
 from sigdir.warehouse.table.files import write_file
 from sigdir.warehouse.table.parallel import ordered_map
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.pack_file import MAX_BYTES, BadPack
+from sigdir.signatures.pack_file import MAX_BYTES, TEXTS, BadPack, PackColumns, pack_bytes
 from sigdir.signatures.types import MAX_TUPLES
 
 Array = npt.NDArray[Any]
@@ -288,3 +288,24 @@ def in_order(texts: Texts) -> Array:
 def _text_at(texts: Texts, row: int) -> bytes:
     start = int(texts.ends[row - 1]) + 1 if row else 0
     return texts.data[start : int(texts.ends[row])]
+
+
+# A range: all texts whose hashes begin with the same three hex digits, as a pack.
+#
+# Whoever asks for a range tells the server one of 4,096 prefixes, and not which of the texts is wanted.
+
+
+DIGITS = 3
+"""At a million texts two digits are 70 kB a range, four are 17 texts, which hides little, and five are one."""
+COUNT = 16**DIGITS
+_PREFIX = re.compile(f"[0-9a-fA-F]{{{DIGITS}}}")
+
+
+def is_prefix(text: str) -> bool:
+    return _PREFIX.fullmatch(text) is not None
+
+
+def range_bytes(collection: Collection, version: int, rows: Sequence[PackRow], *, padded: bool) -> bytes:
+    """The pack of a range; ``padded`` to a size that many ranges share. The same rows give the same bytes."""
+    kept = readable(rows)
+    return pack_bytes(TEXTS, version, [PackColumns(collection, len(kept), encoded(kept))], padded=padded)

@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from sigdir.pipeline.engines.files import RunFiles
-from sigdir.pipeline.engines.tasks import Task
+from sigdir.pipeline.engines.tasks import RunFiles, Task
 from sigdir.pipeline.errors import BadInput, PipelineError
 from sigdir.pipeline.formats.registry import Format, Import, MultiSourceReader, by_name, detect
 from sigdir.pipeline.hash_named import folder_source
+from sigdir.pipeline.inputs import read_object, store_folder, store_source
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import FileReport, ImportReport, Unread, UnreadInputs
 from sigdir.pipeline.run import ImportRun, InputReader, Options
@@ -36,7 +36,6 @@ from sigdir.pipeline.source import (
     count_lines,
 )
 from sigdir.pipeline.state import ImportState
-from sigdir.pipeline.store_inputs import read_object, store_folder, store_source
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.publish.spill import Spill
 from sigdir.warehouse.table.paths import Paths

@@ -13,8 +13,7 @@ from sigdir.serve.http.errors import detail, not_found
 from sigdir.serve.http.forms import pairs_of
 from sigdir.serve.http.page_cache import ANY_VIEW, PageCache
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.signatures.pack_range import DIGITS, is_prefix, range_bytes
-from sigdir.signatures.pack_texts import PackRow
+from sigdir.signatures.pack_texts import DIGITS, PackRow, is_prefix, range_bytes
 from sigdir.warehouse.index.ranked import ranked_range
 from sigdir.warehouse.index.view import Reader, View
 

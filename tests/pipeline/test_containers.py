@@ -20,6 +20,7 @@ import pytest
 from backports import zstd
 
 import sigdir
+from sigdir.pipeline.archive import tar_members
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import detect
 from sigdir.pipeline.hash_named import HASH_NAMED_BYTES
@@ -27,7 +28,6 @@ from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport, Unread, UnreadInputs
 from sigdir.pipeline.source import BLOCK_BYTES, DOCUMENT_BYTES
 from sigdir.pipeline.streams import PieceStream
-from sigdir.pipeline.tar import tar_members
 from sigdir.signatures.collections import COLLECTIONS
 from tests.conftest import import_files
 from tests.pipeline.support import texts, write_files

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.pipeline import decode_file as job
-from sigdir.pipeline.decode_query import RESULT
+from sigdir.pipeline.decode_file import RESULT
 from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.decode_columns import ColumnDecoder

@@ -22,7 +22,7 @@ import pytest
 import sigdir
 from sigdir.cli.spark_session import open_session
 from sigdir.pipeline.engines import inputs, spark
-from sigdir.pipeline.engines.files import RunFiles
+from sigdir.pipeline.engines.tasks import RunFiles
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import csv
-from sigdir.pipeline.formats.parquet_pages import largest_page
+from sigdir.pipeline.formats.parquet import largest_page
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import BLOCK_BYTES

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.javascript_literals import parse_literals
+from sigdir.pipeline.formats.javascript import parse_literals
 from sigdir.pipeline.json_document import parse_document
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from tests.conftest import import_files

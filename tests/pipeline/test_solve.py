@@ -16,8 +16,7 @@ from sigdir.pipeline.directory import opened
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.solve import SolveOptions, SolveReport, solve_hashes
-from sigdir.signatures.solve import CHANCE, Targets, discounted, posteriors
-from sigdir.signatures.word_pairs import new_names
+from sigdir.signatures.solve import CHANCE, Targets, discounted, new_names, posteriors
 from tests.conftest import import_files
 from tests.pipeline.support import invoke, keccak256, write_files
 

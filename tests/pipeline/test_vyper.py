@@ -11,7 +11,7 @@ import pytest
 
 import sigdir
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.vyper.statements import MAX_BYTES
+from sigdir.pipeline.formats.vyper.source_unit import MAX_BYTES
 from sigdir.signatures.collections import EVENT_SIGNATURES
 from tests.conftest import import_files
 from tests.pipeline.support import texts, write_files

@@ -20,8 +20,7 @@ from sigdir.signatures import pack_texts
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.operator_key import BadKey, PrivateKey
 from sigdir.signatures.pack_file import INDEXED, MAGIC, TEXTS, BadPack, PackColumns, pack_bytes
-from sigdir.signatures.pack_range import range_bytes
-from sigdir.signatures.pack_texts import PackRow, encoded, readable
+from sigdir.signatures.pack_texts import PackRow, encoded, range_bytes, readable
 from tests.conftest import ROOT
 from tests.examples import examples
 from tests.pipeline.support import keccak256

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.clear_signing.descriptor import BadDescriptor, entries_of, merged
-from sigdir.pipeline.formats.clear_signing.schema import problem_of
+from sigdir.pipeline.formats.clear_signing.descriptor import BadDescriptor, entries_of, merged, problem_of
 from sigdir.pipeline.formats.json_reader import is_document
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import ReadTask, pack

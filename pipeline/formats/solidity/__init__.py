@@ -18,7 +18,7 @@ Theory
     types.
 
     A name is looked up in its contract and the contracts that this one inherits from, then in the file,
-    then in the files that the file imports (``imports.py``, with the remappings of ``remappings.py``). In the ABI a
+    then in the files that the file imports (``imports.py``, which has the remappings too). In the ABI a
     struct is the tuple of its members, an enum `uint8`, a contract `address`, a user-defined value type its base
     type, and an array's length the value of its expression (``constants.py``). The functions of a library are the
     exception: solc computes their selectors from the names of structs, enums and contracts, and keeps `storage`.
@@ -36,6 +36,7 @@ import posixpath
 from collections.abc import Iterator
 
 from sigdir.pipeline.formats.solidity.declarations import declarations
+from sigdir.pipeline.formats.solidity.imports import FILES
 from sigdir.pipeline.formats.solidity.outline import (
     MAX_POSTED_TOKENS,
     MAX_TOKENS,
@@ -43,7 +44,6 @@ from sigdir.pipeline.formats.solidity.outline import (
     is_too_long_to_post,
 )
 from sigdir.pipeline.formats.solidity.project import Project, document_project
-from sigdir.pipeline.formats.solidity.remappings import FILES
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import ReadTask
 

@@ -11,9 +11,15 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.contracts import absolute_path, path_below
 from sigdir.pipeline.formats.solidity.declarations import Declaration, ParsedSource, entries, parsed
 from sigdir.pipeline.formats.solidity.definitions import Import, Unit
-from sigdir.pipeline.formats.solidity.imports import linked
+from sigdir.pipeline.formats.solidity.imports import (
+    FILES,
+    Remapping,
+    by_folder,
+    linked,
+    parse_remapping,
+    parsed_remappings,
+)
 from sigdir.pipeline.formats.solidity.outline import MAX_TOKENS, has_too_many_tokens
-from sigdir.pipeline.formats.solidity.remappings import FILES, Remapping, by_folder, parse_remapping, parsed_remappings
 from sigdir.pipeline.formats.solidity.syntax import ENCODING
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack

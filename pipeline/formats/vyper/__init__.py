@@ -7,7 +7,7 @@ constants are looked up, in other sources of the import too.
 Invariants
     Nothing is guessed and nothing is run. A type, a length or a module that the given sources do not explain stays as
     written, so the grammar rejects the text. A statement that the reader cannot place is a reject.
-    Statements are short and shallow before ``ast`` parses them (``statements.py``). The expansion of structs is
+    Statements are short and shallow before ``ast`` parses them (``source_unit.py``). The expansion of structs is
     bounded (``types.py``).
 
 The functions that a contract exports from a module are declarations of the module. An export is a reject only if its
@@ -28,10 +28,15 @@ from itertools import chain, repeat
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.contracts import absolute_path, path_below
-from sigdir.pipeline.formats.vyper.modules import Modules
-from sigdir.pipeline.formats.vyper.source_unit import Declaration, Export, NotUnderstood, SourceUnit, source_unit
-from sigdir.pipeline.formats.vyper.statements import MAX_BYTES
-from sigdir.pipeline.formats.vyper.types import TypeResolver
+from sigdir.pipeline.formats.vyper.source_unit import (
+    MAX_BYTES,
+    Declaration,
+    Export,
+    NotUnderstood,
+    SourceUnit,
+    source_unit,
+)
+from sigdir.pipeline.formats.vyper.types import Modules, TypeResolver
 from sigdir.pipeline.source import Source, without_packing
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
 from sigdir.signatures.canonicalise import spelled
@@ -61,7 +66,7 @@ class Project:
     """The Vyper sources of one import. Takes all, then yields the candidates of each."""
 
     def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
-        """``roots``, the paths that the import was given, decide no import: see ``modules.py``."""
+        """``roots``, the paths that the import was given, decide no import: see ``Modules``."""
         self._roots = [absolute_path(root) for root in roots]
         self._document = absolute_path(document) if document is not None else None
         self._units: dict[str, SourceUnit] = {}
