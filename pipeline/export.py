@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.export_abis import ABIS, write_abi, write_abis
@@ -69,38 +69,46 @@ class Options:
     """Of the sources of a dataset: a label, or a pattern of labels with ``*``, and the licence."""
 
 
+_OWN_OPTIONS: tuple[tuple[str, str, Callable[[Options], object]], ...] = (
+    (ABI, "takes all rows; --text and --hashes are for abi", lambda given: given.texts or given.hashes),
+    (
+        PACK, "is no pack; --texts, --with-declarations, --indexed and --sign are for pack",
+        lambda given: given.pack != PackOptions(),
+    ),
+    (RANGES, "has no ranges; --padded is for ranges", lambda given: given.padded),
+    (DATASET, "has no data card; --licence is for dataset", lambda given: given.licences),
+)  # fmt: skip
+"""The options that one format has, what is said where they stand with another one, and whether they are given."""
+
+
 def run_export(options: Options, progress: Reporter) -> ExportReport:
     """Carry out one export. Raises BadTarget, a WarehouseError or OSError; then there is no target."""
     began = time.monotonic()
-    if (options.texts or options.hashes) and options.format != ABI:
-        raise BadTarget(options.format, "takes all rows; --text and --hashes are for abi")
-    if options.format == ABI:
-        return _run_abi(options, progress, began)
-    if options.pack != PackOptions() and options.format != PACK:
-        raise BadTarget(options.format, "is no pack; --texts, --with-declarations, --indexed and --sign are for pack")
-    if options.padded and options.format != RANGES:
-        raise BadTarget(options.format, "has no ranges; --padded is for ranges")
-    if options.licences and options.format != DATASET:
-        raise BadTarget(options.format, "has no data card; --licence is for dataset")
-    if options.format in QUERIES:
-        return _run_query(options, progress, began)
+    for owner, problem, is_given in _OWN_OPTIONS:
+        if options.format != owner and is_given(options):
+            raise BadTarget(options.format, problem)
+    target = "standard output" if options.target == STDOUT else printable(options.target)
+    report = ExportReport(options.format, target)
+    (_export_rows if options.format in FORMATS else _export_query)(options, report, progress)
+    if options.target != STDOUT and os.path.isfile(options.target):
+        report.bytes = os.path.getsize(options.target)
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _export_rows(options: Options, report: ExportReport, progress: Reporter) -> None:
+    """An export of all rows in the order of their ids."""
     format = FORMATS[options.format]
     snapshot = read_snapshot(existing(options.warehouse), options.version)
     collections = _choose_collections(format, options)
-    target = "standard output" if options.target == STDOUT else printable(options.target)
-    report = ExportReport(options.format, target, snapshot.version)
-    report.mixes = options.format in WITH_IDS and len(collections) > 1
+    report.version, report.mixes = snapshot.version, options.format in WITH_IDS and len(collections) > 1
     export = ExportRows(snapshot, collections, report, progress, _order(options, snapshot.version))
     if format.write is None and not _is_tar(options.target):
         with open_folder(options.target) as folder:
             write_tree(export, folder)
-    else:
-        with open_target(options.target, format.packs) as out:
-            _choose_writer(format, options)(export, out)
-        if options.target != STDOUT and os.path.isfile(options.target):
-            report.bytes = os.path.getsize(options.target)
-    report.seconds = time.monotonic() - began
-    return report
+        return
+    with open_target(options.target, format.packs) as out:
+        _choose_writer(format, options)(export, out)
 
 
 def _order(options: Options, version: int) -> Order:
@@ -114,43 +122,32 @@ def _order(options: Options, version: int) -> Order:
         return order_of_texts(warehouse, options.ranked)
 
 
-def _run_abi(options: Options, progress: Reporter, began: float) -> ExportReport:
-    target = "standard output" if options.target == STDOUT else printable(options.target)
+def _export_query(options: Options, report: ExportReport, progress: Reporter) -> None:
+    """An export of what SQL answers: ranked texts, declarations, sources. What is suppressed is not handed out, but to
+    whoever names it.
+    """
+    served = existing(options.warehouse) if options.format != ABI else None
+    is_folder = options.format in (RANGES, DATASET)
     with (
-        Warehouse(options.warehouse, options.version) as warehouse,
-        open_target(options.target, packs=True) as out,
+        Warehouse(options.warehouse, options.version, served=served) as warehouse,
+        open_folder(options.target) if is_folder else open_target(options.target, packs=options.format == ABI) as out,
     ):
-        report = ExportReport(ABI, target, warehouse.version)
-        report.rows.update(write_abi(warehouse, options.texts, options.hashes, out, progress))
-    report.seconds = time.monotonic() - began
-    return report
+        report.version = warehouse.version
+        report.rows.update(_write_query(warehouse, options, out, progress))
 
 
-def _run_query(options: Options, progress: Reporter, began: float) -> ExportReport:
-    """An export of what SQL answers: ranked texts, declarations, sources."""
-    target = "standard output" if options.target == STDOUT else printable(options.target)
-    served = existing(options.warehouse)  # what is suppressed is not handed out
-    with Warehouse(options.warehouse, options.version, served=served) as warehouse:
-        report = ExportReport(options.format, target, warehouse.version)
-        report.rows.update(_write_query(warehouse, options, progress))
-    if options.target != STDOUT and os.path.isfile(options.target):
-        report.bytes = os.path.getsize(options.target)
-    report.seconds = time.monotonic() - began
-    return report
-
-
-def _write_query(warehouse: Warehouse, options: Options, progress: Reporter) -> dict[Collection, int]:
+def _write_query(warehouse: Warehouse, options: Options, out: Any, progress: Reporter) -> dict[Collection, int]:
+    """Write into a folder or a file; gives the number of rows by collection."""
     collections = options.collections or COLLECTIONS
     if options.format == RANGES:
-        with open_folder(options.target) as folder:
-            return write_ranges(warehouse, collections, folder, progress, padded=options.padded)
+        return write_ranges(warehouse, collections, out, progress, padded=options.padded)
     if options.format == DATASET:
-        with open_folder(options.target) as folder:
-            return write_dataset(warehouse, collections, options.licences, folder, progress)
-    with open_target(options.target, packs=False) as out:
-        if options.format == ABIS:
-            return write_abis(warehouse, collections, out, progress)
-        return write_pack(warehouse, collections, options.pack, out, progress)
+        return write_dataset(warehouse, collections, options.licences, out, progress)
+    if options.format == ABIS:
+        return write_abis(warehouse, collections, out, progress)
+    if options.format == ABI:
+        return write_abi(warehouse, options.texts, options.hashes, out, progress)
+    return write_pack(warehouse, collections, options.pack, out, progress)
 
 
 def _choose_collections(format: Format, options: Options) -> tuple[Collection, ...]:

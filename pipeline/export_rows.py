@@ -38,7 +38,7 @@ class ExportReport:
 
     format: str
     target: str
-    version: int
+    version: int = -1
     rows: Counter[Collection] = field(default_factory=Counter)
     left_out: Counter[Collection] = field(default_factory=Counter)
     """Rows that a format with one text per selector omits, because another text of their selector is exported."""
