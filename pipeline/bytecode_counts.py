@@ -29,18 +29,9 @@ class BytecodeCounts:
         return bool(self.contracts or self.unread)
 
     def __iadd__(self, other: BytecodeCounts) -> Self:
-        self.contracts += other.contracts
-        self.compiled += other.compiled
-        self.declared += other.declared
-        self.misfits += other.misfits
-        self.unread.update(other.unread)
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "contracts": self.contracts,
-            "compiled": self.compiled,
-            "declared": self.declared,
-            "misfits": self.misfits,
-            "unread": dict(self.unread),
-        }
+        return vars(self) | {"unread": dict(self.unread)}

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -62,10 +61,8 @@ class ContractRows(AbstractContextManager["ContractRows"]):
         self._named: set[bytes] = set()
         """The keys of the contracts that the user's contract is said to be."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
 
     @property
     def tables(self) -> ContractTables:

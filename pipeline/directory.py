@@ -14,9 +14,10 @@ import pyarrow as pa
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.signatures.pack import Pack, parsed
+from sigdir.signatures.pack import Pack
 from sigdir.signatures.pack_file import BadPack
 from sigdir.signatures.rank import noted_reasons, standard_of
+from sigdir.signatures.types import parsed_declaration
 from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:  # numba takes 0.3 s to load, and looking a hash up in a pack does without
@@ -137,11 +138,10 @@ class PackDirectory:
 def _known(hash: bytes, text: str, declaration: str) -> Known:
     from sigdir.signatures.readings import Known
 
-    declared = parsed(declaration) if declaration else None
     kind = Kind.EVENT if Collection.of_hash(hash) == EVENT_SIGNATURES else Kind.UNKNOWN
-    return Known(
-        text, declared.kind if declared else kind, Witness.DECLARED if declared else Witness.LISTED, declaration
-    )
+    if found := parsed_declaration(declaration) if declaration else None:
+        return Known(text, found.kind, Witness.DECLARED, declaration)
+    return Known(text, kind, Witness.LISTED, declaration)
 
 
 def open_pack(source: PackSource) -> Pack:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from types import TracebackType
 
 
 class Reporter(AbstractContextManager["Reporter"]):
@@ -21,7 +20,5 @@ class Reporter(AbstractContextManager["Reporter"]):
     def note(self, text: str) -> None:
         """Something that deserves a line of its own."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
+    def __exit__(self, *error: object) -> None:
+        """Nothing is held open."""

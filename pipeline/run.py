@@ -34,7 +34,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 
 from sigdir.pipeline.contract_rows import ContractRows
 from sigdir.pipeline.errors import BadInput, printable
@@ -245,10 +244,8 @@ class InputReader(AbstractContextManager["InputReader"]):
         self._open = ExitStack()
         self._pool = self._open.enter_context(ThreadPoolExecutor(run.options.threads))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
 
     def read(self, sources: list[Source]) -> None:
         """Read the next inputs. What refers to other inputs is kept for ``read_kept``."""

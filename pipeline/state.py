@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -68,9 +67,7 @@ class ImportState(AbstractContextManager["ImportState"]):
             self._open_files = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._open_files.close()
 
     def add_input(self, source: Source, format: str, label: str | None = None) -> FileReport:

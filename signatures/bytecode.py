@@ -28,6 +28,7 @@ from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import OK, GrammarError
 from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.types import KINDS
 
 MAX_BYTES = 1 << 20
 """Of a contract's code. A chain allows 24,576 bytes, and contracts of tests are larger."""
@@ -178,7 +179,6 @@ def witness_of(kind: Kind, digest: bytes, code: RuntimeCode) -> Witness:
 # The entries of an ABI beside the runtime code of its contract.
 
 _CACHED_BYTES = 256
-_KEYWORDS = {b"function": Kind.FUNCTION, b"event": Kind.EVENT, b"error": Kind.ERROR}
 
 
 def witnessed(entries: Iterable[Entry], code: RuntimeCode) -> Iterator[Entry]:
@@ -217,14 +217,14 @@ def kind_of(entry: Entry) -> Kind:
         return entry.sighting.kind
     if entry.declared_kind == EVENTS:
         return Kind.EVENT
-    return _KEYWORDS.get(entry.text.partition(b" ")[0], Kind.UNKNOWN)
+    return KINDS.get(entry.text.partition(b" ")[0].decode("latin-1"), Kind.UNKNOWN)
 
 
 def _digest(entry: Entry, kind: Kind) -> bytes | None:
     """The whole hash of the entry's canonical text; None for a reject."""
     if entry.reject_reason != OK:
         return None
-    collection = EVENTS if kind is Kind.EVENT else FUNCTIONS
+    collection = kind.collection or FUNCTIONS
     return (_cached_digest if len(entry.text) <= _CACHED_BYTES else _text_digest)(entry.text, collection)
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from sigdir.signatures import arrow
 from sigdir.signatures.candidates import Candidates
-from sigdir.signatures.collections import COLLECTIONS, EVENTS, FUNCTIONS, UNKNOWN, Collection
+from sigdir.signatures.collections import COLLECTIONS, FUNCTIONS, UNKNOWN, Collection
 from sigdir.signatures.columns import Rows, as_readonly, bytes_of
 from sigdir.signatures.evidence import LISTED, Kind, SightingColumns, Sightings
 from sigdir.signatures.grammar import (
@@ -237,7 +237,6 @@ class Spelled(NamedTuple):
 
 
 _CACHED_BYTES = 1024
-_STATED_COLLECTIONS = {Kind.UNKNOWN: UNKNOWN, Kind.FUNCTION: FUNCTIONS, Kind.EVENT: EVENTS, Kind.ERROR: FUNCTIONS}
 
 
 def spelled(text: str, kind: Kind = Kind.UNKNOWN) -> Spelled:
@@ -248,9 +247,7 @@ def spelled(text: str, kind: Kind = Kind.UNKNOWN) -> Spelled:
 
 
 def _spelled(text: str, kind: Kind) -> Spelled:
-    *_, found, declaration = _canonicalise_one(
-        np.frombuffer(_bytes(text), np.uint8), _STATED_COLLECTIONS[kind], int(kind)
-    )
+    *_, found, declaration = _canonicalise_one(np.frombuffer(_bytes(text), np.uint8), kind.collection, int(kind))
     return Spelled(_KINDS[found], declaration.tobytes().decode())
 
 

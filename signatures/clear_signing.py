@@ -17,7 +17,7 @@ from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import Budget, as_json
-from sigdir.signatures.types import BadDeclaration, Type, parse_declaration
+from sigdir.signatures.types import Type, parsed_declaration
 
 _MAX_VALUES = 100
 """Of one field whose path leads to many."""
@@ -91,13 +91,10 @@ class Descriptor:
         """A call with these values; None where the declaration is of other types, or where the budget has no room."""
         if not budget.takes(len(self.declaration)):
             return None
-        try:
-            declared = parse_declaration(self.declaration)
-        except BadDeclaration:
+        said = parsed_declaration(self.declaration)
+        if said is None or [one.canonical_type for one in said.inputs] != [one.text for one in types]:
             return None
-        if [one.canonical_type for one in declared.inputs] != [one.text for one in types]:
-            return None
-        names = ("", declared.nested_names)
+        names = ("", said.nested_names)
         call = _Call(_Value(names, Type("", tuple(types)), tuple(values)), called, self.format.get("token"))
         fields = list(call.fields(self.format["fields"], budget))
         intent = self.format.get("intent", "")

@@ -34,7 +34,7 @@ from sigdir.signatures.proxies import ProxyPattern, proxy_patterns
 from sigdir.signatures.readings import Known
 from sigdir.signatures.returns import BUILT_IN
 from sigdir.signatures.standards import Implemented, Interface, implemented, interface_ids, standard_declarations
-from sigdir.signatures.types import BadDeclaration, Declaration, canonical_declaration, parse_declaration
+from sigdir.signatures.types import BadDeclaration, Declaration, canonical_declaration, parsed_declaration
 
 _SPARE = SPARE // 2  # a page has each text in its table, its ABI and its source: eight times as much
 _SUPPORTS_INTERFACE = bytes.fromhex("01ffc9a7")
@@ -276,7 +276,7 @@ def _member_text(kind: Kind, hash: bytes, known: Known) -> ContractText:
 def _declaration(hash: bytes, known: Known, kind: Kind) -> Declaration | None:
     """The declaration that the directory or a standard has for a text."""
     if known.declaration:
-        found = _parsed(known.declaration)
+        found = parsed_declaration(known.declaration)
         if found is not None and found.text == known.text and found.kind in (kind, Kind.UNKNOWN):
             return replace(found, kind=kind)
     standard = standard_declarations().get(hash)
@@ -287,12 +287,5 @@ def _undeclared(text: str, kind: Kind) -> Declaration | None:
     """A canonical text as a declaration without names; None where it is too long or nested too deeply."""
     try:
         return canonical_declaration(text, kind)
-    except BadDeclaration:
-        return None
-
-
-def _parsed(text: str) -> Declaration | None:
-    try:
-        return parse_declaration(text)
     except BadDeclaration:
         return None

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures import arrow
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 
 MAX_NAME = 256
 MOST_CONTRACTS = (1 << 31) - 1
@@ -26,6 +27,11 @@ class Kind(IntEnum):
     FUNCTION = 1
     EVENT = 2
     ERROR = 3
+
+    @property
+    def collection(self) -> int:
+        """The number of the collection that its texts are in: EVENTS, FUNCTIONS or UNKNOWN."""
+        return EVENTS if self is Kind.EVENT else FUNCTIONS if self else UNKNOWN
 
 
 class Witness(IntEnum):

@@ -31,9 +31,9 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.plural import counted
 from sigdir.signatures.proxies import proxy_patterns
 from sigdir.signatures.readings import Input, Known, Membership, likely_kind
+from sigdir.signatures.types import KINDS
 
 _OPEN = ("fallback", "receive")
-_NOUNS = {Kind.FUNCTION: "function", Kind.EVENT: "event", Kind.ERROR: "error"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class AbiContract:
 
     @property
     def sentence(self) -> str:
-        counts = [counted(self._counts()[f"{noun}s"], noun) for noun in _NOUNS.values()]
+        counts = [counted(self._counts()[f"{noun}s"], noun) for noun in KINDS]
         unread = (
             f" {counted(len(self.unread), 'part')} of it cannot be read, first entry {self.unread[0]}."
             if self.unread
@@ -61,7 +61,7 @@ class AbiContract:
 
     def _counts(self) -> dict[str, int]:
         kinds = [one.kind for texts in self.texts.values() for one in texts]
-        return {f"{noun}s": kinds.count(kind) for kind, noun in _NOUNS.items()}
+        return {f"{noun}s": kinds.count(kind) for noun, kind in KINDS.items()}
 
     def preferred(self, hash: bytes, known: Sequence[Known]) -> list[Known]:
         """The texts of a hash, those of the contract first; none is ruled out."""

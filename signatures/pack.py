@@ -28,7 +28,7 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.operator_key import PrivateKey, public_key_of
 from sigdir.signatures.pack_file import INDEXED, TEXTS, BadPack, PackColumns, pack_bytes, read_pack
 from sigdir.signatures.pack_texts import Texts
-from sigdir.signatures.types import BadDeclaration, Declaration, parse_declaration
+from sigdir.signatures.types import parsed_declaration
 
 _COLUMNS = {TEXTS: pack_texts.COLUMNS, INDEXED: 5}
 
@@ -186,15 +186,11 @@ def _line(lines: memoryview, start: int) -> str:
 
 
 def _declares(declaration: str, text: str, is_event: bool) -> bool:
-    return (found := parsed(declaration)) is not None and found.text == text and (found.kind is Kind.EVENT) == is_event
-
-
-def parsed(declaration: str) -> Declaration | None:
-    """A declaration as a tree; None for what is none."""
-    try:
-        return parse_declaration(declaration)
-    except BadDeclaration:
-        return None
+    return (
+        (found := parsed_declaration(declaration)) is not None
+        and found.text == text
+        and (found.kind is Kind.EVENT) == is_event
+    )
 
 
 def _bytes_of(hash: str) -> bytes:

@@ -48,7 +48,7 @@ from sigdir.signatures.returns import (
     with_standard,
 )
 from sigdir.signatures.standards import canonical, event_declaration, sources
-from sigdir.signatures.types import MAX_TEXT, BadDeclaration, parse_declaration
+from sigdir.signatures.types import MAX_TEXT, parsed_declaration
 
 if TYPE_CHECKING:  # it prefers the texts that are defined here
     from sigdir.signatures.given_contract import GivenContract
@@ -148,9 +148,8 @@ _KEPT_TEXT = 256
 
 def _said(declaration: str) -> tuple[str, tuple[Any, ...], Split | None]:
     """The text of a declaration, the names of its parameters and which are indexed; no text where it is none."""
-    try:
-        parsed = parse_declaration(declaration)
-    except BadDeclaration:
+    parsed = parsed_declaration(declaration)
+    if parsed is None:
         return "", (), None
     split = tuple(number for number, indexed in enumerate(parsed.indexed) if indexed)
     return parsed.text, parsed.nested_names, split if parsed.kind is Kind.EVENT else None

@@ -16,7 +16,7 @@ from sigdir.signatures.collections import FUNCTIONS
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.standards import standard_declarations
-from sigdir.signatures.types import BadDeclaration, parse_declaration
+from sigdir.signatures.types import parsed_declaration
 
 MAX_DECLARATIONS = 1000
 """Of one selector, the commonest."""
@@ -52,11 +52,8 @@ def returns_of(declarations: Iterable[tuple[str, int]], *, is_given: bool = Fals
 
 def _returned(declaration: str, is_given: bool) -> Returned | None:
     """What a declaration says; None for one that is no function's, or that cannot be read."""
-    try:
-        parsed = parse_declaration(declaration)
-    except BadDeclaration:
-        return None
-    if parsed.kind is not Kind.FUNCTION:
+    parsed = parsed_declaration(declaration)
+    if parsed is None or parsed.kind is not Kind.FUNCTION:
         return None
     types = ",".join(one.canonical_type for one in parsed.outputs)
     names = tuple(one.nested_name for one in parsed.outputs)

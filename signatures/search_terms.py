@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError, normalise
+from sigdir.signatures.types import KINDS
 
 MAX_TERMS_CHARACTERS = 1000
 _MAX_TYPES = 8
@@ -244,7 +245,7 @@ _TERMS: dict[str, Callable[[SearchTerms, str], tuple[SearchTerms, str]]] = {
     "parameters": _parameters,
     "type": _type,
     "params": _params,
-    "kind": _choice("kind", {"function": Kind.FUNCTION, "event": Kind.EVENT, "error": Kind.ERROR}, "the kind is {}"),
+    "kind": _choice("kind", KINDS, "the kind is {}"),
     "witness": _choice("witness", {one.name.lower(): one for one in Witness}, "the witness is {} or better"),
     "standard": _standard,
     "source": _source,

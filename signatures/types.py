@@ -204,6 +204,14 @@ def parse_declaration(text: str) -> Declaration:
     return found
 
 
+def parsed_declaration(text: str) -> Declaration | None:
+    """The same; None for what is no spelled declaration."""
+    try:
+        return parse_declaration(text)
+    except BadDeclaration:
+        return None
+
+
 def canonical_declaration(text: str, kind: Kind) -> Declaration:
     """A canonical text as a declaration without names; raises BadDeclaration if it is too long or nested too deeply."""
     found = _Reader(text, with_words=False).declaration()

@@ -24,15 +24,15 @@ from collections.abc import Iterator
 from sigdir.pipeline.formats.hashes import entry_with_hash, is_hash_of, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
-from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
+from sigdir.signatures.evidence import Contract, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY
+from sigdir.signatures.types import KINDS
 
 _OPENCHAIN = re.compile(rb"\s*0x(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{64}),")
 _SOLC = re.compile(rb"\s*(?:======= [^\n]* =======\s*)?(?:Function|Error|Event) signatures:\s*?(?:\n|\Z)")
 _HEADING = re.compile(
     rb"(?P<kind>Function|Error|Event) signatures:|======= (?:(?P<path>.*):)?(?P<contract>[^:]*) ======="
 )
-_KINDS = {b"Function": Kind.FUNCTION, b"Error": Kind.ERROR, b"Event": Kind.EVENT}
 _SAMPLE_FILES = 8
 
 
@@ -72,7 +72,7 @@ def solc_entries(source: Source) -> Iterator[Entry]:
 def _under(heading: re.Match[bytes], declares: Sighting, path: str) -> Sighting:
     """What the lines under a heading say: their kind, or their contract."""
     if heading["kind"]:
-        return declares._replace(kind=_KINDS[heading["kind"]])
+        return declares._replace(kind=KINDS[heading["kind"].decode().lower()])
     names = ((heading[group] or b"").decode("utf-8", "replace") for group in ("path", "contract"))
     source, name = names
     return declares._replace(contract=Contract.at(source or path, name))

@@ -23,13 +23,12 @@ from collections.abc import Iterator
 from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
-from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.evidence import Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY
+from sigdir.signatures.types import KINDS
 
 _HASH_TITLES = frozenset(["selector", "identifier", "topic"])
 _TEXT_TITLES = frozenset(["signature", "method", "event", "error"])
-_KINDS = {"function": Kind.FUNCTION, "error": Kind.ERROR, "event": Kind.EVENT}
 _WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
 _BORDERS = ("|", "│", "┆")
 _RULE = re.compile(r"[\s|│┆+\-=:─═╌╞╪╡├┼┤╭╮╰╯┌┐└┘┬┴╤╧]+")
@@ -108,8 +107,7 @@ def _of_row(number: int, cells: Row) -> Iterator[Entry]:
         row = " | ".join(cells)
         yield Entry(row.encode("utf-8", "surrogateescape"), number, reject_reason=BAD_ENTRY)
         return
-    kind = _KINDS.get(cells[0].lower())
-    collection = UNKNOWN if kind is None else EVENTS if kind is Kind.EVENT else FUNCTIONS
+    kind = KINDS.get(cells[0].lower(), Kind.UNKNOWN)
     for text in texts:
-        entry = entry_with_hash(text.encode("utf-8", "surrogateescape"), number, declared, collection)
-        yield entry if kind is None else entry._replace(sighting=Sighting(kind, Witness.DECLARED))
+        entry = entry_with_hash(text.encode("utf-8", "surrogateescape"), number, declared, kind.collection)
+        yield entry._replace(sighting=Sighting(kind, Witness.DECLARED)) if kind else entry

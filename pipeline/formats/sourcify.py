@@ -38,7 +38,6 @@ from sigdir.pipeline.formats.column_tables import BadRows, column_batches, hashe
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
-from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import MOST_CONTRACTS, Kind, Sighting, Witness
 from sigdir.signatures.grammar import OK
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
@@ -260,14 +259,12 @@ class SourcifyTables:
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, Entry]]:
     """The number of the file, and the candidate, of each row of the join."""
     for file, number, text, declared, reason, kind, compilations in _values(batch):
-        entry = Entry(text, number, _COLLECTIONS.get(kind, 0), declared, reason)
+        kind = Kind(kind)
+        entry = Entry(text, number, kind.collection, declared, reason)
         if kind and reason == OK:
             contracts = min(compilations, MOST_CONTRACTS)
-            entry = entry._replace(sighting=Sighting(Kind(kind), Witness.DECLARED, contracts=contracts, verified=True))
+            entry = entry._replace(sighting=Sighting(kind, Witness.DECLARED, contracts=contracts, verified=True))
         yield file, entry
-
-
-_COLLECTIONS = {Kind.FUNCTION: FUNCTIONS, Kind.EVENT: EVENTS, Kind.ERROR: FUNCTIONS}
 
 
 def _rows_of(column: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

@@ -17,10 +17,11 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.hashes import collection_of, entry_with_hash, listed, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
-from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
-from sigdir.signatures.evidence import LISTED, Kind, Sighting
+from sigdir.signatures.collections import UNKNOWN
+from sigdir.signatures.evidence import LISTED, Sighting
 from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, OK, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.types import KINDS
 
 SAMPLE_ROWS = 64
 TEXT, HASH, KIND = ROLES = ("text", "hash", "kind")
@@ -41,7 +42,7 @@ _KIND_NAMES = ("kind", "type")
 _HASHES_OF_ALL_KINDS = frozenset([("text", "hash"), ("signature", "signaturehash32"), ("signature", "signaturehash4")])
 """Etherface's and Sourcify's columns: 32 bytes are a function's hash too."""
 
-_KINDS = {kind.name.lower(): Sighting(kind) for kind in (Kind.FUNCTION, Kind.ERROR, Kind.EVENT)}
+_KINDS = {word: Sighting(kind) for word, kind in KINDS.items()}
 """What a row says whose kind stands beside its text."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?[0-9]*\.[0-9]+")
@@ -77,7 +78,7 @@ class Columns:
         if kind is None and len(written) == 1 and self.tells_kind:  # as most rows, in half of the time
             return Entry(text, line) if written[0] is None else entry_with_hash(text, line, digest_of(written[0]))
         sighting = _KINDS.get(_shown(kind).lower(), LISTED) if kind is not None else LISTED
-        collection = EVENTS if sighting.kind is Kind.EVENT else FUNCTIONS if sighting.kind else UNKNOWN
+        collection = sighting.kind.collection
         declared = [digest_of(value) for value in written if value is not None]
         if not declared:
             return Entry(text, line, collection, sighting=sighting)

@@ -22,11 +22,8 @@ from sigdir.pipeline.formats.solidity.syntax import (
 from sigdir.pipeline.formats.solidity.types import TypeResolver
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.canonicalise import spelled
-from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK
-
-_COLLECTIONS = {Kind.UNKNOWN: UNKNOWN, Kind.FUNCTION: FUNCTIONS, Kind.ERROR: FUNCTIONS, Kind.EVENT: EVENTS}
 
 
 class Declaration(NamedTuple):
@@ -107,7 +104,7 @@ def entries(source: ParsedSource, files: Mapping[str, Unit], path: str, shown: s
             sighting = _sighting(declaration, named, shown) if reason == OK else LISTED
         # One byte over the limit is enough for the grammar to reject it as too long.
         raw = text.encode(*ENCODING)[: MAX_TEXT_BYTES + 1]
-        yield Entry(raw, declaration.line, _COLLECTIONS[declaration.kind], b"", reason, sighting)
+        yield Entry(raw, declaration.line, declaration.kind.collection, b"", reason, sighting)
 
 
 def _sighting(declaration: Declaration, types: TypeResolver, path: str) -> Sighting:
