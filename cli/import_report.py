@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.errors import one_line
 from sigdir.pipeline.report import COUNTS, SKIP_REASONS, ImportReport
+from sigdir.pipeline.source import BytecodeCounts
 from sigdir.signatures.canonicalise import MAX_VARIANTS
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.plural import counted

@@ -41,7 +41,7 @@ def is_archive(source: Source) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A member of an archive that is not a folder."""
+    """A member of an archive that is not a folder. The data of a tar's can be read until the next member is taken."""
 
     name: str
     size: int
@@ -179,8 +179,7 @@ def _open_zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -
 def _tar_members(source: Source) -> Iterator[_Member]:
     stream = PieceStream(_bounded_chunks(source))
     try:
-        for member in tar_members(stream):
-            yield _Member(member.name, member.size, partial(getattr, member, "data"), member.skip_reason)
+        yield from tar_members(stream)
     except tarfile.TarError as error:
         raise BadInput(source.name, f"broken tar: {error}") from None
     while stream.read(READ_BYTES):  # read to the end, so that a truncated packed tar is an error
@@ -220,17 +219,6 @@ _SPARSE_EXTENDED, _SPARSE_MORE = 482, 504
 """Where the header of a sparse member, and each block after it, says whether another block of its map follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class TarMember:
-    """A member that is not a folder. Its data can be read until the next member is taken."""
-
-    name: str
-    size: int
-    data: io.RawIOBase
-    skip_reason: str
-    """Why it is not read; empty for a regular file."""
-
-
 def looks_like_tar(head: bytes) -> bool:
     """Whether an input's first bytes are the header of a tar."""
     try:
@@ -240,7 +228,7 @@ def looks_like_tar(head: bytes) -> bool:
     return True
 
 
-def tar_members(stream: io.RawIOBase) -> Iterator[TarMember]:
+def tar_members(stream: io.RawIOBase) -> Iterator[_Member]:
     """The members up to the end mark or the end of the stream. Raises tarfile.TarError."""
     attributes: dict[str, str] = {}
     is_record = False
@@ -256,7 +244,7 @@ def tar_members(stream: io.RawIOBase) -> Iterator[TarMember]:
         data = _Data(stream, size if _has_data(header) else 0)
         if not header.isdir():
             name = attributes.get("path", header.name)
-            yield TarMember(name, size, data, _skip_reason(header, attributes))
+            yield _Member(name, size, data.__enter__, _skip_reason(header, attributes))
         _skip(stream, data.left + (-size % _BLOCK if _has_data(header) else 0))
         attributes = {}
     if is_record:

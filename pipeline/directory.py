@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from sigdir.signatures.types import parsed_declaration
 from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:  # numba takes 0.3 s to load, and looking a hash up in a pack does without
+    from sigdir.pipeline.warehouse_directory import WarehouseDirectory
     from sigdir.signatures.clear_signing import Descriptor
     from sigdir.signatures.given_contract import DeployedContract
     from sigdir.signatures.readings import Input, Known, Reading
@@ -50,65 +51,37 @@ class RankedText(NamedTuple):
     reasons: tuple[str, ...]
 
 
-class Directory(Protocol):
-    """Gives the texts of a selector (4 bytes) or a topic (32 bytes), the best first."""
-
-    @property
-    def source(self) -> Source:
-        """What another process opens to have the same texts."""
-
-    def known(self, hash: bytes) -> list[Known]:
-        """The texts as decoding takes them."""
-
-    def returns(self, selector: bytes) -> tuple[Returned, ...]:
-        """What the declarations of a selector's texts say that it returns."""
-
-    def descriptors(self, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
-        """How calls of a function of the contract at a chain and address are shown."""
-
-    def contract(self, chain: int, address: bytes) -> DeployedContract:
-        """The contract at an address."""
-
-    def ranked(self, hash: bytes) -> list[RankedText]:
-        """The texts with their reasons."""
-
-    def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
-        """The first texts of a collection that have a fragment, whatever its case."""
-
-    def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
-        """All texts of a collection."""
-
-    def close(self) -> None:
-        """Free what it holds."""
-
-
 class PackDirectory:
     """The texts of a pack."""
 
     def __init__(self, source: PackSource) -> None:
         self.source = source
+        """What another process opens to have the same texts."""
         self._pack = open_pack(source)
 
     def known(self, hash: bytes) -> list[Known]:
+        """The texts as decoding takes them."""
         return [_known(hash, text, declaration) for text, declaration in self._pack.entries(hash)]
 
     def returns(self, selector: bytes) -> tuple[Returned, ...]:
+        """What the declarations of a selector's texts say that it returns."""
         from sigdir.signatures.returns import returns_of
 
         found = self._pack.declarations(selector) if len(selector) == SIGNATURES.hash_bytes else ()
         return tuple(returns_of((one, 1) for one in found))
 
     def descriptors(self, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
-        """None: a pack has no descriptors."""
+        """How calls of a function of the contract at a chain and address are shown: a pack has no descriptors."""
         return ()
 
     def contract(self, chain: int, address: bytes) -> DeployedContract:
-        """One that is not known: a pack has none."""
+        """The contract at an address, which no pack knows."""
         from sigdir.signatures.given_contract import DeployedContract
 
         return DeployedContract(chain, address)
 
     def ranked(self, hash: bytes) -> list[RankedText]:
+        """The texts with their reasons."""
         entries = self._pack.entries(hash)
         return [
             RankedText(
@@ -118,6 +91,7 @@ class PackDirectory:
         ]
 
     def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
+        """The first texts of a collection that have a fragment, whatever its case."""
         wanted, found = fragment.lower(), []
         for text in self._pack.texts(collection):
             if wanted in text.lower():
@@ -127,12 +101,17 @@ class PackDirectory:
         return found
 
     def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
+        """All texts of a collection."""
         texts = iter(self._pack.texts(collection))
         while some := list(islice(texts, READ_ROWS)):
             yield pa.array(some, pa.string())
 
     def close(self) -> None:
         """The file stays mapped until the pack is freed."""
+
+
+Directory: TypeAlias = "PackDirectory | WarehouseDirectory"
+"""Gives the texts of a selector (4 bytes) or a topic (32 bytes), the best first."""
 
 
 def _known(hash: bytes, text: str, declaration: str) -> Known:

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.source import Sections, Source
+from sigdir.pipeline.source import BytecodeCounts, Sections, Source
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.publish.renewal import Withdrawn
 

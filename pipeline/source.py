@@ -11,16 +11,17 @@ import re
 import sys
 import tempfile
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 import numpy as np
 
-from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.json_document import parse_document
 from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, StoredBytes, reason_of, unpacked
@@ -29,6 +30,38 @@ from sigdir.warehouse.table.parallel import in_background
 
 if TYPE_CHECKING:  # DuckDB, which a server that imports an ABI does without
     from sigdir.pipeline.contract_rows import ContractRows
+
+
+OVER_TIME = "over_time"
+"""The bytecodes of the input before this one took too long; this one was not analysed."""
+
+
+@dataclass
+class BytecodeCounts:
+    """How many contracts of an input, or of several, have bytecode, and what it proves."""
+
+    contracts: int = 0
+    """Those whose runtime code was read."""
+    compiled: int = 0
+    """Candidates whose hash is in the code of their contract."""
+    declared: int = 0
+    """Candidates whose hash is not in the code that was there."""
+    misfits: int = 0
+    """Contracts whose ABI has a function that their code lacks."""
+    unread: Counter[str] = field(default_factory=Counter)
+    """Contracts whose bytecode could not be read, by reason: a ``CodeProblem`` but EMPTY, or OVER_TIME."""
+
+    def __bool__(self) -> bool:
+        return bool(self.contracts or self.unread)
+
+    def __iadd__(self, other: BytecodeCounts) -> Self:
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        return vars(self) | {"unread": dict(self.unread)}
+
 
 HEAD_BYTES = 1 << 16
 """How much of an input format detection sees."""

@@ -1,4 +1,4 @@
-"""A warehouse as a ``Directory``."""
+"""A warehouse as a ``Directory``; ``PackDirectory`` says what each of its methods gives."""
 
 from __future__ import annotations
 

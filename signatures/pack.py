@@ -186,11 +186,8 @@ def _line(lines: memoryview, start: int) -> str:
 
 
 def _declares(declaration: str, text: str, is_event: bool) -> bool:
-    return (
-        (found := parsed_declaration(declaration)) is not None
-        and found.text == text
-        and (found.kind is Kind.EVENT) == is_event
-    )
+    found = parsed_declaration(declaration)
+    return found is not None and found.text == text and (found.kind is Kind.EVENT) == is_event
 
 
 def _bytes_of(hash: str) -> bytes:

@@ -16,8 +16,8 @@ is ``uint256``, and names beside them are left out. All terms hold together.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from sigdir.signatures.errors import SigdirError
@@ -192,10 +192,6 @@ def _params(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
     return terms._replace(shape=terms.shape._replace(least=least, most=most)), f"the number of parameters is {value}"
 
 
-def _usage(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
-    return terms._replace(usage=_range(value)), f"it is used {value} times"
-
-
 def _range(value: str) -> tuple[int, int]:
     found = _RANGE.fullmatch(value)
     if not found:
@@ -209,35 +205,29 @@ def _range(value: str) -> tuple[int, int]:
 _RANGE = re.compile(r">([0-9]{1,18})|([0-9]{1,18})(?:(\.\.)([0-9]{1,18})?)?")
 
 
-def _choice(field: str, choices: dict[str, Any], words: str) -> Callable[[SearchTerms, str], tuple[SearchTerms, str]]:
-    def read(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
+def _choice(choices: Mapping[str, Any]) -> Callable[[str], Any]:
+    def read(value: str) -> Any:
         if value not in choices:
             raise BadSearch(f"one of {', '.join(choices)}, please", 1)
-        return terms._replace(**{field: choices[value]}), words.format(value)
+        return choices[value]
 
     return read
 
 
-def _standard(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
-    return terms._replace(standard=value), f"the standard is {value}"
+def _time(value: str) -> int:
+    try:
+        at = datetime.fromisoformat(value)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        raise BadSearch("a day as 2026-11-21, or a time as 2026-11-21T08:00Z, please", 1) from None
 
 
-def _source(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
-    return terms._replace(source=value), f"a source that names it has {value} in its label"
-
-
-def _time(field: str, words: str) -> Callable[[SearchTerms, str], tuple[SearchTerms, str]]:
-    def read(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
-        try:
-            at = datetime.fromisoformat(value)
-            at = at if at.tzinfo else at.replace(tzinfo=UTC)
-            since = at - datetime(1970, 1, 1, tzinfo=UTC)
-        except (ValueError, OverflowError):
-            raise BadSearch("a day as 2026-11-21, or a time as 2026-11-21T08:00Z, please", 1) from None
-        microseconds: Any = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-        return terms._replace(**{field: microseconds}), words.format(value)
-
-    return read
+def _of_field(
+    field: str, read: Callable[[str], Any], words: str
+) -> Callable[[SearchTerms, str], tuple[SearchTerms, str]]:
+    """The term whose value is a field as it stands."""
+    return lambda terms, value: (terms._replace(**{field: read(value)}), words.format(value))
 
 
 _TERMS: dict[str, Callable[[SearchTerms, str], tuple[SearchTerms, str]]] = {
@@ -245,12 +235,12 @@ _TERMS: dict[str, Callable[[SearchTerms, str], tuple[SearchTerms, str]]] = {
     "parameters": _parameters,
     "type": _type,
     "params": _params,
-    "kind": _choice("kind", KINDS, "the kind is {}"),
-    "witness": _choice("witness", {one.name.lower(): one for one in Witness}, "the witness is {} or better"),
-    "standard": _standard,
-    "source": _source,
-    "usage": _usage,
-    "since": _time("since", "first seen since {}"),
-    "before": _time("before", "first seen before {}"),
+    "kind": _of_field("kind", _choice(KINDS), "the kind is {}"),
+    "witness": _of_field("witness", _choice({one.name.lower(): one for one in Witness}), "the witness is {} or better"),
+    "standard": _of_field("standard", str, "the standard is {}"),
+    "source": _of_field("source", str, "a source that names it has {} in its label"),
+    "usage": _of_field("usage", _range, "it is used {} times"),
+    "since": _of_field("since", _time, "first seen since {}"),
+    "before": _of_field("before", _time, "first seen before {}"),
 }
 _KEYWORDS = sorted(_TERMS)

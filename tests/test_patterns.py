@@ -54,7 +54,7 @@ LOCAL: dict[tuple[str, str], Any] = {
     ("sigdir/serve/core/cursors.py", "f'{_LETTERS[collection]}(0|[1-9a-f][0-9a-f]{{0,14}})'"): "s(0|[1-9a-f][0-9a-f]{0,14})",
     ("sigdir/serve/dialects/hash_files.py", "f'[0-9a-fA-F]{{{2 * collection.hash_bytes}}}'"): "[0-9a-fA-F]{64}",
     ("sigdir/serve/pages/record.py", "f'(?:0[xX])?([0-9a-fA-F]{{{2 * collection.hash_bytes}}})'"): "(?:0[xX])?([0-9a-fA-F]{64})",
-    ("sigdir/pipeline/formats/clear_signing/descriptor.py", "schema['pattern']"): "^0[xX][0-9a-fA-F]{40}$",
+    ("sigdir/pipeline/formats/clear_signing/__init__.py", "schema['pattern']"): "^0[xX][0-9a-fA-F]{40}$",
 }  # fmt: skip
 """Patterns that depend on local names, by module and source, each with an example."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.hashes import parse_hash
+from sigdir.pipeline.formats.hash_lines import parse_hash
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table, encoded
 from sigdir.pipeline.source import BLOCK_BYTES, ENDS_INSIDE, HEAD_BYTES, Source
 from sigdir.signatures.candidates import Entry

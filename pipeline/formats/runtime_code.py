@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sigdir.pipeline.bytecode_counts import OVER_TIME, BytecodeCounts
+from sigdir.pipeline.source import OVER_TIME, BytecodeCounts
 from sigdir.signatures.bytecode import (
     BadBytecode,
     RuntimeCode,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
+from sigdir.pipeline.formats.hash_lines import entry_with_hash, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.evidence import Kind, Sighting, Witness

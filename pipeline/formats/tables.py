@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.hashes import collection_of, entry_with_hash, listed, parse_hash
+from sigdir.pipeline.formats.hash_lines import collection_of, entry_with_hash, listed, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import UNKNOWN

@@ -34,7 +34,7 @@ INSTRUMENTED = {
         "sigdir.signatures.candidates",
         "sigdir.pipeline.formats",
     ],
-    "csv": ["sigdir.pipeline.source", "sigdir.pipeline.formats.csv", "sigdir.pipeline.formats.hashes", "csv"],
+    "csv": ["sigdir.pipeline.source", "sigdir.pipeline.formats.csv", "sigdir.pipeline.formats.hash_lines", "csv"],
     "usage": ["sigdir.pipeline.source", "sigdir.pipeline.usage_counts", "sigdir.pipeline.formats.column_tables"],
     "tar": ["sigdir.pipeline.archive", "sigdir.pipeline.inputs", "sigdir.pipeline.streams", "tarfile"],
     "parquet": ["sigdir.pipeline.formats.parquet"],

@@ -17,7 +17,7 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from sigdir.pipeline.decode_file import decode_file
 from sigdir.pipeline.errors import BadInput, PipelineError
 from sigdir.pipeline.fetch import FetchError
-from sigdir.pipeline.formats.clear_signing.descriptor import BadDescriptor, entries_of, problem_of
+from sigdir.pipeline.formats.clear_signing import BadDescriptor, entries_of, problem_of
 from sigdir.pipeline.mirror_answers import parse_changes, parse_page
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.source import Source

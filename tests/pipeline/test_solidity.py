@@ -463,7 +463,7 @@ def test_the_memory_of_a_project_is_bounded(
 ) -> None:
     """Whatever sources consist of, one that comes when the memory for them is full is refused by its name."""
     most = 1 << 20
-    monkeypatch.setattr("sigdir.pipeline.formats.solidity.project.MAX_KEPT", most)
+    monkeypatch.setattr("sigdir.pipeline.formats.solidity.MAX_KEPT", most)
     dense = "".join(map(statement.format, range(500)))
     write_files(tmp_path, {f"{number:02}/{name}": dense for number in range(40)})
     sources = Project([str(tmp_path)])

@@ -12,7 +12,7 @@ Theory
     the rest (``syntax.py``), and one walk takes definitions (``definitions.py``) and declarations
     (``declarations.py``) with their types as written. Both hold text and no nodes of the tree.
 
-    The sources of one import are a Project (``project.py``), because a name may be defined in another source or
+    The sources of one import are a ``Project``, because a name may be defined in another source or
     before it is used. While the import goes over its inputs, the project parses them and keeps their definitions and
     declarations, up to a bound: 1.3 bytes for a byte of real source. When all inputs have been seen, it resolves the
     types.
@@ -33,19 +33,33 @@ Source: the Solidity documentation, "Contract ABI Specification" (Mapping Solidi
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 
-from sigdir.pipeline.formats.solidity.declarations import declarations
-from sigdir.pipeline.formats.solidity.imports import FILES
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.contracts import absolute_path, path_below
+from sigdir.pipeline.formats.solidity.declarations import Declaration, ParsedSource, declarations, entries, parsed
+from sigdir.pipeline.formats.solidity.definitions import Import, Unit
+from sigdir.pipeline.formats.solidity.imports import (
+    FILES,
+    Remapping,
+    by_folder,
+    linked,
+    parse_remapping,
+    parsed_remappings,
+)
 from sigdir.pipeline.formats.solidity.outline import (
     MAX_POSTED_TOKENS,
     MAX_TOKENS,
     has_too_many_tokens,
     is_too_long_to_post,
 )
-from sigdir.pipeline.formats.solidity.project import Project, document_project
+from sigdir.pipeline.formats.solidity.syntax import ENCODING
 from sigdir.pipeline.source import Source
-from sigdir.signatures.candidates import ReadTask
+from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, SYNTAX
 
 __all__ = [
     "MAX_POSTED_TOKENS", "MAX_TOKENS", "Project", "declarations", "document_project", "has_too_many_tokens",
@@ -66,3 +80,102 @@ def read(source: Source) -> Iterator[ReadTask]:
     project = Project([source.path])
     project.add(source)
     return project.read()
+
+
+MAX_KEPT = 2 << 30
+"""About how many bytes of memory a project takes: for 1.2 GB of real sources, or 30 MB that are made to take it."""
+_ITEM = 256
+"""The bytes that a declaration, a definition, an import, or a part of one takes."""
+_MOST_REMAPPING_BYTES = 1 << 20
+"""The largest file with remappings. Real ones have some KB."""
+
+
+class Project:
+    """Takes all sources, then yields the candidates of each. What it keeps of them is bounded: see MAX_KEPT."""
+
+    def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
+        """``roots`` are the paths that the import was given. ``document`` is the path of a JSON document whose sources
+        these are, by the names that the compiler knew.
+        """
+        self._roots = [absolute_path(root) for root in roots]
+        self._document = absolute_path(document) if document is not None else None
+        self._units: dict[str, Unit] = {}
+        self._remappings: dict[str, dict[str, list[Remapping]]] = {}  # by folder, then by file name
+        self._waiting: list[tuple[int, str, ParsedSource]] = []
+        """The import's number of each source, its path, and what it declares."""
+        self._kept = 0
+        """About how many bytes of memory all that takes."""
+
+    def add(self, source: Source) -> None:
+        """Parse an open source, or take the remappings of an open `remappings.txt` or `foundry.toml`. Raises BadInput for a
+        source that is too large, or that comes when MAX_KEPT is reached.
+        """
+        code, path = source.read_all("Solidity source"), absolute_path(source.path)
+        if self._kept > MAX_KEPT:
+            raise BadInput(source.name, "the Solidity sources before it fill the memory for them; import fewer at once")
+        if posixpath.basename(path) in FILES:
+            self._add_remappings(source, path, code)
+            return
+        if has_too_many_tokens(code):
+            raise BadInput(source.name, f"a Solidity source of over {MAX_TOKENS:,} words and marks")
+        self.add_code(source.number, path, code)
+
+    def add_code(self, number: int, path: str, code: bytes, contract: str = "") -> None:
+        """Parse a source of at most MAX_TOKENS. ``number`` is the import's number for the input that holds it, ``contract``
+        that of functions that stand in none.
+        """
+        source = parsed(code, path, contract)
+        self._units[path] = source.unit
+        self._keep(number, path, source)
+
+    def _keep(self, number: int, path: str, source: ParsedSource) -> None:
+        self._waiting.append((number, path, source))
+        self._kept += source.size + _ITEM * _count_items(source)
+
+    def add_remappings(self, folder: str, remappings: Iterable[str]) -> None:
+        """Take remappings as written, `context:prefix=target`, with paths relative to ``folder``."""
+        found = list(filter(None, map(parse_remapping, remappings)))
+        self._remappings.setdefault(absolute_path(folder), {})[""] = found
+
+    def _add_remappings(self, source: Source, path: str, content: bytes) -> None:
+        """Take the remappings of a file. A line that is none is a reject."""
+        folder, name = posixpath.split(path)
+        if len(content) > _MOST_REMAPPING_BYTES:
+            raise BadInput(source.name, f"a {name} of over {_MOST_REMAPPING_BYTES >> 20} MiB")
+        found, broken = parsed_remappings(name, content)
+        rejects = [Declaration(Kind.UNKNOWN, line, [], line=number, reason=SYNTAX) for number, line in broken]
+        self._remappings.setdefault(folder, {})[name] = found
+        self._keep(source.number, path, ParsedSource(Unit({}, []), rejects, len(content)))
+        self._kept += _ITEM * len(found)
+
+    def read(self) -> Iterator[ReadTask]:
+        """The candidates of all sources, in the order of ``add``."""
+        files = linked(self._units, by_folder(self._remappings), self._roots, self._document)
+        for number, path, source in self._waiting:
+            missing, shown = files.missing.get(path, []), path_below(path, self._roots, self._document)
+            yield partial(_read, source, number, files.units, path, missing, shown)
+
+
+def _count_items(source: ParsedSource) -> int:
+    """The declarations, definitions and imports of a source with their parts, and one for the source."""
+    declared = sum(1 + len(one.parameters) + len(one.returns) for one in source.declared)
+    defined = sum(1 + len(one.members) + len(one.bases) for one in source.unit.definitions.values())
+    return 1 + declared + defined + sum(1 + len(one.names or ()) for one in source.unit.imports)
+
+
+def _read(
+    source: ParsedSource, number: int, files: Mapping[str, Unit], path: str, missing: Sequence[Import], shown: str
+) -> Iterator[Candidates]:
+    return pack(chain(map(_not_found, missing), entries(source, files, path, shown)), number)
+
+
+def _not_found(imported: Import) -> Entry:
+    text = f'import "{imported.path}"'.encode(*ENCODING)[: MAX_TEXT_BYTES + 1]
+    return Entry(text, imported.line, reject_reason=IMPORT_NOT_FOUND)
+
+
+def document_project(document: str, remappings: Iterable[str]) -> Project:
+    """The project of the sources inside a JSON document, with the remappings that the document states."""
+    project = Project([document], document)
+    project.add_remappings(document, remappings)
+    return project
