@@ -75,13 +75,12 @@ class ContractRows(AbstractContextManager["ContractRows"]):
         return self._labels.setdefault(label, len(self._labels))
 
     def add_table(
-        self, statements: Array, chains: Array | None, addresses: Array, holders: tuple[Array, Array] | None, how: Array,
+        self, statements: Array, chains: Array, addresses: Array, holders: tuple[Array, Array] | None, how: Array,
         targets: tuple[Array, Array] | None,
     ) -> None:  # fmt: skip
         """Add deployments: their statements, chains (uint64), addresses, holders and targets (bytes a row, and flags)."""
         rows = len(addresses)
         nothing = np.zeros((rows, 1), np.uint8), np.zeros(rows, np.bool_)
-        chains = np.full(rows, self.chain, np.uint64) if chains is None else chains
         self.tables.add_deployments(pa.table(
             [
                 numbers(statements), numbers(np.arange(self._rows, self._rows + rows, dtype=np.int64)), numbers(chains),

@@ -6,10 +6,9 @@ A row of another directory of this project may have EVIDENCE_FIELDS: what is kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from sigdir.pipeline.formats.json_reader import first_object, first_values, is_document, is_json, values_of
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table
@@ -77,27 +76,26 @@ def _holds_objects(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict | list) for item in value))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """The names of the members, and what they are."""
+class _Reader(NamedTuple):
+    """The names of the members, and which of them is what."""
 
     columns: Columns
-    text: str
-    hashes: tuple[str, ...]
-    kind: str | None
+    names: Sequence[str]
 
     def entry(self, row: Any, number: int) -> Entry:
-        text = row.get(self.text) if isinstance(row, dict) else None
+        columns, names = self.columns, self.names
+        text = row.get(names[columns.text]) if isinstance(row, dict) else None
         if not isinstance(text, str):
             return rejected_entry(row, number)
-        written = [digits for name in self.hashes if (digits := row.get(name)) is not None]
-        entry = self.columns.entry(encoded(text), number, written, row.get(self.kind))
+        written = [digits for at in columns.hashes if (digits := row.get(names[at])) is not None]
+        kind = None if columns.kind is None else row.get(names[columns.kind])
+        entry = columns.entry(encoded(text), number, written, kind)
         if not written or entry.reject_reason != OK or row.keys().isdisjoint(EVIDENCE_FIELDS):
             return entry
         return _with_evidence(entry, row)
 
 
-_PLAIN = _Reader(Columns(0, (1,)), "text_signature", ("hex_signature",), None)
+_PLAIN = _Reader(Columns(0, (1,)), ("text_signature", "hex_signature"))
 """Reads 4byte.directory's rows, and rejects all else."""
 
 
@@ -109,11 +107,7 @@ def _reader(source: Source) -> _Reader:
     head = _head(rows, source)
     first = rejected_entry(rows[0], 1).text.decode()
     shown = first if len(first) <= _SHOWN_CHARACTERS else first[:_SHOWN_CHARACTERS] + "..."
-    columns = head.sure_columns(source, first=shown)
-    hashes = tuple(head.names[at] for at in columns.hashes)
-    return _Reader(
-        columns, head.names[columns.text], hashes, head.names[columns.kind] if columns.kind is not None else None
-    )
+    return _Reader(head.sure_columns(source, shown), head.names)
 
 
 # All rows.

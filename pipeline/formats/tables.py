@@ -131,11 +131,11 @@ class Table:
         names = {(self._known[text], self._known[one]) for one in hashes}
         return Columns(text, hashes, kind if kind != text else None, _HASHES_OF_ALL_KINDS.isdisjoint(names))
 
-    def sure_columns(self, source: Source, place: str = "", first: str = "") -> Columns:
+    def sure_columns(self, source: Source, first: str = "") -> Columns:
         """Which column is what, where the user says that the input has signatures. Raises BadInput in doubt."""
         columns = self.columns(is_named=True)
         if columns is None:
-            raise self.refusal(source, place, first)
+            raise self.refusal(source, first=first)
         return columns
 
     def refusal(self, source: Source, place: str = "", first: str = "") -> BadInput:
