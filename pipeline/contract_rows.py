@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.signatures.arrow import numbers
+from sigdir.signatures.arrow import Array, numbers
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, Witness
@@ -31,8 +29,6 @@ from sigdir.warehouse.sql.contract_tables import (
     binary_column,
 )
 from sigdir.warehouse.sql.scratch import ScratchTables
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

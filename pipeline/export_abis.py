@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.export_dataset import write_parquet
 from sigdir.pipeline.progress import Reporter
-from sigdir.signatures.arrow import numbers, values
+from sigdir.signatures.arrow import Array, numbers, values
 from sigdir.signatures.canonicalise import spelled
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind
@@ -30,8 +29,6 @@ from sigdir.signatures.grammar import GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.types import parse_declaration
 from sigdir.warehouse import Warehouse
-
-Array = npt.NDArray[Any]
 
 ABIS = "abis"
 """The name of the format."""

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.dispatcher import Fit, fit_of_heads, heads_of
@@ -32,8 +32,6 @@ from sigdir.signatures.keccak_rows import RATE
 from sigdir.signatures.solve import CHANCE, Targets, Weighted, discounted, new_names, posteriors
 from sigdir.warehouse.table.files import write_file
 from sigdir.warehouse.table.parallel import ordered_map
-
-Array = npt.NDArray[Any]
 
 TextsOf = Callable[[Collection], Iterable[pa.StringArray]]
 

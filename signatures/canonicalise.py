@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sigdir.signatures import arrow
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.collections import COLLECTIONS, FUNCTIONS, UNKNOWN, Collection
-from sigdir.signatures.columns import Rows, as_readonly, bytes_of
+from sigdir.signatures.columns import Rows, bytes_of
 from sigdir.signatures.evidence import LISTED, Kind, SightingColumns, Sightings
 from sigdir.signatures.grammar import (
     ENCODING,
@@ -32,8 +32,6 @@ from sigdir.signatures.grammar import (
 from sigdir.signatures.grammar_rows import Normalised, normalise_rows, normalised
 from sigdir.signatures.keccak_rows import digests_of, keccak256_rows
 from sigdir.signatures.kernels import kernel
-
-Array = npt.NDArray[Any]
 
 MAX_VARIANTS = 64
 """So many declarations of a text are kept of a batch. Real texts have a dozen; a flood of them says nothing more."""
@@ -317,21 +315,8 @@ def _rejected(candidates: Candidates, reasons: Array, columns: Array, collection
 
 def _texts(data: Array, starts: Array, ends: Array) -> pa.StringArray:
     """The texts as read; bytes that are not UTF-8 are written as ``\\xNN``."""
-    offsets = np.zeros(len(starts) + 1, np.int32)
-    np.cumsum(ends - starts, out=offsets[1:])
-    out = np.empty(offsets[-1], np.uint8)
-    _gather(as_readonly(data), as_readonly(starts), as_readonly(ends), out)
-    text = pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(out))
-    if len(out) and out.max() >= 0x80:
-        raw = text.view(pa.binary()).to_pylist()
-        text = arrow.strings([item.decode("utf-8", "backslashreplace") for item in raw])
-    return text
-
-
-@kernel(nogil=True)
-def _gather(data: Array, starts: Array, ends: Array, out: Array) -> None:
-    to = 0
-    for row in range(len(starts)):
-        for at in range(starts[row], ends[row]):
-            out[to] = data[at]
-            to += 1
+    view = memoryview(data)
+    parts = [view[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    if all(map(bytes.isascii, parts)):
+        return arrow.blobs(parts).view(pa.string())
+    return arrow.strings([part.decode("utf-8", "backslashreplace") for part in parts])

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Sightings
 
 KEY_BYTES = 16
-
-Array = npt.NDArray[Any]
 
 
 def as_readonly(array: Array) -> Array:

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from numba.extending import register_jitable
 
-from sigdir.signatures.arrow import validity
+from sigdir.signatures.arrow import Array, validity
 from sigdir.signatures.collections import FUNCTIONS, UNKNOWN
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.grammar import (
@@ -27,8 +26,6 @@ from sigdir.signatures.grammar import (
 )
 from sigdir.signatures.kernels import kernel, pointer
 from sigdir.signatures.spelling import spell
-
-Array = npt.NDArray[Any]
 
 for part in JITABLE:
     register_jitable(part)

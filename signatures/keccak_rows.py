@@ -26,13 +26,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.kernels import kernel
-
-Array = npt.NDArray[Any]
 
 RATE = 136
 """Bytes that one permutation absorbs."""

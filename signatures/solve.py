@@ -23,19 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.keccak_rows import RATE, RATE_WORDS, WIDTH, permute
 from sigdir.signatures.kernels import kernel
-
-Array = npt.NDArray[Any]
 
 CHANCE = 2.0**-32
 """The probability that a wrong text has a selector."""

@@ -23,9 +23,8 @@ from sigdir.pipeline.formats import parquet
 from sigdir.pipeline.formats.csv import head_rows
 from sigdir.pipeline.formats.json_reader import first_object
 from sigdir.pipeline.source import Source
-from sigdir.signatures.arrow import numbers, text
+from sigdir.signatures.arrow import Array, numbers, text
 
-Array = npt.NDArray[Any]
 Names = Mapping[str, Sequence[str]]
 """For each role of a column the names that it may have, without case and marks."""
 

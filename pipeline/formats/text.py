@@ -9,17 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sigdir.pipeline.source import ENDS_INSIDE, HEAD_BYTES, Source
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.grammar import is_signature
 from sigdir.signatures.kernels import kernel
-
-Array = npt.NDArray[Any]
 
 _SAMPLE_LINES = 64
 
