@@ -115,9 +115,13 @@ def hashes_of(column: pa.Array, size: int) -> tuple[Array, npt.NDArray[np.bool_]
         column = column.dictionary_decode()
     found, is_good = np.zeros((len(column), size), np.uint8), np.zeros(len(column), np.bool_)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        is_good = _flags(pc.match_substring_regex(column, f"^(0x)?[0-9a-fA-F]{{{2 * size}}}$"))
+        is_good = _flags(pc.match_substring_regex(column, f"^(0[xX])?[0-9a-fA-F]{{{2 * size}}}$"))
         data = bytes.fromhex(_joined(pc.utf8_slice_codeunits(column.filter(numbers(is_good)), -2 * size)).decode())
-    elif _is_bytes(column.type):
+    elif (
+        pa.types.is_binary(column.type)
+        or pa.types.is_large_binary(column.type)
+        or pa.types.is_fixed_size_binary(column.type)
+    ):
         column = column.cast(pa.large_binary())
         is_good = _flags(pc.equal(pc.binary_length(column), numbers(np.array([size]))[0]))
         data = _joined(column.filter(numbers(is_good)))
@@ -125,10 +129,6 @@ def hashes_of(column: pa.Array, size: int) -> tuple[Array, npt.NDArray[np.bool_]
         return found, is_good
     found[is_good] = np.frombuffer(data, np.uint8).reshape(-1, size)
     return found, is_good
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _joined(column: pa.Array) -> bytes:

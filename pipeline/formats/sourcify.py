@@ -68,17 +68,10 @@ _ADD_TEXTS = "INSERT INTO texts BY NAME FROM rows"
 _COUNTS = "CREATE TABLE counts (unread_in INTEGER, key BLOB, kind UTINYINT, compilations UBIGINT)"
 """A row without a hash or a kind has no key, and the number of its file."""
 _ADD_COUNTS = """INSERT INTO counts
-    SELECT if(key IS NULL, {file}, NULL), key, if(key IS NULL, NULL, kind), count(*) FROM (
-        SELECT {kind} AS kind, if(kind IS NULL, NULL, {key}) AS key FROM rows)
+    SELECT if(is_read, NULL, {file}), if(is_read, hash, NULL), if(is_read, kind, NULL), count(*) FROM (
+        SELECT {kind} AS kind, hash, kind IS NOT NULL AND hash IS NOT NULL AS is_read FROM rows)
     GROUP BY ALL"""
-_KEYS = {
-    "bytes": "if(octet_length(signature_hash_32) = 32, signature_hash_32, NULL)",
-    "text": """if(regexp_full_match(signature_hash_32, '(0[xX])?[0-9a-fA-F]{64}'),
-        unhex(right(signature_hash_32, 64)), NULL)""",
-    "": "NULL::BLOB",
-}
-"""The hash of 32 bytes in a column of bytes, of hex digits, of anything else."""
-_KINDS = "list_position(['function', 'event', 'error'], signature_type)"
+_KINDS = "list_position(['function', 'event', 'error'], signature_type::VARCHAR)"
 """The number of a ``Kind``; null for another word."""
 _ADD_UP = """CREATE OR REPLACE TABLE counts AS
     SELECT unread_in, key, kind, sum(compilations)::UBIGINT AS compilations FROM counts GROUP BY ALL"""
@@ -87,8 +80,8 @@ CREATE TABLE members (compilation UBIGINT, kind UTINYINT, text BLOB);
 CREATE TABLE deployed (id VARCHAR, chain UBIGINT, address BLOB);
 CREATE TABLE verified (id VARCHAR, compilation UBIGINT);
 """
-_ADD_MEMBERS = """INSERT INTO members SELECT hash(compilation_id::VARCHAR), kind, key[1:8]::BLOB FROM (
-    SELECT compilation_id, {kind} AS kind, {key} AS key FROM rows) WHERE kind IS NOT NULL AND key IS NOT NULL"""
+_ADD_MEMBERS = f"""INSERT INTO members SELECT hash(compilation_id::VARCHAR), kind, hash[1:8]::BLOB FROM (
+    SELECT compilation_id, {_KINDS} AS kind, hash FROM rows) WHERE kind IS NOT NULL AND hash IS NOT NULL"""
 _ADD_DEPLOYED = "INSERT INTO deployed SELECT id::VARCHAR, chain, address FROM rows"
 _ADD_VERIFIED = "INSERT INTO verified SELECT deployment_id::VARCHAR, hash(compilation_id::VARCHAR) FROM rows"
 _PLACED = "SELECT chain, address, compilation FROM deployed JOIN verified USING (id)"
@@ -170,11 +163,10 @@ class SourcifyTables:
         """Count the rows of a file of ``compiled_contracts_signatures``, given as READ_OF_COMPILED."""
         self._files[COMPILED].append(source)
         for batch in batches:
-            rows = pa.table(batch)
-            key = _KEYS[_written(rows.schema.field(READ_OF_COMPILED[0]).type)]
-            kind = _KINDS if _written(rows.schema.field(READ_OF_COMPILED[1]).type) == "text" else "NULL"
-            self._tables.append(rows, _ADD_COUNTS.format(file=source.number, key=key, kind=kind))
-            self._tables.append(rows, _ADD_MEMBERS.format(key=key, kind=kind))
+            hashes = binary_column(*hashes_of(batch.column(READ_OF_COMPILED[0]), 32))
+            rows = pa.table([hashes, *batch.columns[1:]], ["hash", *READ_OF_COMPILED[1:]])
+            self._tables.append(rows, _ADD_COUNTS.format(file=source.number, kind=_KINDS))
+            self._tables.append(rows, _ADD_MEMBERS)
             self._counts += len(rows)
             if self._counts > self._most_counts:
                 self._add_up()
@@ -274,12 +266,3 @@ def _rows_of(column: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     return zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
-def _written(kind: pa.DataType) -> str:
-    """How a column writes a hash or a word: "bytes", "text", or "" for neither."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return "text"
-    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    return "bytes" if is_bytes else ""
