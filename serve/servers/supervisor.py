@@ -17,7 +17,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from math import inf
@@ -67,7 +67,8 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
         raise StartError(missing_package("--mcp", "mcp", "mcp"))
     settings = settings.as_the_medium_allows()
     with ExitStack() as stack:
-        counts = stack.enter_context(_temporary_folder())
+        memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+        counts = stack.enter_context(TemporaryDirectory(prefix="sigdir-", dir=memory))
         if settings.on_read_only_media and settings.cache is None:
             settings = replace(settings, cache=stack.enter_context(_temporary_cache()))
         bound = stack.enter_context(bind(settings))
@@ -86,10 +87,6 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
             lambda: ready(settings, url_of(replace(settings, port=served.port))),
             bound,
         )
-
-
-def _temporary_folder() -> TemporaryDirectory[str]:
-    return TemporaryDirectory(prefix="sigdir-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None)
 
 
 @contextmanager
@@ -160,7 +157,7 @@ class _Supervisor:
 
     def _require_running(self) -> None:
         for child in self._serving:
-            if (status := child.status()) is not None and not self._stopping:
+            if (status := child.process.poll()) is not None and not self._stopping:
                 raise StartError(f"the warehouse cannot be served: {why_it_ended(status)}")
 
     def _heard(self) -> set[int]:
@@ -171,18 +168,19 @@ class _Supervisor:
 
     def _replace(self, heard: set[int]) -> None:
         for child in self._children:
-            child.silent_polls = 0 if child.pid in heard else child.silent_polls + 1
+            process = child.process
+            child.silent_polls = 0 if process.pid in heard else child.silent_polls + 1
             if child.silent_polls >= self._most_polls:
-                _write(f"process {child.pid} no longer answers; killed")
+                _write(f"process {process.pid} no longer answers; killed")
                 child.end()
-            if (status := child.status()) is not None and not self._stopping:
-                _write(f"process {child.pid} ended with status {status}; replaced")
+            if (status := process.poll()) is not None and not self._stopping:
+                _write(f"process {process.pid} ended with status {status}; replaced")
                 time.sleep(_RESTART_SECONDS)
                 child.start()
 
     def _stop(self) -> None:
         for child in self._children:
-            child.terminate()
+            child.process.terminate()
         deadline = time.monotonic() + _STOP_SECONDS
         for child in self._children:
             child.end(max(0.0, deadline - time.monotonic()))
@@ -192,49 +190,38 @@ def _write(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+@dataclass
 class Child:
     """A module that runs as a process, in a session of its own: a Ctrl-C reaches the parent alone, which stops all in order.
 
-    ``-P`` keeps the folder where the server was started off the import path.
+    ``-P`` keeps the folder where the server was started off the import path. It inherits the descriptors, and may be silent
+    for ``start_polls`` while it starts.
     """
 
-    silent_polls: float
-    """For how many polls nothing came from it; below zero while it may be silent because it starts.
+    module: Sequence[str]
+    environment: Mapping[str, str]
+    descriptors: Sequence[int] = ()
+    start_polls: float = inf
+    process: subprocess.Popen[bytes] = field(init=False)
+    silent_polls: float = field(init=False)
+    """For how many polls nothing came from it; below zero while it may be silent.
 
     Polls are counted, not seconds: where the parent did not run either, the child is not to blame.
     """
 
-    def __init__(
-        self, module: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int] = (),
-        *, start_polls: float = inf,
-    ) -> None:  # fmt: skip
-        """Not started yet. It inherits the descriptors, and may be silent for ``start_polls`` first."""
-        self._command = [sys.executable, "-P", "-m", *module]
-        self._environment, self._descriptors, self._start_polls = environment, descriptors, start_polls
-
     def start(self) -> None:
         """Start it, or the next one in its place."""
-        self.silent_polls = -self._start_polls
-        self._process = subprocess.Popen(
-            self._command, env=self._environment, pass_fds=self._descriptors, start_new_session=True,
+        self.silent_polls = -self.start_polls
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", *self.module], env=self.environment, pass_fds=self.descriptors,
+            start_new_session=True,
             preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509 - there are no other threads here
         )  # fmt: skip
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def status(self) -> int | None:
-        """Its exit status, negative for a signal; None while it runs."""
-        return self._process.poll()
-
-    def terminate(self) -> None:
-        self._process.terminate()
 
     def end(self, seconds: float = 0.0) -> None:
         """Wait for its end so long, then kill it: what was stopped hears nothing else."""
         try:
-            self._process.wait(seconds)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.process.kill()
+            self.process.wait()
