@@ -278,9 +278,9 @@ def _send_file(req: falcon.Request, resp: falcon.Response, path: Path) -> None:
     _allow_any_origin(resp)
     resp.set_header("Last-Modified", modified)
     resp.set_header("Accept-Ranges", "bytes")
-    resp.content_type = PARQUET
     if not_modified(req, resp, etag, _FOREVER):
         return
+    resp.content_type = PARQUET
     first, end = part or (0, stat.st_size)
     if part is not None:
         resp.status = falcon.HTTP_206
