@@ -29,28 +29,28 @@ SAFETY_SECONDS = 300
 """The time limit of a command that hangs. No test measures speed with it."""
 
 
-# Files whose tests kill processes, drive a browser or start servers and other processes, the longest first. `make
-# test-quick` leaves them out. `make test` begins with them, so that the last worker to finish is not the one with the
-# longest file; the first six take little of its time and are the longest of `make test-all`.
+# Files whose tests kill processes, drive a browser, start servers and other processes or take seconds, the longest
+# first. `make test-quick` leaves them out. `make test` begins with them, so that the last worker to finish is not the one
+# with the longest file; the first five take little of its time and are the longest of `make test-all`.
 SLOW = (
-    "serve/test_model.py", "warehouse/test_kills.py", "torture/test_torture.py", "pipeline/test_hostile.py",
-    "test_second_machine.py", "test_cookbook.py", "serve/test_hostile.py", "web/test_browser.py",
-    "pipeline/test_import.py", "serve/test_live.py", "pipeline/test_engine.py", "warehouse/test_working_copy.py",
-    "serve/test_app.py", "serve/test_suppressed.py", "pipeline/test_containers.py", "serve/test_metrics.py",
-    "pipeline/test_mirror.py", "pipeline/test_export.py", "serve/test_read_only_media.py", "serve/test_openapi.py",
-    "warehouse/test_vacuum.py", "warehouse/test_compact.py", "serve/test_dumps.py", "serve/test_replica.py",
-    "web/test_axe.py", "serve/test_write_access.py", "warehouse/test_backup.py", "warehouse/test_publish.py",
-    "warehouse/test_verify.py", "warehouse/test_broken.py", "warehouse/test_staging.py", "serve/test_long_texts.py",
-    "serve/test_servers.py", "serve/test_waitress.py", "serve/test_report.py", "pipeline/test_hostile_mirror.py",
-    "warehouse/test_log.py", "warehouse/test_format.py", "serve/test_resolve.py", "serve/test_storage.py",
+    "warehouse/test_kills.py", "torture/test_torture.py", "pipeline/test_hostile.py", "test_second_machine.py",
+    "test_cookbook.py", "serve/test_hostile.py", "web/test_browser.py", "serve/test_live.py", "serve/test_servers.py",
+    "serve/test_replica.py", "serve/test_budget.py", "serve/test_storage.py", "serve/test_mcp.py",
+    "serve/test_misses.py", "serve/test_sql.py", "pipeline/test_import.py", "pipeline/test_engine.py",
+    "warehouse/test_working_copy.py", "pipeline/test_containers.py", "serve/test_metrics.py", "pipeline/test_mirror.py",
+    "pipeline/test_export.py", "serve/test_read_only_media.py", "serve/test_openapi.py", "warehouse/test_vacuum.py",
+    "warehouse/test_compact.py", "serve/test_dumps.py", "web/test_axe.py", "serve/test_write_access.py",
+    "warehouse/test_backup.py", "warehouse/test_publish.py", "warehouse/test_verify.py", "warehouse/test_broken.py",
+    "warehouse/test_staging.py", "serve/test_long_texts.py", "serve/test_waitress.py", "serve/test_report.py",
+    "pipeline/test_hostile_mirror.py", "warehouse/test_log.py", "warehouse/test_format.py", "serve/test_resolve.py",
     "serve/test_contract.py", "serve/test_changes.py", "warehouse/test_log_digests.py", "warehouse/test_commit.py",
     "serve/test_decode.py", "warehouse/test_delta.py", "pipeline/test_decode_file.py", "warehouse/test_power.py",
     "signatures/test_kernels.py", "pipeline/test_corpora.py", "serve/test_background.py",
     "warehouse/test_sql_limits.py", "serve/test_openchain.py", "serve/test_agreement.py", "warehouse/test_flips.py",
     "warehouse/test_dedupe.py", "test_hanging.py", "warehouse/test_stores.py", "fuzz/test_targets.py",
-    "fuzz/test_cost.py", "test_patterns.py", "pipeline/test_export_pack.py", "serve/test_mcp.py", "signatures/test_pack.py",
+    "fuzz/test_cost.py", "test_patterns.py", "pipeline/test_export_pack.py", "signatures/test_pack.py",
     "serve/test_evidence.py", "signatures/test_contract.py", "test_install.py", "test_notebook.py",
-    "serve/test_unit.py", "serve/test_budget.py",
+    "serve/test_unit.py", "serve/test_app.py", "serve/test_suppressed.py",
 )  # fmt: skip
 SLOW_FOLDERS = ("web", "clients", "cli")
 

@@ -1,4 +1,4 @@
-"""One server for the modules that only look rows up, or add texts of their own."""
+"""One application for the modules that only look rows up, or add texts of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import import_files
-from tests.serve.support import EVENT, SPAM, TRANSFER, Server, post_text, serving
+from tests.serve.support import EVENT, SPAM, TRANSFER, Application, application, post_text
 
 MAX_IMPORT_BODY = 100_000
 
@@ -20,18 +20,11 @@ IMPORTED = [
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Two workers over ``IMPORTED``, and ``TRANSFER`` POSTed but not folded."""
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """Over ``IMPORTED``, and ``TRANSFER`` POSTed but not folded."""
     folder = tmp_path_factory.mktemp("shared")
     (folder / "texts.txt").write_text("\n".join(IMPORTED))
     import_files([folder / "texts.txt"], folder / "warehouse")
-    with serving(folder / "warehouse", "--max-import-body", str(MAX_IMPORT_BODY)) as running:
-        assert post_text(running.port, TRANSFER).status == 201
-        yield running
-
-
-@pytest.fixture
-def server(shared: Server) -> Iterator[Server]:
-    """The shared server. A test after which it has logged an error fails."""
-    yield shared
-    assert shared.errors() == []
+    with application(folder / "warehouse", max_import_body=MAX_IMPORT_BODY) as app:
+        assert post_text(app, TRANSFER).status == 201
+        yield app

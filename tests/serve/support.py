@@ -1,4 +1,4 @@
-"""What the tests of the server share: a real server process, a small HTTP client, rows in memory."""
+"""What the tests of the server share: a real server process, the application in this process, a client of both, rows in memory."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ import signal
 import socket
 import subprocess
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import unquote_to_bytes, urlencode
+from wsgiref.validate import WSGIWarning
 
 import numpy as np
 from Crypto.Hash import keccak
+from falcon.testing import TestClient
 
+from sigdir.serve.app import create_app
+from sigdir.serve.core.budget import BudgetProcess
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.hash_order import sorted_hashes
@@ -27,12 +33,7 @@ from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import (
-    ROOT,
-    SAFETY_SECONDS,
-    command_line,
-    environment,
-)
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
 
 HOST = "127.0.0.1"
 SIGNATURES_PATH = "/api/v1/signatures/"
@@ -90,10 +91,12 @@ class Answer:
 
 
 def request(
-    port: int, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    at: Place, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
 ) -> Answer:
-    """One request on a connection of its own, with no header but Host and those given."""
-    connection = HTTPConnection(HOST, port, timeout=SAFETY_SECONDS)
+    """One request of the application, or on a connection of its own, with no header but Host and those given."""
+    if isinstance(at, Application):
+        return at.answer(method, path, body, headers)
+    connection = HTTPConnection(HOST, at, timeout=SAFETY_SECONDS)
     try:
         connection.putrequest(method, path, skip_accept_encoding=True)
         for name, value in (headers or {}).items():
@@ -110,17 +113,17 @@ def _answer(response: HTTPResponse) -> Answer:
     return Answer(response.status, response.headers, response.read())
 
 
-def get(port: int, path: str, headers: Mapping[str, str] | None = None) -> Answer:
-    return request(port, "GET", path, headers=headers)
+def get(at: Place, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+    return request(at, "GET", path, headers=headers)
 
 
-def post(port: int, path: str, value: Any) -> Answer:
+def post(at: Place, path: str, value: Any) -> Answer:
     """POST a value as JSON."""
-    return request(port, "POST", path, json.dumps(value).encode(), JSON)
+    return request(at, "POST", path, json.dumps(value).encode(), JSON)
 
 
-def post_text(port: int, text: str, path: str = SIGNATURES_PATH) -> Answer:
-    return request(port, "POST", path, urlencode({"text_signature": text}).encode(), FORM)
+def post_text(at: Place, text: str, path: str = SIGNATURES_PATH) -> Answer:
+    return request(at, "POST", path, urlencode({"text_signature": text}).encode(), FORM)
 
 
 def send(port: int, data: bytes, *, half_close: bool = False, method: str = "GET") -> Answer | None:
@@ -160,12 +163,12 @@ def local(link: str) -> str:
     return re.sub(r"^http://[^/]+", "", link)
 
 
-def whole(port: int, collection: Collection = SIGNATURES) -> list[dict[str, Any]]:
+def whole(at: Place, collection: Collection = SIGNATURES) -> list[dict[str, Any]]:
     """Every row of a collection, oldest first, page by page; the collection must not change meanwhile."""
     rows: list[dict[str, Any]] = []
     link: str | None = f"{LISTS[collection]}?ordering=created_at&page_size=1000"
     while link is not None:
-        answer = get(port, local(link))
+        answer = get(at, local(link))
         assert answer.status == 200
         page = answer.json()
         rows += page["results"]
@@ -175,9 +178,9 @@ def whole(port: int, collection: Collection = SIGNATURES) -> list[dict[str, Any]
     return rows
 
 
-def found(port: int, text: str, collection: Collection = SIGNATURES) -> list[dict[str, Any]]:
+def found(at: Place, text: str, collection: Collection = SIGNATURES) -> list[dict[str, Any]]:
     """The rows whose text contains this one."""
-    page = get(port, f"{LISTS[collection]}?{urlencode({'text_signature': text})}").json()
+    page = get(at, f"{LISTS[collection]}?{urlencode({'text_signature': text})}").json()
     rows: list[dict[str, Any]] = page["results"]
     return rows
 
@@ -341,6 +344,39 @@ def opened(root: Path) -> Iterator[tuple[Reader, Writer]]:
     finally:
         writer.close()
         reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The application over the warehouse in ``folder``, in this process, as it answers to ``http://HOST``."""
+
+    folder: Path
+    client: TestClient
+
+    def answer(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str] | None) -> Answer:
+        path, _, query = path.partition("?")
+        # falcon's client knows no path that is not UTF-8, and no query that begins with a question mark
+        more = {"PATH_INFO": unquote_to_bytes(path).decode("latin-1"), "QUERY_STRING": query}
+        if body is not None:
+            more["CONTENT_LENGTH"] = str(len(body))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WSGIWarning)  # of a method that wsgiref does not know
+            result = self.client.simulate_request(method, path, body=body, headers=headers, host=HOST, extras=more)
+        message = HTTPMessage()
+        for name, value in result.headers.items():
+            message[name] = value
+        return Answer(result.status_code, message, result.content)
+
+
+@contextmanager
+def application(folder: Path, budget: BudgetProcess | None = None, **settings: Any) -> Iterator[Application]:
+    """The application with these settings, over a warehouse that is made if it is not there."""
+    with opened(folder) as storage:
+        yield Application(folder, TestClient(create_app(Settings(folder, **settings), *storage, budget=budget)))
+
+
+Place = int | Application
+"""What a request goes to: the port of a server, or an application in this process."""
 
 
 # Rows in memory.

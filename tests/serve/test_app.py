@@ -1,33 +1,31 @@
-"""The contract on a real port: one server of two workers, and requests as clients send them."""
+"""The contract, by the application in this process: requests as clients send them, and what each is answered."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import re
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
-import falcon.testing
 import pytest
 from backports import zstd
+from falcon.testing import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sigdir.serve.app import create_app, routes
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.http.routing import Route
+from sigdir.serve.core.writer import Writer
 from sigdir.serve.lists import paging, resources
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.pages.page import ViewPage
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from tests.conftest import ROOT, SAFETY_SECONDS
+from sigdir.warehouse.index.view import Reader
 from tests.examples import examples
 from tests.pipeline.support import invoke
 from tests.serve.support import (
@@ -44,7 +42,7 @@ from tests.serve.support import (
     TOPIC,
     TRANSFER,
     Answer,
-    Server,
+    Application,
     digest,
     found,
     get,
@@ -54,12 +52,9 @@ from tests.serve.support import (
     post_text,
     request,
     selector,
-    send,
-    serving,
     whole,
 )
 
-WIRE = ROOT.parent / "shared" / "wire"
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 
 PAGED = [f"pagedRow{number}(uint256)" for number in range(25)]
@@ -84,34 +79,31 @@ ALLOW: Mapping[str, set[str]] = {
     SOLIDITY_PATH: IMPORT_ALLOW,
 }
 METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "FOO"]
+MakeApp = Callable[..., TestClient]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Two workers over a warehouse that holds the seed."""
-    with serving(tmp_path_factory.mktemp("app") / "warehouse") as server:
-        for collection, text in SEED:
-            assert post_text(server.port, text, LISTS[collection]).status == 201
-        yield server
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Reader, Writer]]:
+    """A warehouse of these tests, with its settings."""
+    folder = tmp_path_factory.mktemp("app") / "warehouse"
+    with opened(folder) as (reader, writer):
+        yield Settings(folder), reader, writer
 
 
-@pytest.fixture
-def port(server: Server) -> Iterator[int]:
-    """The server's port; the test fails if the server logs an error of its own."""
-    before = len(server.errors())
-    yield server.port
-    assert server.errors()[before:] == []
+@pytest.fixture(scope="module")
+def make_app(storage: tuple[Settings, Reader, Writer]) -> MakeApp:
+    """The application over ``storage`` with other settings."""
+    plain, reader, writer = storage
+    return lambda counts=None, **more: TestClient(create_app(replace(plain, **more), reader, writer, counts))
 
 
-def test_the_ready_line_names_the_pages_first(server: Server) -> None:
-    """The address opens in a browser; the three commands after it use the API. A new folder is named before it."""
-    new, ready, _, *tries = server.stderr().splitlines()[:6]
-    assert new == f"new warehouse at {server.folder}"
-    address = f"http://{HOST}:{server.port}"
-    assert ready == f"ready: {address}/"
-    assert [f"{address}/api/v1/" in line and line.startswith("  curl ") for line in tries] == [True] * 3
-    home = get(server.port, ready.removeprefix(f"ready: {address}"), BROWSER)
-    assert (home.status, home.header("Content-Type")) == (200, "text/html; charset=utf-8")
+@pytest.fixture(scope="module")
+def app(storage: tuple[Settings, Reader, Writer], make_app: MakeApp) -> Application:
+    """The application over ``storage``, which has the seed."""
+    app = Application(storage[0].warehouse, make_app())
+    for collection, text in SEED:
+        assert post_text(app, text, LISTS[collection]).status == 201
+    return app
 
 
 def names_allowed(answer: Answer) -> set[str]:
@@ -137,23 +129,12 @@ def assert_record(record: dict[str, Any], text: str, collection: Collection = SI
 # The recorded cases.
 
 
-@pytest.mark.skipif(not (WIRE / "replay.py").exists(), reason=f"the recorded cases are not at {WIRE}")
-def test_every_recorded_case_passes(tmp_path: Path) -> None:
-    """All answers recorded from the original come from a fresh server too, except where we chose to differ."""
-    with serving(tmp_path / "warehouse") as fresh:
-        command = [sys.executable, str(WIRE / "replay.py"), f"http://{HOST}:{fresh.port}", "--seed"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False)
-        assert done.stdout.splitlines()[-1].endswith(" 0 failed"), done.stdout + done.stderr
-        assert done.returncode == 0
-        assert fresh.errors() == []
-
-
 # Lists and rows.
 
 
-def test_a_list_is_count_links_and_rows(port: int) -> None:
+def test_a_list_is_count_links_and_rows(app: Application) -> None:
     """The envelope has four members, the newest row comes first, and the type is JSON."""
-    answer = get(port, f"{SIGNATURES_PATH}?text_signature=pagedRow")
+    answer = get(app, f"{SIGNATURES_PATH}?text_signature=pagedRow")
     page = answer.json()
     assert list(page) == ["count", "next", "previous", "results"]
     assert [page[name] for name in ("count", "next", "previous")] == [25, None, None]
@@ -161,66 +142,47 @@ def test_a_list_is_count_links_and_rows(port: int) -> None:
     assert answer.header("Content-Type") == "application/json"
 
 
-def test_every_row_is_in_the_contract_s_form(port: int) -> None:
+def test_every_row_is_in_the_contract_s_form(app: Application) -> None:
     """Rows of both collections have their five members, with hashes that another keccak agrees to."""
     for collection in (SIGNATURES, EVENT_SIGNATURES):
         seeded = [text for each, text in SEED if each == collection]
-        rows = whole(port, collection)
+        rows = whole(app, collection)
         for record, text in zip(rows, seeded, strict=False):
             assert_record(record, text, collection)
 
 
-def test_pages_are_linked_with_scheme_and_host_of_the_request(port: int) -> None:
+def test_pages_are_linked_with_scheme_and_host_of_the_request(app: Application) -> None:
     """A client that follows ``next`` from page 1 sees all pages, at the address that it used."""
-    link: str | None = f"http://{HOST}:{port}{SIGNATURES_PATH}?text_signature=pagedRow&page_size=10"
+    link: str | None = f"http://{HOST}{SIGNATURES_PATH}?text_signature=pagedRow&page_size=10"
     texts: list[str] = []
     links = []
     while link is not None:
-        page = get(port, link.removeprefix(f"http://{HOST}:{port}")).json()
+        page = get(app, link.removeprefix(f"http://{HOST}")).json()
         texts += [record["text_signature"] for record in page["results"]]
         links.append((page["previous"], page["next"]))
         link = page["next"]
     assert texts == PAGED[::-1]
-    base = f"http://{HOST}:{port}{SIGNATURES_PATH}?page="
+    base = f"http://{HOST}{SIGNATURES_PATH}?page="
     rest = "&page_size=10&text_signature=pagedRow"
     assert links == [
         (None, f"{base}2{rest}"), (f"{base}1{rest}", f"{base}3{rest}"), (f"{base}2{rest}", None),
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("query", "count"),
-    [
-        ("hex_signature=a9059cbb", 2), ("hex_signature=0xA9059CBB", 2), ("hex_signature=059cb", 2),
-        ("hex_signature=0xa9059cbb&text_signature=transfer", 1), ("hex_signature=zz", 0), ("hex_signature=%00", 0),
-        ("text_signature=PAGEDROW1", 11), ("text_signature=pagedRow_", 0), ("text_signature=%25", 0),
-        ("text_signature=%00", 0), ("text_signature=pagedrow&created_at__gte=2100-01-01T00:00:00Z", 0),
-        ("text_signature=pagedrow&created_at__gte=2000-01-01T00:00:00Z", 25),
-        ("text_signature=pagedrow&created_at__lt=2000-01-01 00:00".replace(" ", "%20"), 0),
-        ("text_signature=pagedrow&created_at__lte=2100-01-01+00:00", 25), ("created_at__gte=2000-01-01", 0),
-        ("text_signature=pagedrow&text_signature=balanceof", 1), ("text_signature=pagedrow&hex_signature=", 25),
-        ("text_signature=pagedrow&id=1&limit=1&offset=5&unknown=x", 25),
-    ],
-)  # fmt: skip
-def test_filters(port: int, query: str, count: int) -> None:
-    """Filters combine, odd values match nothing, and what is unknown or empty is no filter."""
-    assert get(port, f"{SIGNATURES_PATH}?{query}").json()["count"] == count
-
-
 @pytest.mark.parametrize("path", [SIGNATURES_PATH, EVENTS_PATH])
-def test_a_part_of_a_text_has_256_characters(port: int, path: str) -> None:
+def test_a_part_of_a_text_has_256_characters(app: Application, path: str) -> None:
     """A longer one is an error of the parameter, in the form of the contract's other errors."""
-    assert get(port, f"{path}?text_signature=+{'a' * 256}+").json()["count"] == 0
-    answer = get(port, f"{path}?text_signature=+{'a' * 257}+")
+    assert get(app, f"{path}?text_signature=+{'a' * 256}+").json()["count"] == 0
+    answer = get(app, f"{path}?text_signature=+{'a' * 257}+")
     assert answer.status == 400
     assert answer.json() == {"text_signature": ["Ensure this value has at most 256 characters (it has 257)."]}
-    assert request(port, "HEAD", f"{path}?text_signature={'a' * 257}").status == 400
+    assert request(app, "HEAD", f"{path}?text_signature={'a' * 257}").status == 400
 
 
 @pytest.mark.parametrize(("digits", "count"), [(TOPIC, 1), (TOPIC[:8], 1), (TOPIC + "0", 0)])
-def test_events_are_found_by_their_topic(port: int, digits: str, count: int) -> None:
+def test_events_are_found_by_their_topic(app: Application, digits: str, count: int) -> None:
     """A topic of 64 digits is exact, fewer are a part of one."""
-    page = get(port, f"{EVENTS_PATH}?hex_signature=0x{digits}").json()
+    page = get(app, f"{EVENTS_PATH}?hex_signature=0x{digits}").json()
     assert page["count"] == count
     if count:
         assert page["results"][0]["text_signature"] == EVENT
@@ -228,27 +190,20 @@ def test_events_are_found_by_their_topic(port: int, digits: str, count: int) -> 
 
 @pytest.mark.parametrize("page", ["0", "-1", "abc", "", "1.0", "LAST", "9" * 100, "%00", "%FF", "26", "1%20last"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_pages_that_do_not_exist(port: int, page: str, method: str) -> None:
+def test_pages_that_do_not_exist(app: Application, page: str, method: str) -> None:
     """A page that does not exist is 404 with the contract's message."""
-    answer = request(port, method, f"{SIGNATURES_PATH}?text_signature=pagedRow&page_size=1&page={page}")
+    answer = request(app, method, f"{SIGNATURES_PATH}?text_signature=pagedRow&page_size=1&page={page}")
     assert answer.status == 404
     assert answer.body == (b'{"detail":"Invalid page."}' if method == "GET" else b"")
-
-
-@pytest.mark.parametrize("collection", [SIGNATURES, EVENT_SIGNATURES])
-def test_a_detail_is_the_row_of_the_list(port: int, collection: Collection) -> None:
-    """The row by its id is the one that the list shows."""
-    for record in whole(port, collection)[:2]:
-        assert get(port, f"{LISTS[collection]}{record['id']}/").json() == record
 
 
 @pytest.mark.parametrize(
     "id",
     ["0", "999999999", "99999999999999999999", "9" * 400, "-1", "abc", "1.0", "0x1", "%00", "%E2%82%AC", "%FF", "+1"],
 )
-def test_a_row_that_is_not_there(port: int, id: str) -> None:
+def test_a_row_that_is_not_there(app: Application, id: str) -> None:
     """An id that does not exist, or is not a number, is 404 with the contract's message."""
-    answer = get(port, f"{SIGNATURES_PATH}{id}/")
+    answer = get(app, f"{SIGNATURES_PATH}{id}/")
     assert (answer.status, answer.json()) == (404, {"detail": "Not found."})
     assert names_allowed(answer) == DETAIL_ALLOW
 
@@ -258,9 +213,9 @@ def test_a_row_that_is_not_there(port: int, id: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("path", ALLOW)
-def test_every_answer_names_the_methods_and_varies_by_accept(port: int, path: str, method: str) -> None:
+def test_every_answer_names_the_methods_and_varies_by_accept(app: Application, path: str, method: str) -> None:
     """Allow and Vary: Accept come with every answer; a method that is not allowed is 405 by name."""
-    answer = request(port, method, path, b"" if method in ("POST", "PUT", "PATCH") else None)
+    answer = request(app, method, path, b"" if method in ("POST", "PUT", "PATCH") else None)
     assert names_allowed(answer) == ALLOW[path]
     assert "accept" in names_varied(answer)
     if method in ALLOW[path]:
@@ -272,26 +227,27 @@ def test_every_answer_names_the_methods_and_varies_by_accept(port: int, path: st
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("path", ALLOW)
-def test_a_path_without_its_slash_is_moved(port: int, path: str, method: str) -> None:
-    """301 to the path with a slash and the same query, whatever the method."""
+def test_a_path_without_its_slash_is_moved(app: Application, storage: tuple[Any, Any, Any], method: str) -> None:
+    """301 to the path with a slash and the same query, whatever the method: all of the table but the root."""
+    paths = [re.sub("{[^}]*}", "1", route.path) for route in routes(*storage) if route.path[1:].endswith("/")]
+    assert len(paths) > 15
     query = "?page=2&a=%C3%A9&b=x%20y&a=1"
-    answer = request(port, method, path.rstrip("/") + query, b"" if method == "POST" else None)
-    assert answer.status == 301
-    assert answer.header("Location").removeprefix(f"http://{HOST}:{port}") == path + query
+    for path in paths:
+        answer = request(app, method, path.rstrip("/") + query, b"" if method == "POST" else None)
+        assert (answer.status, answer.header("Location")) == (301, path + query)
 
 
 @pytest.mark.parametrize(
     "id", ["%0d%0aX-Evil:%201", "%E2%82%AC", "%FF", "%00", "a%3Fb", "a%23b", "%2525", "a%20b", "é"]
 )
-def test_a_moved_path_stays_the_same_path(port: int, id: str) -> None:
+def test_a_moved_path_stays_the_same_path(app: Application, id: str) -> None:
     """Location repeats the path with all its escapes: nothing gets into the headers or the query."""
     path = SIGNATURES_PATH + quote(id, safe="%")
-    answer = get(port, path)
+    answer = get(app, path)
     assert answer.status == 301
     assert "X-Evil" not in answer.headers
     assert unquote_to_bytes(answer.header("Location").encode("latin-1")) == unquote_to_bytes(path) + b"/"
-    assert get(port, answer.header("Location")).status == 404
+    assert get(app, answer.header("Location")).status == 404
 
 
 @pytest.mark.parametrize(
@@ -299,22 +255,22 @@ def test_a_moved_path_stays_the_same_path(port: int, id: str) -> None:
              "/api/v1/import-abi/1/", "/api/v2/signatures/", "/%00", "/%FF/", "/.."]
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "FOO"])
-def test_an_unknown_path_is_not_found(port: int, path: str, method: str) -> None:
+def test_an_unknown_path_is_not_found(app: Application, path: str, method: str) -> None:
     """Any other path is 404 for any method."""
-    assert request(port, method, path, b"" if method == "POST" else None).status == 404
+    assert request(app, method, path, b"" if method == "POST" else None).status == 404
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health(port: int, path: str) -> None:
+def test_health(app: Application, path: str) -> None:
     """Both have the status ok; only GET and HEAD are allowed."""
-    assert get(port, path).json()["status"] == "ok"
-    assert request(port, "HEAD", path).status == 200
-    assert request(port, "PUT", path).status == 405
+    assert get(app, path).json()["status"] == "ok"
+    assert request(app, "HEAD", path).status == 200
+    assert request(app, "PUT", path).status == 405
 
 
-def test_a_method_override_is_ignored(port: int) -> None:
+def test_a_method_override_is_ignored(app: Application) -> None:
     """X-HTTP-Method-Override does not make a GET of a POST."""
-    answer = request(port, "POST", SIGNATURES_PATH, b"{}", JSON | {"X-HTTP-Method-Override": "GET"})
+    answer = request(app, "POST", SIGNATURES_PATH, b"{}", JSON | {"X-HTTP-Method-Override": "GET"})
     assert answer.status == 400
 
 
@@ -348,7 +304,7 @@ SOLIDITY_FIELDS = {
         (SOLIDITY_PATH, "Solidity Import Api", SOLIDITY_FIELDS | COUNTER_FIELDS),
     ],
 )
-def test_options_describe_the_resource(port: int, path: str, name: str, fields: dict[str, Any] | None) -> None:
+def test_options_describe_the_resource(app: Application, path: str, name: str, fields: dict[str, Any] | None) -> None:
     """OPTIONS has the name, types and fields, also for a row that does not exist."""
     expected: dict[str, Any] = {
         "name": name, "description": "", "renders": ["application/json", "text/html"],
@@ -356,7 +312,7 @@ def test_options_describe_the_resource(port: int, path: str, name: str, fields: 
     }  # fmt: skip
     if fields is not None:
         expected["actions"] = {"POST": fields}
-    answer = request(port, "OPTIONS", path)
+    answer = request(app, "OPTIONS", path)
     assert (answer.status, answer.json()) == (200, expected)
     if fields is not None:
         assert list(answer.json()["actions"]["POST"]) == list(fields)
@@ -371,9 +327,9 @@ def test_options_describe_the_resource(port: int, path: str, name: str, fields: 
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("headers", [{}, {"Accept-Encoding": "gzip"}, BROWSER, {"Accept": "image/png"}], ids=str)
-def test_head_is_get_without_the_body(port: int, path: str, headers: Mapping[str, str]) -> None:
+def test_head_is_get_without_the_body(app: Application, path: str, headers: Mapping[str, str]) -> None:
     """HEAD has the status and headers of GET, Content-Length too, and no body."""
-    full, head = get(port, path, headers), request(port, "HEAD", path, headers=headers)
+    full, head = get(app, path, headers), request(app, "HEAD", path, headers=headers)
     assert head.body == b""
     assert head.status == full.status
     shown = [{name: value for name, value in each.headers.items() if name != "Date"} for each in (head, full)]
@@ -386,40 +342,31 @@ def test_head_is_get_without_the_body(port: int, path: str, headers: Mapping[str
 
 @pytest.mark.parametrize("path", [SIGNATURES_PATH, f"{SIGNATURES_PATH}1/", EVENTS_PATH])
 @pytest.mark.parametrize("query", ["", "?format=api"])
-def test_a_browser_gets_a_page(port: int, path: str, query: str) -> None:
+def test_a_browser_gets_a_page(app: Application, path: str, query: str) -> None:
     """A client that prefers HTML gets HTML of the same rows, with and without format=api."""
-    answer = get(port, path + query, BROWSER)
+    answer = get(app, path + query, BROWSER)
     assert answer.status == 200
     assert answer.header("Content-Type").startswith("text/html")
     assert answer.body.lstrip().lower().startswith(b"<!doctype html>")
-    row = get(port, path).json()
+    row = get(app, path).json()
     text = (row["results"][0] if "results" in row else row)["text_signature"]
     assert text.encode() in answer.body
     assert "accept" in names_varied(answer)
 
 
-@pytest.mark.parametrize("query", ["", "?format=json", "?format=api", "?format="])
-def test_others_get_json(port: int, query: str) -> None:
-    """A client that does not accept HTML gets JSON, whatever the format."""
-    for headers in ({}, {"Accept": "*/*"}, {"Accept": "application/json; indent=4"}):
-        answer = get(port, SIGNATURES_PATH + query, headers)
-        assert answer.header("Content-Type") == "application/json"
-        assert "results" in answer.json()
-
-
 @pytest.mark.parametrize("status_path", [(404, "?page=0"), (404, "99999999/"), (200, "")])
-def test_an_error_is_a_page_too(port: int, status_path: tuple[int, str]) -> None:
+def test_an_error_is_a_page_too(app: Application, status_path: tuple[int, str]) -> None:
     """The HTML form has the status that JSON has."""
     status, path = status_path
-    answer = get(port, SIGNATURES_PATH + path, BROWSER)
+    answer = get(app, SIGNATURES_PATH + path, BROWSER)
     assert answer.status == status
     assert answer.header("Content-Type").startswith("text/html")
 
 
-def test_a_page_shows_the_query_and_runs_none_of_it(port: int) -> None:
+def test_a_page_shows_the_query_and_runs_none_of_it(app: Application) -> None:
     """Markup in a query is text on the page."""
     evil = '"><script>alert(1)</script>'
-    answer = get(port, f"{SIGNATURES_PATH}?{urlencode({'page_size': '1', 'x': evil})}&y=%3Cscript%3E", BROWSER)
+    answer = get(app, f"{SIGNATURES_PATH}?{urlencode({'page_size': '1', 'x': evil})}&y=%3Cscript%3E", BROWSER)
     assert answer.status == 200
     assert b"<script" not in answer.body
     assert "script-src" in answer.header("Content-Security-Policy") or "default-src 'none'" in answer.header(
@@ -432,21 +379,15 @@ def test_a_page_shows_the_query_and_runs_none_of_it(port: int) -> None:
     [("GET", SIGNATURES_PATH), ("GET", f"{SIGNATURES_PATH}1/"), ("POST", SIGNATURES_PATH), ("POST", ABI_PATH),
      ("OPTIONS", EVENTS_PATH), ("GET", f"{SIGNATURES_PATH}?format=json")],
 )  # fmt: skip
-def test_an_accept_of_neither_is_refused(port: int, method: str, path: str) -> None:
+def test_an_accept_of_neither_is_refused(app: Application, method: str, path: str) -> None:
     """An Accept of neither is 406 as JSON; a refused POST stores nothing."""
     body = urlencode({"text_signature": "refusedByAccept()", "contract_abi": "[]"}).encode()
     sent = body if method == "POST" else None
-    answer = request(port, method, path, sent, FORM | {"Accept": "application/xml"})
+    answer = request(app, method, path, sent, FORM | {"Accept": "application/xml"})
     assert answer.status == 406
     assert answer.json() == {"detail": "Could not satisfy the request Accept header."}
     assert names_allowed(answer) == ALLOW[path.partition("?")[0]]
-    assert found(port, "refusedByAccept") == []
-
-
-def test_an_unknown_format_is_not_found(port: int) -> None:
-    """format=xml is 404 with the contract's message."""
-    answer = get(port, f"{SIGNATURES_PATH}?format=xml")
-    assert (answer.status, answer.json()) == (404, {"detail": "Not found."})
+    assert found(app, "refusedByAccept") == []
 
 
 # Validators, compression, other origins.
@@ -454,58 +395,58 @@ def test_an_unknown_format_is_not_found(port: int) -> None:
 
 @pytest.mark.parametrize("path", [SIGNATURES_PATH, f"{SIGNATURES_PATH}1/", f"{EVENTS_PATH}?page_size=1"])
 @pytest.mark.parametrize("headers", [{}, BROWSER], ids=["json", "html"])
-def test_a_client_that_has_it_gets_304(port: int, path: str, headers: Mapping[str, str]) -> None:
+def test_a_client_that_has_it_gets_304(app: Application, path: str, headers: Mapping[str, str]) -> None:
     """If-None-Match with the ETag answers 304, without a body and with the same validators."""
-    full = get(port, path, headers)
+    full = get(app, path, headers)
     tag = full.header("ETag")
     assert full.header("Cache-Control")
     for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
         for method in ("GET", "HEAD"):
-            answer = request(port, method, path, headers={**headers, "If-None-Match": known})
+            answer = request(app, method, path, headers={**headers, "If-None-Match": known})
             assert (answer.status, answer.body) == (304, b""), known
             assert answer.header("ETag") == tag
             assert names_allowed(answer) == ALLOW[path.partition("?")[0]]
             assert "accept" in names_varied(answer)
-    assert get(port, path, {**headers, "If-None-Match": '"other"'}).status == 200
+    assert get(app, path, {**headers, "If-None-Match": '"other"'}).status == 200
 
 
-def test_json_and_html_have_different_tags(port: int) -> None:
+def test_json_and_html_have_different_tags(app: Application) -> None:
     """The ETag of the JSON form does not match the page."""
-    tag = get(port, SIGNATURES_PATH).header("ETag")
-    assert get(port, SIGNATURES_PATH, {**BROWSER, "If-None-Match": tag}).status == 200
+    tag = get(app, SIGNATURES_PATH).header("ETag")
+    assert get(app, SIGNATURES_PATH, {**BROWSER, "If-None-Match": tag}).status == 200
 
 
 @pytest.mark.parametrize("collection", [SIGNATURES, EVENT_SIGNATURES])
-def test_a_new_row_makes_a_new_tag(port: int, collection: Collection) -> None:
+def test_a_new_row_makes_a_new_tag(app: Application, collection: Collection) -> None:
     """After a POST the old tag gets the new list."""
     path = LISTS[collection]
-    tag = get(port, path).header("ETag")
-    assert get(port, path, {"If-None-Match": tag}).status == 304
-    assert post_text(port, "madeANewTag()", path).status == 201
-    answer = get(port, path, {"If-None-Match": tag})
+    tag = get(app, path).header("ETag")
+    assert get(app, path, {"If-None-Match": tag}).status == 304
+    assert post_text(app, "madeANewTag()", path).status == 201
+    answer = get(app, path, {"If-None-Match": tag})
     assert answer.status == 200
     assert answer.header("ETag") != tag
     assert answer.json()["results"][0]["text_signature"] == "madeANewTag()"
 
 
-def test_a_lookup_keeps_its_tag_until_its_answer_changes(port: int) -> None:
+def test_a_lookup_keeps_its_tag_until_its_answer_changes(app: Application) -> None:
     """A new row elsewhere leaves it as it is. What is found may be cached for a minute, a hash without texts may not."""
-    first = post_text(port, "keepsItsTag()").json()
+    first = post_text(app, "keepsItsTag()").json()
     paths = [
         f"?hex_signature={first['hex_signature']}",
         f"?hex_signature__in={first['hex_signature']}",
         f"{first['id']}/",
     ]
-    tags = [get(port, SIGNATURES_PATH + path).header("ETag") for path in paths]
-    assert post_text(port, "takesNoOtherTag()").status == 201
+    tags = [get(app, SIGNATURES_PATH + path).header("ETag") for path in paths]
+    assert post_text(app, "takesNoOtherTag()").status == 201
     for path, tag in zip(paths, tags, strict=True):
-        answer = get(port, SIGNATURES_PATH + path, {"If-None-Match": tag})
+        answer = get(app, SIGNATURES_PATH + path, {"If-None-Match": tag})
         assert (answer.status, answer.header("Cache-Control")) == (304, "public, max-age=60"), path
     unknown = f"{SIGNATURES_PATH}?hex_signature={selector('keepsNoTag()')}"
-    missing = get(port, unknown)
+    missing = get(app, unknown)
     assert (missing.json()["count"], missing.header("Cache-Control")) == (0, "no-cache")
-    assert post_text(port, "keepsNoTag()").status == 201
-    assert get(port, unknown, {"If-None-Match": missing.header("ETag")}).json()["count"] == 1
+    assert post_text(app, "keepsNoTag()").status == 201
+    assert get(app, unknown, {"If-None-Match": missing.header("ETag")}).json()["count"] == 1
 
 
 @pytest.mark.parametrize(
@@ -513,22 +454,20 @@ def test_a_lookup_keeps_its_tag_until_its_answer_changes(port: int) -> None:
     ["?page=99999", "?page=0", "?page=2&text_signature=pagedRow", "?cursor=nonsense", "99999999/", "nonsense/",
      "?format=xml"],
 )  # fmt: skip
-def test_what_is_not_there_is_not_unmodified(port: int, path: str) -> None:
+def test_what_is_not_there_is_not_unmodified(app: Application, path: str) -> None:
     """A condition does not turn a 404 into a 304."""
-    tag = get(port, SIGNATURES_PATH).header("ETag")
+    tag = get(app, SIGNATURES_PATH).header("ETag")
     for known in (tag, "*"):
-        assert get(port, SIGNATURES_PATH + path, {"If-None-Match": known}).status == 404
+        assert get(app, SIGNATURES_PATH + path, {"If-None-Match": known}).status == 404
 
 
 @pytest.mark.parametrize(
     "query", ["", "page=2&page_size=1", "page=last", "text_signature=unmodified", "page=2&page_size=1&text_signature=unm",
               "cursor=", "cursor=s2"]
 )  # fmt: skip
-def test_an_unmodified_page_is_not_rendered(
-    make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, query: str
-) -> None:
+def test_an_unmodified_page_is_not_rendered(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
     """The ETag is compared first. It names the address, so no row is looked for or counted."""
-    client = falcon.testing.TestClient(make_app())
+    client = make_app()
     for text in ("unmodified1()", "unmodified2()"):
         client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
     full = client.simulate_get(SIGNATURES_PATH, query_string=query)
@@ -539,9 +478,9 @@ def test_an_unmodified_page_is_not_rendered(
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_an_unmodified_html_page_is_not_rendered(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unmodified_html_page_is_not_rendered(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is looked for either; ``*`` needs the page."""
-    client = falcon.testing.TestClient(make_app())
+    client = make_app()
     client.simulate_post(SIGNATURES_PATH, json={"text_signature": "unmodifiedPage()"})
     paths = [f"/selector/{selector('unmodifiedPage()')}/", "/search/?q=unmodifiedPage", "/browse/functions/", "/"]
     tags = [client.simulate_get(path).headers["ETag"] for path in paths]
@@ -556,106 +495,68 @@ def test_an_unmodified_html_page_is_not_rendered(make_app: Callable[..., Any], m
     assert client.simulate_get(paths[0], headers={"If-None-Match": "*"}).status_code == 304
 
 
-def test_a_long_answer_is_compressed_for_clients_that_accept_it(port: int) -> None:
-    """With Accept-Encoding: gzip a long answer is compressed, has Content-Encoding, and decompresses to the plain answer."""
+@pytest.mark.parametrize(
+    ("accepted", "coding"),
+    [
+        ("deflate, gzip", "gzip"), ("zstd;q=0.5, gzip", "gzip"), ("zstd", "zstd"), ("gzip, deflate, br, zstd", "zstd"),
+        ("gzip;q=0.5, zstd;q=0.9", "zstd"), ("", ""), ("identity", ""), ("br", ""), ("zstd;q=0", ""), ("gzip;q=0", ""),
+        ("gzip; q=0.0, identity", ""), ("*;q=0, identity", ""),
+    ],
+)  # fmt: skip
+def test_a_long_answer_is_compressed_for_clients_that_accept_it(app: Application, accepted: str, coding: str) -> None:
+    """By zstd before gzip; it unpacks to the plain answer, and caches know what it depends on."""
     path = f"{SIGNATURES_PATH}?text_signature=pagedRow"
-    plain, packed = get(port, path), get(port, path, {"Accept-Encoding": "deflate, gzip"})
-    assert packed.header("Content-Encoding") == "gzip"
-    assert len(packed.body) < len(plain.body)
-    assert gzip.decompress(packed.body) == plain.body
-    assert plain.header("Content-Encoding") == ""
-    for answer in (plain, packed):
-        assert {"accept", "accept-encoding"} <= names_varied(answer)
-        assert answer.header("Content-Length") == str(len(answer.body))
-
-
-@pytest.mark.parametrize("accepted", ["zstd", "gzip, deflate, br, zstd", "gzip;q=0.5, zstd;q=0.9"])
-def test_zstd_goes_before_gzip(port: int, accepted: str) -> None:
-    path = f"{SIGNATURES_PATH}?text_signature=pagedRow"
-    plain, packed = get(port, path), get(port, path, {"Accept-Encoding": accepted})
-    assert packed.header("Content-Encoding") == "zstd"
-    assert zstd.decompress(packed.body) == plain.body
-    assert "accept-encoding" in names_varied(packed)
-
-
-def test_a_client_that_prefers_gzip_gets_it(port: int) -> None:
-    answer = get(port, f"{SIGNATURES_PATH}?text_signature=pagedRow", {"Accept-Encoding": "zstd;q=0.5, gzip"})
-    assert answer.header("Content-Encoding") == "gzip"
+    plain, answer = get(app, path), get(app, path, {"Accept-Encoding": accepted})
+    assert answer.header("Content-Encoding") == coding
+    unpacked = {"gzip": gzip.decompress, "zstd": zstd.decompress, "": bytes}[coding](answer.body)
+    assert unpacked == plain.body
+    assert (len(answer.body) < len(plain.body)) == bool(coding)
+    assert {"accept", "accept-encoding"} <= names_varied(answer)
+    assert answer.header("Content-Length") == str(len(answer.body))
 
 
 @pytest.mark.parametrize(
-    "accepted", ["", "identity", "br", "zstd;q=0", "gzip;q=0", "gzip; q=0.0, identity", "*;q=0, identity"]
+    "path", ["/", "/healthz", SIGNATURES_PATH, f"{SIGNATURES_PATH}1/", "/nowhere", "/api/v1/signatures%0a"]
 )
-def test_clients_that_accept_no_coding_get_none(port: int, accepted: str) -> None:
-    """Nothing is compressed for a client that accepts neither zstd nor gzip, or excludes them."""
-    answer = get(port, f"{SIGNATURES_PATH}?text_signature=pagedRow", {"Accept-Encoding": accepted})
-    assert answer.header("Content-Encoding") == ""
-    assert answer.json()["count"] == 25
+def test_browsers_keep_to_the_type_of_every_answer(app: Application, path: str) -> None:
+    answer = get(app, path)
+    assert answer.status < 500
+    assert answer.header("X-Content-Type-Options") == "nosniff"
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [
-        ("GET", SIGNATURES_PATH, 200), ("GET", f"{SIGNATURES_PATH}1/", 200), ("GET", f"{SIGNATURES_PATH}0/", 404),
-        ("POST", SIGNATURES_PATH, 400), ("PUT", SIGNATURES_PATH, 405), ("GET", "/api/v1/nope/", 404),
-        ("GET", "/api/v1/signatures", 301),
-    ],
+    [("POST", SIGNATURES_PATH, 400), ("PUT", SIGNATURES_PATH, 405), ("GET", f"{SIGNATURES_PATH}0/", 404),
+     ("GET", "/api/v1/nope/", 404), ("GET", "/api/v1/signatures", 301), ("GET", "/signatures/00000001", 404)],
 )  # fmt: skip
-def test_other_origins_may_read_every_answer(port: int, method: str, path: str, status: int) -> None:
-    """With an Origin all answers below /api/ may be read from anywhere, errors too; without one there is no CORS header."""
+def test_other_origins_may_read_errors(app: Application, method: str, path: str, status: int) -> None:
     body = b"" if method == "POST" else None
-    answer = request(port, method, path, body, {"Origin": "https://a.test"})
-    assert answer.status == status
-    assert answer.header("Access-Control-Allow-Origin") == "*"
-    plain = request(port, method, path, body)
-    assert plain.header("Access-Control-Allow-Origin") == ""
-    assert "origin" in names_varied(plain), "a cache must not give this answer to a page of another origin"
+    answer = request(app, method, path, body, {"Origin": "https://a.test"})
+    assert (answer.status, answer.header("Access-Control-Allow-Origin")) == (status, "*")
 
 
-@pytest.mark.parametrize("path", [SIGNATURES_PATH, EVENTS_PATH, ABI_PATH, SOLIDITY_PATH, f"{SIGNATURES_PATH}1/"])
-def test_a_preflight_is_answered(port: int, path: str) -> None:
-    """A preflight is 200, allows the methods and the headers that a POST of JSON needs, and lasts a day."""
-    headers = {
-        "Origin": "https://a.test", "Access-Control-Request-Method": "POST",
+def test_other_origins_may_ask_and_read_every_route_of_the_api(app: Application, storage: tuple[Any, Any, Any]) -> None:
+    """A preflight allows the methods and the headers that a POST of JSON needs, and lasts a day; without an Origin there is
+    no CORS header, and a cache must not give that answer to a page of another origin."""
+    asking = {
+        "Origin": "https://a.test",
+        "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "content-type",
-    }  # fmt: skip
-    answer = request(port, "OPTIONS", path, headers=headers)
-    assert answer.status == 200
-    assert answer.header("Access-Control-Allow-Origin") == "*"
-    assert {"GET", "POST", "OPTIONS"} <= set(answer.header("Access-Control-Allow-Methods").replace(",", " ").split())
-    assert "content-type" in answer.header("Access-Control-Allow-Headers").lower()
-    assert answer.header("Access-Control-Max-Age") == "86400"
-
-
-FORWARDED = {
-    "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.test", "X-Forwarded-For": "1.2.3.4",
-    "Forwarded": "host=evil.test;proto=https",
-}  # fmt: skip
-
-
-def test_forwarded_headers_are_ignored_by_default(port: int) -> None:
-    """X-Forwarded headers change nothing by default."""
-    page = get(port, f"{SIGNATURES_PATH}?page_size=1", FORWARDED).json()
-    assert page["next"] == f"http://{HOST}:{port}{SIGNATURES_PATH}?page=2&page_size=1"
-
-
-def test_links_have_the_host_of_the_request(port: int) -> None:
-    """The Host header is the host of the links, with its port."""
-    data = f"GET {SIGNATURES_PATH}?page_size=1 HTTP/1.1\r\nHost: directory.test:81\r\nConnection: close\r\n\r\n"
-    answer = send(port, data.encode())
-    assert answer is not None
-    assert answer.json()["next"].startswith(f"http://directory.test:81{SIGNATURES_PATH}?")
-
-
-@pytest.mark.parametrize(
-    "path", ["/", "/healthz", SIGNATURES_PATH, f"{SIGNATURES_PATH}1/", "/nowhere", "/api/v1/signatures%0a", "/a\tb"]
-)
-def test_browsers_keep_to_the_type_of_every_answer(port: int, path: str) -> None:
-    """Of refusals of the server itself too: a tab in an address is one."""
-    answer = send(port, f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
-    assert answer is not None
-    assert answer.status < 500
-    assert answer.header("X-Content-Type-Options") == "nosniff"
+    }
+    found = [
+        route for route in routes(*storage) if route.path.startswith(("/api/", "/signature-database/", "/signatures/{"))
+    ]
+    assert len(found) > 20
+    for path in (re.sub("{[^}]*}", "1", route.path) for route in found if not callable(route.resource)):
+        preflight = request(app, "OPTIONS", path, headers=asking)
+        assert (preflight.status, preflight.header("Access-Control-Allow-Origin")) == (200, "*"), path
+        assert {"GET", "POST", "OPTIONS"} <= set(preflight.header("Access-Control-Allow-Methods").split(", ")), path
+        assert "content-type" in preflight.header("Access-Control-Allow-Headers").lower()
+        assert preflight.header("Access-Control-Max-Age") == "86400"
+        answer, plain = get(app, path, {"Origin": "https://a.test"}), get(app, path)
+        assert answer.header("Access-Control-Allow-Origin") == "*", path
+        assert plain.header("Access-Control-Allow-Origin") == ""
+        assert "origin" in names_varied(plain), path
 
 
 # POST.
@@ -674,9 +575,6 @@ BAD_BODIES: list[tuple[str, bytes, dict[str, str], int, Any]] = [
     ("blanks", b"  ", JSON, 400, r"JSON parse error - "),
     ("two values", b"{}{}", JSON, 400, r"JSON parse error - "),
     ("deep", b"[" * 100_000, JSON, 400, r"JSON parse error - "),
-    ("deep and closed", b'{"a":' * 100_000 + b"1" + b"}" * 100_000, JSON, 400, r"JSON parse error - "),
-    ("deep text", b'{"text_signature":' + b"[" * 100_000 + b"]" * 100_000 + b"}", JSON, 400, r"JSON parse error - "),
-    ("long number", b'{"text_signature": ' + b"9" * 5000 + b"}", JSON, 400, None),
     ("no boundary", b"x", {"Content-Type": "multipart/form-data"}, 400, r"Multipart form parse error - "),
     ("cut multipart", multipart({"text_signature": "cut()"})[0][:-20], multipart({})[1], 400,
      r"Multipart form parse error - "),
@@ -703,24 +601,23 @@ BAD_BODIES: list[tuple[str, bytes, dict[str, str], int, Any]] = [
     ("true", b'{"text_signature": true}', JSON, 400, {"text_signature": [NOT_TEXT]}),
     ("list text", b'{"text_signature": ["a()"]}', JSON, 400, {"text_signature": [NOT_TEXT]}),
     ("object text", b'{"text_signature": {"a": 1}}', JSON, 400, {"text_signature": [NOT_TEXT]}),
-    ("not a number", b'{"text_signature": NaN}', JSON, 400, None),
-    ("endless", b'{"text_signature": 1e999}', JSON, 400, None),
     ("half a pair", b'{"text_signature": "\\ud800()"}', JSON, 400, {"text_signature": [NOT_TEXT]}),
     ("NUL", b'{"text_signature": "a\\u0000()"}', JSON, 400, {"text_signature": [NOT_TEXT]}),
     ("NUL in a form", b"text_signature=a%00()", FORM, 400, {"text_signature": [NOT_TEXT]}),
     ("bad escapes", b"text_signature=a%zz()", FORM, 400, {"text_signature": [NOT_TEXT]}),
     ("bad UTF-8 escapes", b"text_signature=a%ff()", FORM, 400, {"text_signature": [NOT_TEXT]}),
     ("raw bytes in a form", b"text_signature=a\xff()", FORM, 400, {"text_signature": [NOT_TEXT]}),
-    ("many fields", b"&".join([b"a=1"] * 5000), FORM, 400, None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("body", "headers", "status", "expected"), [case[1:] for case in BAD_BODIES], ids=[case[0] for case in BAD_BODIES]
 )
-def test_bodies_that_are_refused(port: int, body: bytes, headers: dict[str, str], status: int, expected: Any) -> None:
+def test_bodies_that_are_refused(
+    app: Application, body: bytes, headers: dict[str, str], status: int, expected: Any
+) -> None:
     """Each kind of bad body has its status and its message."""
-    answer = request(port, "POST", SIGNATURES_PATH, body, headers)
+    answer = request(app, "POST", SIGNATURES_PATH, body, headers)
     assert answer.status == status
     if isinstance(expected, str):
         assert answer.json()["detail"].startswith(expected)
@@ -729,41 +626,26 @@ def test_bodies_that_are_refused(port: int, body: bytes, headers: dict[str, str]
     assert names_allowed(answer) == LIST_ALLOW
 
 
-BAD_TEXTS = [
-    "foo", "foo(", "foo)", "0xa9059cbb", "foo(uint7)", "foo(uint257)", "foo(bytes33)", "foo(UINT256)", "foo-bar()",
-    "foo bar()", "foo(uint256[0])", "foo(uint256[01])", "foo(mapping(address=>uint256))", "foo(uint256,)", "foo(,)",
-    "foo(a,,b)", "foo(Token)", "1foo()", "()()", "event Foo(uint256)", "function function()", "foo(uint256) (uint256)",
-    "föö()", "foo(uint\u00a0a)", "x" * 100_000, "f(" * 10_000,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("text", BAD_TEXTS, ids=lambda text: ascii(text[:24]))
-def test_texts_of_an_unknown_format(port: int, text: str) -> None:
-    """A text that cannot be canonicalised is 400 and stores nothing."""
-    answer = post(port, SIGNATURES_PATH, {"text_signature": text})
-    assert (answer.status, answer.json()) == (400, {"text_signature": [NOT_TEXT]})
-
-
 @pytest.mark.parametrize("text", ["function foo(uint256)", "error foo(uint256)", "event event()", "foo", "foo(uint7)",
                                   "event A(uint a, uint indexed b, uint indexed c, uint indexed d, uint indexed e)"])  # fmt: skip
-def test_events_of_an_unknown_format(port: int, text: str) -> None:
+def test_events_of_an_unknown_format(app: Application, text: str) -> None:
     """Another collection's keyword is refused, and so are more than three indexed."""
-    answer = post(port, EVENTS_PATH, {"text_signature": text})
+    answer = post(app, EVENTS_PATH, {"text_signature": text})
     assert (answer.status, answer.json()) == (400, {"text_signature": ["Unknown event signature format"]})
 
 
-def test_the_first_check_that_fails_is_the_answer(port: int) -> None:
+def test_the_first_check_that_fails_is_the_answer(app: Application) -> None:
     """Accept is checked first, then the type, the body, lengths and the format."""
     broken, plain = b"{", {"Content-Type": "text/plain"}
-    assert request(port, "POST", SIGNATURES_PATH, broken, plain | {"Accept": "image/png"}).status == 406
-    assert request(port, "POST", SIGNATURES_PATH, broken, plain).status == 415
+    assert request(app, "POST", SIGNATURES_PATH, broken, plain | {"Accept": "image/png"}).status == 406
+    assert request(app, "POST", SIGNATURES_PATH, broken, plain).status == 415
     long = "f(" + "," * 4095
-    error = post(port, EVENTS_PATH, {"text_signature": long}).json()
+    error = post(app, EVENTS_PATH, {"text_signature": long}).json()
     assert error == {"text_signature": ["Ensure this value has at most 4096 characters (it has 4097)."]}
-    assert post(port, EVENTS_PATH, {"text_signature": long[:-1]}).json() == {
+    assert post(app, EVENTS_PATH, {"text_signature": long[:-1]}).json() == {
         "text_signature": ["Unknown event signature format"]
     }
-    assert post(port, EVENTS_PATH, {"text_signature": f" {long[:-1]} "}).json() == {
+    assert post(app, EVENTS_PATH, {"text_signature": f" {long[:-1]} "}).json() == {
         "text_signature": ["Unknown event signature format"]
     }
 
@@ -782,66 +664,64 @@ SPELLINGS: list[tuple[Collection, str, str]] = [
     (EVENT_SIGNATURES, "event SpellEvent(address indexed a, uint b) anonymous;", "SpellEvent(address,uint256)"),
     (EVENT_SIGNATURES, "SpellBare(uint indexed a,uint indexed b,uint indexed c,uint d)", "SpellBare(uint256,uint256,uint256,uint256)"),
     (EVENT_SIGNATURES, "SpellNone()", "SpellNone()"),
+    (EVENT_SIGNATURES, "spellPlain(uint256)", "spellPlain(uint256)"),
+    (SIGNATURES, "SpellPlain(uint256)", "SpellPlain(uint256)"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("collection", "written", "text"), SPELLINGS, ids=[case[2] for case in SPELLINGS])
-def test_a_new_text_is_stored_in_its_canonical_form(port: int, collection: Collection, written: str, text: str) -> None:
-    """201 with the row; the same row in the list and at its id; then the text is there, however it is written."""
+def test_a_new_text_is_stored_in_its_canonical_form(
+    app: Application, collection: Collection, written: str, text: str
+) -> None:
+    """201 with the row; the same row in the list and at its id; then the text is there, however it is written.
+
+    The collections are independent, and letters of another case make another text.
+    """
     path = LISTS[collection]
-    answer = post(port, path, {"text_signature": written, "id": 5, "created_at": "x", "hex_signature": "0x"})
+    answer = post(app, path, {"text_signature": written, "id": 5, "created_at": "x", "hex_signature": "0x"})
     assert answer.status == 201
     row = answer.json()
     assert_record(row, text, collection)
-    assert get(port, f"{path}?page_size=1").json()["results"] == [row]
-    assert get(port, f"{path}{row['id']}/").json() == row
+    assert get(app, f"{path}?page_size=1").json()["results"] == [row]
+    assert get(app, f"{path}{row['id']}/").json() == row
     assert names_allowed(answer) == LIST_ALLOW
     kind = "EventSignature" if collection == EVENT_SIGNATURES else "Signature"
     for again in (written, text, f" {text}\t"):
-        refused = post(port, path, {"text_signature": again})
+        refused = post(app, path, {"text_signature": again})
         assert refused.status == 400
         assert refused.json() == {"text_signature": [f"{kind} with this text signature already exists."]}
-    assert [each["text_signature"] for each in found(port, text, collection)] == [text]
+    assert [each["text_signature"] for each in found(app, text, collection)].count(text) == 1
 
 
-def test_the_collections_are_independent(port: int) -> None:
-    """One text may be in both, and letters of another case make another text."""
-    for path in LISTS.values():
-        for text in ("inBoth(uint256)", "InBoth(uint256)"):
-            assert post_text(port, text, path).status == 201
+BODIES: dict[str, Callable[[str], tuple[bytes, dict[str, str]]]] = {
+    "json": lambda text: (json.dumps({"text_signature": text}).encode(), JSON),
+    "json-mark": lambda text: (b"\xef\xbb\xbf" + json.dumps({"text_signature": text}).encode(), JSON),
+    "json-charset": lambda text: (
+        json.dumps({"text_signature": text}).encode(), {"Content-Type": "Application/JSON; charset=utf-8"}
+    ),
+    "json-last": lambda text: (b'{"text_signature": "x", "text_signature": ' + json.dumps(text).encode() + b"}", JSON),
+    "form": lambda text: (urlencode({"text_signature": text}).encode(), FORM),
+    "form-raw": lambda text: (f"text_signature={text}".encode(), FORM),
+    "form-last": lambda text: (urlencode([("text_signature", "x"), ("text_signature", text), ("a", "")]).encode(), FORM),
+    "multipart": lambda text: multipart({"text_signature": text}),
+    "multipart-more": lambda text: multipart({"other": b"\xff\x00", "text_signature": text}),
+    "multipart-file": lambda text: multipart({}, {"text_signature": text.encode()}),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda text: (json.dumps({"text_signature": text}).encode(), JSON),
-        lambda text: (b"\xef\xbb\xbf" + json.dumps({"text_signature": text}).encode(), JSON),
-        lambda text: (json.dumps({"text_signature": text}).encode(), {"Content-Type": "Application/JSON; charset=utf-8"}),
-        lambda text: (b'{"text_signature": "x", "text_signature": ' + json.dumps(text).encode() + b"}", JSON),
-        lambda text: (urlencode({"text_signature": text}).encode(), FORM),
-        lambda text: (f"text_signature={text}".encode(), FORM),
-        lambda text: (urlencode([("text_signature", "x"), ("text_signature", text), ("a", "")]).encode(), FORM),
-        lambda text: multipart({"text_signature": text}),
-        lambda text: multipart({"other": b"\xff\x00", "text_signature": text}),
-        lambda text: multipart({}, {"text_signature": text.encode()}),
-    ],
-    ids=["json", "json-mark", "json-charset", "json-last", "form", "form-raw", "form-last", "multipart",
-         "multipart-more", "multipart-file"],
-)  # fmt: skip
-def test_a_text_comes_in_any_of_the_bodies(
-    port: int, make: Callable[[str], tuple[bytes, dict[str, str]]], request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize("kind", BODIES)
+def test_a_text_comes_in_any_of_the_bodies(app: Application, kind: str) -> None:
     """JSON and both kinds of form store a row; of repeated fields the last counts."""
-    text = f"body_{re.sub('[^a-z]', '_', request.node.callspec.id)}(uint256)"
-    body, headers = make(text)
-    answer = globals()["request"](port, "POST", SIGNATURES_PATH, body, headers)
+    text = f"body_{re.sub('[^a-z]', '_', kind)}(uint256)"
+    body, headers = BODIES[kind](text)
+    answer = request(app, "POST", SIGNATURES_PATH, body, headers)
     assert answer.status == 201
     assert_record(answer.json(), text)
 
 
-def test_a_posted_row_can_be_a_page(port: int) -> None:
+def test_a_posted_row_can_be_a_page(app: Application) -> None:
     """A browser's POST gets its row as HTML, with 201."""
-    answer = request(port, "POST", SIGNATURES_PATH, b"text_signature=postedByABrowser()", FORM | BROWSER)
+    answer = request(app, "POST", SIGNATURES_PATH, b"text_signature=postedByABrowser()", FORM | BROWSER)
     assert answer.status == 201
     assert answer.header("Content-Type").startswith("text/html")
     assert b"postedByABrowser()" in answer.body
@@ -858,8 +738,8 @@ def counters(answer: Answer) -> tuple[int, int, int, int]:
     return counters["num_processed"], counters["num_imported"], counters["num_duplicates"], counters["num_ignored"]
 
 
-def import_abi(port: int, abi: Any) -> Answer:
-    return post(port, ABI_PATH, {"contract_abi": abi if isinstance(abi, str) else json.dumps(abi)})
+def import_abi(app: Application, abi: Any) -> Answer:
+    return post(app, ABI_PATH, {"contract_abi": abi if isinstance(abi, str) else json.dumps(abi)})
 
 
 def function(name: Any, *types: Any, **more: Any) -> dict[str, Any]:
@@ -885,17 +765,17 @@ MODERN_ABI = [
 ]  # fmt: skip
 
 
-def test_an_abi_of_today_is_imported(port: int) -> None:
+def test_an_abi_of_today_is_imported(app: Application) -> None:
     """Functions, events and errors are stored with their tuples written out; the rest is not counted."""
-    assert counters(import_abi(port, MODERN_ABI)) == (8, 5, 2, 1)
-    oldest_first = [row["text_signature"] for row in found(port, "abi")[::-1]]
+    assert counters(import_abi(app, MODERN_ABI)) == (8, 5, 2, 1)
+    oldest_first = [row["text_signature"] for row in found(app, "abi")[::-1]]
     assert [text for text in oldest_first if text.lower().startswith("abi")] == [
         "abiFunction(address,uint256[])", "abiTuple((uint256,(bool))[2],bytes32)", "AbiError(uint256)", "abiOld()",
     ]  # fmt: skip
-    assert [row["text_signature"] for row in found(port, "abi", EVENT_SIGNATURES)] == ["AbiEvent(address,uint256)"]
-    for row in found(port, "abi"):
+    assert [row["text_signature"] for row in found(app, "abi", EVENT_SIGNATURES)] == ["AbiEvent(address,uint256)"]
+    for row in found(app, "abi"):
         assert_record(row, row["text_signature"])
-    assert counters(import_abi(port, MODERN_ABI)) == (8, 0, 7, 1)
+    assert counters(import_abi(app, MODERN_ABI)) == (8, 0, 7, 1)
 
 
 @pytest.mark.parametrize(
@@ -907,11 +787,13 @@ def test_an_abi_of_today_is_imported(port: int) -> None:
     ],
     ids=["json", "form", "multipart"],
 )
-def test_an_abi_comes_in_any_of_the_bodies(port: int, make: Callable[[str], tuple[bytes, dict[str, str]]]) -> None:
+def test_an_abi_comes_in_any_of_the_bodies(
+    app: Application, make: Callable[[str], tuple[bytes, dict[str, str]]]
+) -> None:
     """The ABI is a text in JSON or a field of a form; an empty one is fine."""
     for abi in ("[]", '[{"type": "constructor"}]'):
         body, headers = make(abi)
-        assert counters(request(port, "POST", ABI_PATH, body, headers)) == (0, 0, 0, 0)
+        assert counters(request(app, "POST", ABI_PATH, body, headers)) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -932,9 +814,9 @@ def test_an_abi_comes_in_any_of_the_bodies(port: int, make: Callable[[str], tupl
     ],
     ids=lambda case: ascii(case)[:40],
 )  # fmt: skip
-def test_abis_that_are_refused(port: int, fields: dict[str, Any], message: str) -> None:
+def test_abis_that_are_refused(app: Application, fields: dict[str, Any], message: str) -> None:
     """A missing field, broken JSON and a broken ABI are 400 with the contract's message."""
-    answer = post(port, ABI_PATH, fields)
+    answer = post(app, ABI_PATH, fields)
     assert (answer.status, answer.json()) == (400, {"contract_abi": [message]})
 
 
@@ -956,26 +838,26 @@ def nested(depth: int, inner: Any) -> Any:
     ],
     ids=lambda inputs: ascii(inputs)[:50],
 )  # fmt: skip
-def test_inputs_that_cannot_be_canonicalised_are_ignored(port: int, inputs: Any) -> None:
+def test_inputs_that_cannot_be_canonicalised_are_ignored(app: Application, inputs: Any) -> None:
     """An entry of a known kind with broken inputs is ignored or refuses the ABI; it is never a server error."""
-    answer = import_abi(port, [{"type": "function", "name": "brokenInputs", "inputs": inputs}])
+    answer = import_abi(app, [{"type": "function", "name": "brokenInputs", "inputs": inputs}])
     if answer.status == 400:
         assert answer.json() == {"contract_abi": ["Could not validate ABI"]}
     else:
         assert counters(answer) == (1, 0, 0, 1)
-    assert found(port, "brokenInputs") == []
+    assert found(app, "brokenInputs") == []
 
 
 @pytest.mark.parametrize(
     ("opened", "inner", "closed"), [('{"type":"tuple","components":[', '{"type":"bool"}', "]}"), ("[", "", "]")]
 )
-def test_an_abi_of_any_depth_is_answered(port: int, opened: str, inner: str, closed: str) -> None:
+def test_an_abi_of_any_depth_is_answered(app: Application, opened: str, inner: str, closed: str) -> None:
     """However deep its components are nested, an ABI is imported, ignored or refused, also at the depth
     that Python just reads but cannot write again."""
     for depth in (50, *range(470, 500), *range(940, 1000), 10_000):
         components = opened * depth + inner + closed * depth
         text = f'[{{"type":"function","name":"deep","inputs":[{{"type":"tuple","components":[{components}]}}]}}]'
-        assert import_abi(port, text).status in (201, 400), depth
+        assert import_abi(app, text).status in (201, 400), depth
 
 
 SOURCE = """
@@ -994,42 +876,42 @@ interface Sol {
 """
 
 
-def test_a_solidity_file_is_imported(port: int) -> None:
+def test_a_solidity_file_is_imported(app: Application) -> None:
     """Functions, events and errors of a source are stored, structs and enums written out, in its order."""
-    counted = counters(post(port, SOLIDITY_PATH, {"source_code": SOURCE}))
+    counted = counters(post(app, SOLIDITY_PATH, {"source_code": SOURCE}))
     assert counted[1] == 4
     assert counted[0] == counted[1] + counted[2]
-    assert sorted(row["text_signature"] for row in found(port, "sol")) == [
+    assert sorted(row["text_signature"] for row in found(app, "sol")) == [
         "SolError(uint256)", "solFirst((uint256,uint256),uint8)", "solSecond(address,bytes)",
     ]  # fmt: skip
-    ids = [found(port, f"sol{name}(")[0]["id"] for name in ("First", "Second")]
+    ids = [found(app, f"sol{name}(")[0]["id"] for name in ("First", "Second")]
     assert ids == sorted(ids)
-    assert [row["text_signature"] for row in found(port, "solevent", EVENT_SIGNATURES)] == [
+    assert [row["text_signature"] for row in found(app, "solevent", EVENT_SIGNATURES)] == [
         "SolEvent(address,(uint256,uint256))"
     ]
-    assert found(port, "inAComment") == []
-    again = counters(post(port, SOLIDITY_PATH, {"source_code": SOURCE}))
+    assert found(app, "inAComment") == []
+    again = counters(post(app, SOLIDITY_PATH, {"source_code": SOURCE}))
     assert again[1:] == (0, counted[0], 0)
 
 
-def test_imports_of_what_is_not_given_are_ignored(port: int) -> None:
+def test_imports_of_what_is_not_given_are_ignored(app: Application) -> None:
     """A type from a file that was not sent refuses its function; the others of the source are stored."""
     imports = 'import "@openzeppelin/ERC20.sol"; import {Gone} from "./Gone.sol"; import * as M from "./M.sol";'
     functions = "function a(IERC20 t) external {} function b(Gone.X t) external {} function c(M.X t) external {}"
     code = f"{imports} contract A {{ {functions} function solHere(uint n) external {{}} }}"
-    assert counters(post(port, SOLIDITY_PATH, {"source_code": code})) == (4, 1, 0, 3)
+    assert counters(post(app, SOLIDITY_PATH, {"source_code": code})) == (4, 1, 0, 3)
     body, headers = multipart({}, {"source_file": code.encode()})
-    assert counters(request(port, "POST", SOLIDITY_PATH, body, headers)) == (4, 0, 1, 3)
-    answer = request(port, "POST", "/submit/", urlencode({"text": code, "action": "preview"}).encode(), FORM | BROWSER)
+    assert counters(request(app, "POST", SOLIDITY_PATH, body, headers)) == (4, 0, 1, 3)
+    answer = request(app, "POST", "/submit/", urlencode({"text": code, "action": "preview"}).encode(), FORM | BROWSER)
     assert answer.status == 200
 
 
-def test_code_and_file_of_one_request_are_both_read(port: int) -> None:
+def test_code_and_file_of_one_request_are_both_read(app: Application) -> None:
     """source_code and source_file together are one import; a duplicate between them counts as one."""
     code = "contract A { function solBoth(uint a) external {} function solCode() external {} }"
     file = b"contract B { function solBoth(uint a) external {} function solFile() external {} }"
     body, headers = multipart({"source_code": code}, {"source_file": file})
-    assert counters(request(port, "POST", SOLIDITY_PATH, body, headers)) == (4, 3, 1, 0)
+    assert counters(request(app, "POST", SOLIDITY_PATH, body, headers)) == (4, 3, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -1045,9 +927,9 @@ def test_code_and_file_of_one_request_are_both_read(port: int) -> None:
     ],
     ids=lambda case: ascii(case)[:40],
 )  # fmt: skip
-def test_a_source_that_declares_nothing_is_fine(port: int, body: bytes, headers: dict[str, str]) -> None:
+def test_a_source_that_declares_nothing_is_fine(app: Application, body: bytes, headers: dict[str, str]) -> None:
     """No source, or none that declares anything, gives zeros, however broken it is."""
-    processed, imported, duplicates, ignored = counters(request(port, "POST", SOLIDITY_PATH, body, headers))
+    processed, imported, duplicates, ignored = counters(request(app, "POST", SOLIDITY_PATH, body, headers))
     assert (imported, duplicates) == (0, 0)
     assert processed == ignored
 
@@ -1068,115 +950,73 @@ def test_a_source_that_declares_nothing_is_fine(port: int, body: bytes, headers:
          {"source_file": ["The submitted data was not a file. Check the encoding type on the form."]}),
     ],
 )  # fmt: skip
-def test_sources_that_are_refused(port: int, body: bytes, headers: dict[str, str], expected: dict[str, Any]) -> None:
+def test_sources_that_are_refused(
+    app: Application, body: bytes, headers: dict[str, str], expected: dict[str, Any]
+) -> None:
     """Blank and null code, empty files and what is no file are 400 with the contract's message."""
-    answer = request(port, "POST", SOLIDITY_PATH, body, headers)
+    answer = request(app, "POST", SOLIDITY_PATH, body, headers)
     assert (answer.status, answer.json()) == (400, expected)
 
 
 @pytest.mark.parametrize("path", [ABI_PATH, SOLIDITY_PATH])
-def test_imports_refuse_other_types(port: int, path: str) -> None:
+def test_imports_refuse_other_types(app: Application, path: str) -> None:
     """Both imports take the three types and no other."""
-    answer = request(port, "POST", path, b"x", {"Content-Type": "text/plain"})
+    answer = request(app, "POST", path, b"x", {"Content-Type": "text/plain"})
     assert (answer.status, answer.json()) == (415, {"detail": 'Unsupported media type "text/plain" in request.'})
 
 
-# Limits. The port fixture checks that the server logs no error.
+# Limits.
 
 
-def refused(answer: Answer | None) -> bool:
-    """A 4xx without a traceback, or no answer at all."""
-    return answer is None or (400 <= answer.status < 500 and b"Traceback" not in answer.body)
+def test_texts_nested_100_000_deep_are_refused(app: Application) -> None:
+    """Parentheses and tuples, as JSON and as a form; as deep as a text may be long, they are stored."""
+    for before, begin, after in (("f", "(", ""), ("f(", "tuple(", ")")):
+        text = before + begin * 100_000 + ")" * 100_000 + after
+        assert post(app, SIGNATURES_PATH, {"text_signature": text}).status == 400
+        body, headers = multipart({"text_signature": text})
+        assert request(app, "POST", SIGNATURES_PATH, body, headers).status == 400
+    assert post_text(app, "f" + "(" * 32_000 + ")" * 32_000).status in (201, 400)
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_over_the_limit_is_refused(port: int, chunked: bool) -> None:
-    """1 MiB is taken, a byte more is 413 as JSON, whether its length was announced or not."""
-    head = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    for size, status in ((1 << 20, 400), ((1 << 20) + 1, 413)):
-        body = b"x" * size
-        if chunked:
-            data = f"Transfer-Encoding: chunked\r\n\r\n{size:x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
-        else:
-            data = f"Content-Length: {size}\r\n\r\n".encode() + body
-        answer = send(port, head.encode() + data)
-        assert answer is not None
-        assert answer.status == status
-        assert list(answer.json()) == ["detail"]
-        assert names_allowed(answer) == LIST_ALLOW
+@pytest.mark.parametrize("path", [SIGNATURES_PATH, ABI_PATH, SOLIDITY_PATH])
+def test_odd_json_is_refused(app: Application, path: str) -> None:
+    """Deep, with numbers of 10,000 digits, half characters, NUL, and keys that come twice."""
+    field = {SIGNATURES_PATH: "text_signature", ABI_PATH: "contract_abi", SOLIDITY_PATH: "source_code"}[path]
+    values = [
+        "[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000, "9" * 10_000, "1e" + "9" * 10_000,
+        "-" + "0." + "9" * 10_000, '"\\ud800"', '"\\udfff\\ud800()"', '"a\\u0000()"', "NaN", "Infinity", "{}", "[[]]",
+    ]  # fmt: skip
+    for value in values:
+        for body in (f'{{"{field}": {value}}}', f'{{"{field}": "x", "{field}": {value}}}', f'{{"x": {value}}}', value):
+            answer = request(app, "POST", path, body.encode(), JSON)
+            assert answer.status in (201, 400), body[:50]
+            if path != SOLIDITY_PATH:
+                assert answer.status == 400, body[:50]
+    if path == ABI_PATH:
+        for value in values:
+            for abi in (value, f"[{value}]", f'[{{"type": "function", "name": "f", "inputs": {value}}}]'):
+                assert post(app, path, {field: abi}).status in (201, 400)
 
 
-def test_imports_take_larger_bodies(port: int) -> None:
+def test_forms_of_very_many_parts_are_refused(app: Application) -> None:
+    """Thousands of parts, of fields, of headers in a part, and a boundary that is everywhere."""
+    body, headers = multipart({f"x{number}": "y" for number in range(5_000)})
+    assert request(app, "POST", SIGNATURES_PATH, body, headers).status == 400
+    assert request(app, "POST", SIGNATURES_PATH, b"a=b&" * 5_000, FORM).status == 400
+    lines = b"".join(b"X-%d: y\r\n" % number for number in range(20_000))
+    part = b"--the-boundary\r\n" + lines + b'Content-Disposition: form-data; name="text_signature"\r\n\r\nf()\r\n'
+    assert request(app, "POST", SIGNATURES_PATH, part + b"--the-boundary--\r\n", headers).status == 400
+    for filling in (b"--the-boundary\r\n", b"\r\n--the-boundary", b"\r\n--", b"\r\n"):
+        answer = request(app, "POST", ABI_PATH, filling * ((1 << 20) // len(filling)), headers)
+        assert answer.status == 400
+
+
+def test_imports_take_larger_bodies(app: Application) -> None:
     """An import over 1 MiB is read; one over 16 MiB is 413 as JSON."""
-    assert counters(import_abi(port, "[" + " " * (2 << 20) + "]")) == (0, 0, 0, 0)
-    answer = import_abi(port, "[" + " " * (16 << 20) + "]")
+    assert counters(import_abi(app, "[" + " " * (2 << 20) + "]")) == (0, 0, 0, 0)
+    answer = import_abi(app, "[" + " " * (16 << 20) + "]")
     assert answer.status == 413
     assert list(answer.json()) == ["detail"]
-
-
-def test_a_chunked_body_is_a_body(port: int) -> None:
-    """A POST in chunks stores its row."""
-    body = b'{"text_signature": "inChunks(uint256)"}'
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (body[:5], body[5:20], body[20:]))
-    head = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    answer = send(port, head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
-    assert answer is not None
-    assert answer.status == 201
-    assert_record(answer.json(), "inChunks(uint256)")
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        b"Content-Length: 2\r\nContent-Length: 2\r\n", b"Content-Length: 2\r\nContent-Length: 3\r\n",
-        b"Content-Length: x\r\n", b"Content-Length: -2\r\n", b"Content-Length: +2\r\n", b"Content-Length: 2.0\r\n",
-        b"Content-Length: \r\n", b"Content-Length: 0x2\r\n", b"Content-Length: " + b"9" * 100 + b"\r\n",
-        b"Transfer-Encoding: chunked\r\nContent-Length: x\r\n",
-    ],
-    ids=ascii,
-)  # fmt: skip
-def test_a_bad_length_is_refused(port: int, lines: bytes) -> None:
-    """A Content-Length given twice, or no number, is a bad request."""
-    data = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n".encode() + lines
-    assert refused(send(port, data + b"Content-Type: application/json\r\n\r\n{}", half_close=True))
-
-
-def test_a_body_cut_short_stores_nothing(port: int) -> None:
-    """Where the connection ends before the body does, nothing of it is taken."""
-    body = b"text_signature=cutShort(uint256)"
-    head = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM['Content-Type']}\r\n"
-    answer = send(port, head.encode() + b"Content-Length: %d\r\n\r\n" % (len(body) + 10) + body, half_close=True)
-    assert refused(answer)
-    assert found(port, "cutShort") == []
-
-
-@pytest.mark.parametrize(
-    ("data", "statuses"),
-    [
-        (b"GET %s?a=%s HTTP/1.1\r\nHost: a\r\n\r\n" % (SIGNATURES_PATH.encode(), b"x" * 20_000), {414}),
-        (b"GET %s?a=%s HTTP/1.1\r\nHost: a\r\n\r\n" % (SIGNATURES_PATH.encode(), b"x" * 100_000), {414, 431}),
-        (b"GET %s HTTP/1.1\r\nHost: a\r\nX: %s\r\n\r\n" % (SIGNATURES_PATH.encode(), b"x" * 100_000), {431}),
-        (b"GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n" % (SIGNATURES_PATH.encode(), b"X: y\r\n" * 20_000), {431}),
-        (b"FOO %s HTTP/1.1\r\nHost: a\r\n\r\n" % SIGNATURES_PATH.encode(), {405}),
-        (b"get %s HTTP/1.1\r\nHost: a\r\n\r\n" % SIGNATURES_PATH.encode(), {400, 405}),
-        (b"GET %s?\xff\xfe HTTP/1.1\r\nHost: a\r\n\r\n" % SIGNATURES_PATH.encode(), {200, 400}),
-        (b"GET /\xff\x00 HTTP/1.1\r\nHost: a\r\n\r\n", {400, 404}),
-        (b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", {400, 404}),
-        (b"CONNECT a.test:443 HTTP/1.1\r\nHost: a\r\n\r\n", {400, 404, 405}),
-        (b"GET %s HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n" % SIGNATURES_PATH.encode(), {400}),
-        (b"\x00\x01\x02\r\n\r\n", {400}),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", {400}),
-    ],
-    ids=["query", "huge-query", "header", "headers", "FOO", "get", "raw-query", "raw-path", "star", "connect",
-         "no-colon", "zeros", "tls"],
-)  # fmt: skip
-def test_requests_out_of_all_bounds(port: int, data: bytes, statuses: set[int]) -> None:
-    """Requests that no client should send are refused with a 4xx, and the server goes on."""
-    answer = send(port, data.replace(b"Host: a\r\n", b"Host: a\r\nConnection: close\r\n"))
-    assert answer is not None
-    assert answer.status in statuses
-    assert b"Traceback" not in answer.body
-    assert get(port, "/healthz").status == 200
 
 
 @pytest.mark.parametrize(
@@ -1193,9 +1033,9 @@ def test_requests_out_of_all_bounds(port: int, data: bytes, statuses: set[int]) 
     ids=lambda query: query[:24],
 )  # fmt: skip
 @pytest.mark.parametrize("headers", [{}, BROWSER], ids=["json", "html"])
-def test_no_query_is_a_server_error(port: int, query: str, headers: dict[str, str]) -> None:
+def test_no_query_is_a_server_error(app: Application, query: str, headers: dict[str, str]) -> None:
     """Any query is answered or refused, and what is answered in JSON is JSON."""
-    answer = get(port, f"{SIGNATURES_PATH}?{query}", headers)
+    answer = get(app, f"{SIGNATURES_PATH}?{query}", headers)
     assert answer.status in (200, 400, 404)
     assert b"Traceback" not in answer.body
     if not headers:
@@ -1203,76 +1043,23 @@ def test_no_query_is_a_server_error(port: int, query: str, headers: dict[str, st
 
 
 @pytest.mark.parametrize(
-    "host", [b"a\tb", b'a"\\b', b"a\xff", b"", b"a b", b"[::1]:80", b"a,b", b"x" * 5000], ids=ascii
-)
-def test_no_host_breaks_the_answer(port: int, host: bytes) -> None:
-    """Whatever stands in Host, the answer is JSON or a refusal."""
-    data = b"GET %s?page_size=1 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (SIGNATURES_PATH.encode(), host)
-    answer = send(port, data)
-    assert answer is not None
-    if answer.status == 200:
-        assert answer.json()["next"].endswith(f"{SIGNATURES_PATH}?page=2&page_size=1")
-    else:
-        assert refused(answer)
+    ("host", "shown"),
+    [
+        ("directory.test:81", "directory.test:81"), ("a\tb", None), ('a"\\b', None), ("a\xff", None), ("", None), ("a b", None),
+        ("[::1]:80", None), ("a,b", None), ("x" * 5000, None),
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_links_have_the_host_of_the_request(app: Application, host: str, shown: str | None) -> None:
+    """With its port; whatever stands in it, the answer is JSON. X-Forwarded headers change nothing by default."""
+    forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.test", "Forwarded": "host=evil.test"}
+    link = get(app, f"{SIGNATURES_PATH}?page_size=1", {"Host": host, **forwarded}).json()["next"]
+    assert link.endswith(f"{SIGNATURES_PATH}?page=2&page_size=1")
+    assert "evil" not in link
+    assert shown is None or link.startswith(f"http://{shown}/")
 
 
-def test_http_1_0_is_answered(port: int) -> None:
-    """HTTP/1.0 without a Host gets its answer, with links to the address of the request; then the connection is closed."""
-    answer = send(port, f"GET {SIGNATURES_PATH}?page_size=1 HTTP/1.0\r\n\r\n".encode())
-    assert answer is not None
-    assert answer.status == 200
-    assert answer.json()["next"] == f"http://{HOST}:{port}{SIGNATURES_PATH}?page=2&page_size=1"
-
-
-def test_requests_can_share_a_connection(port: int) -> None:
-    """Several pipelined requests on one connection are answered in order, errors between them too."""
-    paths = [f"{SIGNATURES_PATH}1/", f"{SIGNATURES_PATH}0/", "/nope/", f"{EVENTS_PATH}1/", f"{SIGNATURES_PATH}1/"]
-    lines = [f"GET {path} HTTP/1.1\r\nHost: a\r\n" for path in paths]
-    lines[-1] += "Connection: close\r\n"
-    with socket.create_connection((HOST, port), timeout=SAFETY_SECONDS) as connection:
-        connection.sendall("".join(f"{line}\r\n" for line in lines).encode())
-        with connection.makefile("rb") as answers:
-            statuses = re.findall(rb"HTTP/1.1 (\d+)", answers.read())
-    assert statuses == [b"200", b"404", b"404", b"200", b"200"]
-
-
-# The application without a server: settings, the log, and bodies by the hundred.
-
-
-@pytest.fixture(scope="module")
-def make_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
-    """The application over a warehouse of its own, with settings."""
-    root = tmp_path_factory.mktemp("memory") / "warehouse"
-    with opened(root) as storage:
-        yield lambda counts=None, **more: create_app(Settings(root, **more), *storage, counts)
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Route]]:
-    """The routes of the application."""
-    root = tmp_path_factory.mktemp("table") / "warehouse"
-    with opened(root) as storage:
-        yield routes(Settings(root), *storage)
-
-
-def test_every_path_of_the_table_redirects_to_its_slash(make_app: Callable[..., Any], table: list[Route]) -> None:
-    """All of the table but the root, with any value of a parameter."""
-    client = falcon.testing.TestClient(make_app())
-    paths = [re.sub("{[^}]*}", "1", route.path) for route in table if route.path.endswith("/") and route.path != "/"]
-    assert len(paths) > 15
-    for path in paths:
-        answer = client.simulate_get(path.removesuffix("/"), query_string="a=b")
-        assert (answer.status_code, answer.headers["Location"]) == (301, f"{path}?a=b")
-
-
-def test_forwarded_headers_of_a_trusted_proxy_are_used(make_app: Callable[..., Any]) -> None:
-    """With trust_proxy the links have the scheme and host that the proxy names."""
-    client = falcon.testing.TestClient(make_app(trust_proxy=True))
-    for text in ("viaProxy1()", "viaProxy2()"):
-        client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
-    headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "directory.test"}
-    page = client.simulate_get(SIGNATURES_PATH, query_string="page_size=1", headers=headers).json
-    assert page["next"] == f"https://directory.test{SIGNATURES_PATH}?page=2&page_size=1"
+# Settings, the log, and bodies by the hundred.
 
 
 @pytest.mark.parametrize(
@@ -1283,24 +1070,21 @@ def test_forwarded_headers_of_a_trusted_proxy_are_used(make_app: Callable[..., A
         ({"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.test/?"}, "https://falconframework.org"),
         ({"X-Forwarded-Host": "one.test, two.test"}, "http://falconframework.org"),
         ({"X-Forwarded-Host": "[2001:db8::1]:8443"}, "http://[2001:db8::1]:8443"),
+        ({"X-Forwarded-Proto": "https", "X-Forwarded-Host": "directory.test"}, "https://directory.test"),
     ],
 )
 def test_of_a_trusted_proxy_only_a_scheme_and_a_host_are_read(
-    make_app: Callable[..., Any], headers: dict[str, str], origin: str
+    make_app: MakeApp, headers: dict[str, str], origin: str
 ) -> None:
     """A client's own Forwarded passes through most proxies, and could name a javascript: address."""
-    client = falcon.testing.TestClient(make_app(trust_proxy=True))
-    for text in ("viaProxy1()", "viaProxy2()"):
-        client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
+    client = make_app(trust_proxy=True)
     page = client.simulate_get(SIGNATURES_PATH, query_string="page_size=1", headers=headers).json
     assert page["next"] == f"{origin}{SIGNATURES_PATH}?page=2&page_size=1"
 
 
-def test_links_begin_with_the_public_url(make_app: Callable[..., Any]) -> None:
+def test_links_begin_with_the_public_url(make_app: MakeApp) -> None:
     """Whatever Host the client names."""
-    client = falcon.testing.TestClient(make_app(public_url="https://own.test:8443"))
-    for text in ("public1()", "public2()"):
-        client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
+    client = make_app(public_url="https://own.test:8443")
     page = client.simulate_get(SIGNATURES_PATH, query_string="page_size=1", headers={"Host": "evil.test"}).json
     assert page["next"] == f"https://own.test:8443{SIGNATURES_PATH}?page=2&page_size=1"
 
@@ -1312,20 +1096,18 @@ def test_a_public_url_is_a_scheme_and_a_host(warehouse: Path, url: str) -> None:
     assert f"{url!r} is not a scheme and a host, as https://example.org." in refused.stderr
 
 
-def test_the_limits_are_settings(make_app: Callable[..., Any]) -> None:
+def test_the_limits_are_settings(make_app: MakeApp) -> None:
     """max_body bounds a POST and max_import_body an import."""
-    client = falcon.testing.TestClient(make_app(max_body=30, max_import_body=40))
+    client = make_app(max_body=30, max_import_body=40)
     assert client.simulate_post(SIGNATURES_PATH, body="x" * 30, headers=JSON).status_code == 400
     assert client.simulate_post(SIGNATURES_PATH, body="x" * 31, headers=JSON).status_code == 413
     assert client.simulate_post(ABI_PATH, body="x" * 40, headers=JSON).status_code == 400
     assert client.simulate_post(ABI_PATH, body="x" * 41, headers=JSON).status_code == 413
 
 
-def test_each_request_is_a_line_of_the_log(
-    make_app: Callable[..., Any], capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_each_request_is_a_line_of_the_log(make_app: MakeApp, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Method, path, status, bytes and milliseconds as JSON; no query, no body."""
-    client = falcon.testing.TestClient(make_app(counts=Counts()))
+    client = make_app(counts=Counts())
     got = client.simulate_get(SIGNATURES_PATH, query_string="text_signature=secretQuery")
     client.simulate_post(SIGNATURES_PATH, json={"text_signature": "secretBody"})
     client.simulate_head("/nope\u20ac/")
@@ -1360,19 +1142,17 @@ thorough = settings(
 )
 
 
-def assert_answered(make_app: Callable[..., Any], path: str, body: bytes, content_type: str) -> None:
-    answer = falcon.testing.TestClient(make_app()).simulate_post(
-        path, body=body, headers={"Content-Type": content_type}
-    )
-    assert answer.status_code in (201, 400, 415)
-    assert isinstance(answer.json, dict)
+def assert_answered(app: Application, path: str, body: bytes, content_type: str) -> None:
+    answer = request(app, "POST", path, body, {"Content-Type": content_type})
+    assert answer.status in (201, 400, 415)
+    assert isinstance(answer.json(), dict)
 
 
 @thorough
 @given(post_paths, st.dictionaries(fields, json_values, max_size=3))
-def test_no_json_is_a_server_error(make_app: Callable[..., Any], path: str, value: dict[str, Any]) -> None:
+def test_no_json_is_a_server_error(app: Application, path: str, value: dict[str, Any]) -> None:
     """JSON of any shape is stored or refused."""
-    assert_answered(make_app, path, json.dumps(value).encode(), "application/json")
+    assert_answered(app, path, json.dumps(value).encode(), "application/json")
 
 
 abi_entries = st.dictionaries(
@@ -1385,12 +1165,12 @@ abi_entries = st.dictionaries(
 @pytest.mark.slow
 @thorough
 @given(st.lists(abi_entries, max_size=3), st.lists(json_values, max_size=2))
-def test_no_abi_is_a_server_error(make_app: Callable[..., Any], entries: list[Any], inputs: list[Any]) -> None:
+def test_no_abi_is_a_server_error(app: Application, entries: list[Any], inputs: list[Any]) -> None:
     """An ABI of any shape is imported or refused."""
     for abi in (entries, [function("f") | {"inputs": inputs}], [function("f") | {"inputs": [
         {"type": "tuple", "components": inputs}]}]):  # fmt: skip
         body = json.dumps({"contract_abi": json.dumps(abi)}).encode()
-        assert_answered(make_app, ABI_PATH, body, "application/json")
+        assert_answered(app, ABI_PATH, body, "application/json")
 
 
 @thorough
@@ -1411,29 +1191,6 @@ def test_no_abi_is_a_server_error(make_app: Callable[..., Any], entries: list[An
          "multipart/form-data; boundary=", "text/plain", 'multipart/form-data; boundary="b', ";", "application/json;"]
     ),
 )  # fmt: skip
-def test_no_body_is_a_server_error(make_app: Callable[..., Any], path: str, body: bytes, content_type: str) -> None:
+def test_no_body_is_a_server_error(app: Application, path: str, body: bytes, content_type: str) -> None:
     """Bytes of any kind under any type are stored or refused."""
-    assert_answered(make_app, path, body, content_type)
-
-
-@pytest.mark.slow
-@thorough
-@given(
-    st.sampled_from([SIGNATURES_PATH, EVENTS_PATH]),
-    st.lists(
-        st.tuples(
-            st.sampled_from(["page", "page_size", "ordering", "format", "hex_signature", "text_signature",
-                             "created_at__gte", "created_at__lt", "x"]),
-            st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=10), st.integers().map(str),
-                      st.datetimes().map(str)),
-        ), max_size=5,
-    ),
-)  # fmt: skip
-def test_no_parameters_are_a_server_error(
-    make_app: Callable[..., Any], path: str, pairs: list[tuple[str, str]]
-) -> None:
-    """Parameters of any value give a page, 404 or 406, as JSON."""
-    client = falcon.testing.TestClient(make_app())
-    answer = client.simulate_get(path, query_string=urlencode(pairs))
-    assert answer.status_code in (200, 404, 406)
-    assert isinstance(answer.json, dict)
+    assert_answered(app, path, body, content_type)

@@ -7,13 +7,14 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from falcon.testing import Result, TestClient
 
-from sigdir.serve.app import create_app
 from sigdir.serve.core import budget
 from sigdir.serve.core.budget import BudgetProcess, budget_of
 from sigdir.serve.core.settings import Settings
@@ -22,10 +23,10 @@ from tests.serve.support import (
     FORM,
     JSON,
     TRANSFER,
+    application,
     by,
     children_of,
     multipart,
-    opened,
     pinned,
     post,
     selector,
@@ -77,17 +78,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def process(folder: Path) -> Iterator[BudgetProcess]:
-    process = BudgetProcess(Settings(folder))
-    yield process
-    process.close()
+    with closing(BudgetProcess(Settings(folder))) as process:
+        yield process
 
 
 @pytest.fixture(scope="module")
 def clients(folder: Path, process: BudgetProcess) -> Iterator[tuple[TestClient, TestClient]]:
     """The application by itself, and with the process."""
-    with opened(folder) as storage:
-        settings = Settings(folder)
-        yield TestClient(create_app(settings, *storage)), TestClient(create_app(settings, *storage, budget=process))
+    with application(folder) as alone, application(folder, process) as limited:
+        yield alone.client, limited.client
+
+
+NO_MEMORY = {"detail": "This request needs more memory than it may have. Send less at once."}
+
+
+@contextmanager
+def limited(folder: Path, **limits: Any) -> Iterator[tuple[BudgetProcess, TestClient]]:
+    """A process with these limits, and the application that has it."""
+    with closing(BudgetProcess(Settings(folder), **limits)) as process, application(folder, process) as app:
+        yield process, app.client
 
 
 def ask(client: TestClient, name: str) -> Result:
@@ -107,88 +116,62 @@ def test_the_process_answers_as_the_application_does(clients: tuple[TestClient, 
     )
 
 
-def test_a_request_over_its_time_is_refused(clients: tuple[TestClient, TestClient], folder: Path) -> None:
+def test_a_request_over_its_time_is_refused(folder: Path) -> None:
     """The kernel ends the process, the client is told, and the next request is answered by a new process."""
-    with opened(folder) as storage:
-        process = BudgetProcess(Settings(folder), seconds=0.01)
-        client = TestClient(create_app(Settings(folder), *storage, budget=process))
-        try:
-            late = client.simulate_post("/api/v1/decode/", body=MANY_CALLS, headers=JSON)
-            assert (late.status_code, late.json) == (
-                422, {"detail": "This request takes more than 0.01 s of processor time. Send less at once."}
-            )  # fmt: skip
-            page = client.simulate_post("/decode/", body=urlencode({"data": CALL + "00" * 100_000}), headers=FORM)
-            assert page.status_code == 422
-            assert "more than 0.01 s of processor time" in page.text
-            imported = client.simulate_post("/api/v1/import", json={"type": "abi", "data": [ABI * 2000]})
-            assert (imported.status_code, imported.json["ok"]) == (422, False)
-            process._seconds = 60.0
-            whole = client.simulate_post("/api/v1/decode/", body=MANY_CALLS, headers=JSON)
-            assert (whole.status_code, len(whole.json)) == (200, 1000)
-        finally:
-            process.close()
+    with limited(folder, seconds=0.01) as (process, client):
+        late = client.simulate_post("/api/v1/decode/", body=MANY_CALLS, headers=JSON)
+        assert (late.status_code, late.json) == (
+            422, {"detail": "This request takes more than 0.01 s of processor time. Send less at once."}
+        )  # fmt: skip
+        page = client.simulate_post("/decode/", body=urlencode({"data": CALL + "00" * 100_000}), headers=FORM)
+        assert (page.status_code, "more than 0.01 s of processor time" in page.text) == (422, True)
+        imported = client.simulate_post("/api/v1/import", json={"type": "abi", "data": [ABI * 2000]})
+        assert (imported.status_code, imported.json["ok"]) == (422, False)
+        process._seconds = 60.0
+        whole = client.simulate_post("/api/v1/decode/", body=MANY_CALLS, headers=JSON)
+        assert (whole.status_code, len(whole.json)) == (200, 1000)
 
 
 def test_a_request_over_its_memory_is_refused(folder: Path) -> None:
     """A 413; the process answers the next request."""
-    with opened(folder) as storage:
-        process = BudgetProcess(Settings(folder), memory=32 << 20)
-        client = TestClient(create_app(Settings(folder), *storage, budget=process))
-        try:
-            body = json.dumps({"contract_abi": json.dumps([{"a": 0}] * 500_000)})
-            answer = client.simulate_post("/api/v1/import-abi/", body=body, headers=JSON)
-            assert answer.status_code == 413
-            assert answer.json == {"detail": "This request needs more memory than it may have. Send less at once."}
-            assert ask(client, "a call").status_code == 200
-        finally:
-            process.close()
+    with limited(folder, memory=32 << 20) as (_, client):
+        body = json.dumps({"contract_abi": json.dumps([{"a": 0}] * 500_000)})
+        answer = client.simulate_post("/api/v1/import-abi/", body=body, headers=JSON)
+        assert (answer.status_code, answer.json) == (413, NO_MEMORY)
+        assert ask(client, "a call").status_code == 200
 
 
 def test_a_parser_that_gets_no_memory_ends_in_a_refusal(folder: Path) -> None:
     """tree-sitter uses what malloc gives without a look at it: the process ends by SIGSEGV, and the client is told why."""
-    with opened(folder) as storage:
-        process = BudgetProcess(Settings(folder), memory=16 << 20)
-        client = TestClient(create_app(Settings(folder), *storage, budget=process))
-        try:
-            body = json.dumps({"source_code": "contract " * 60_000})
-            answer = client.simulate_post("/api/v1/import-solidity/", body=body, headers=JSON)
-            assert (answer.status_code, answer.json) == (
-                413, {"detail": "This request needs more memory than it may have. Send less at once."}
-            )  # fmt: skip
-            assert ask(client, "a call").status_code == 200
-        finally:
-            process.close()
+    with limited(folder, memory=16 << 20) as (_, client):
+        body = json.dumps({"source_code": "contract " * 60_000})
+        answer = client.simulate_post("/api/v1/import-solidity/", body=body, headers=JSON)
+        assert (answer.status_code, answer.json) == (413, NO_MEMORY)
+        assert ask(client, "a call").status_code == 200
 
 
 def test_a_form_of_code_is_not_read_where_others_wait(folder: Path) -> None:
     """Forms of a costly resource go to the process from 220 bytes on, as its other bodies do."""
-    with opened(folder) as storage:
-        process = BudgetProcess(Settings(folder))
-        client = TestClient(create_app(Settings(folder), *storage, budget=process))
-        try:
-            body, headers = multipart({"code": CODE})
-            assert client.simulate_post("/api/v1/contract/", body=body, headers=headers).status_code == 200
-            assert process._process is not None
-        finally:
-            process.close()
+    with limited(folder) as (process, client):
+        body, headers = multipart({"code": CODE})
+        assert client.simulate_post("/api/v1/contract/", body=body, headers=headers).status_code == 200
+        assert process._process is not None
 
 
 def test_waiting_requests_leave_threads_to_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are in line on four threads. A third is refused at once: it would hold its thread while it waits."""
     monkeypatch.setattr(budget, "_TURN_SECONDS", SAFETY_SECONDS)
-    with opened(folder) as storage, ThreadPoolExecutor() as pool:
-        settings = Settings(folder, threads=4)
-        process = BudgetProcess(settings)
-        client = TestClient(create_app(settings, *storage, budget=process))
-        try:
-            with process._turn:
-                first = [pool.submit(ask, client, "a call") for _ in range(2)]
-                until(lambda: process._line._value == 0, "the line to be full")
-                third = ask(client, "a call")
-            assert (third.status_code, third.headers["Retry-After"]) == (503, "1")
-            assert [each.result().status_code for each in first] == [200, 200]
-        finally:
-            process.close()
+    with (
+        closing(BudgetProcess(Settings(folder, threads=4))) as process,
+        application(folder, process, threads=4) as app,
+        ThreadPoolExecutor() as pool,
+    ):
+        with process._turn:
+            first = [pool.submit(ask, app.client, "a call") for _ in range(2)]
+            until(lambda: process._line._value == 0, "the line to be full")
+            third = ask(app.client, "a call")
+        assert (third.status_code, third.headers["Retry-After"]) == (503, "1")
+        assert [each.result().status_code for each in first] == [200, 200]
 
 
 def test_what_takes_long_leaves_a_thread(folder: Path) -> None:
@@ -214,11 +197,10 @@ def test_a_server_is_ready_when_its_costly_requests_are(folder: Path, name: str)
 
 def test_a_process_that_does_not_start_is_an_error(tmp_path: Path) -> None:
     """A worker without it would answer no costly request, and says so in place of becoming ready."""
-    process = BudgetProcess(Settings(tmp_path / "nothing"))
-    process.start()
-    with pytest.raises(OSError, match="the process of long requests does not start"):
-        process.await_ready()
-    process.close()
+    with closing(BudgetProcess(Settings(tmp_path / "nothing"))) as process:
+        process.start()
+        with pytest.raises(OSError, match="the process of long requests does not start"):
+            process.await_ready()
 
 
 def test_a_process_that_was_killed_is_replaced(clients: tuple[TestClient, TestClient], process: BudgetProcess) -> None:

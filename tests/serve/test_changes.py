@@ -17,31 +17,22 @@ from sigdir.serve.bulk.changes import changes
 from sigdir.serve.core.cursors import InvalidCursor, cursor_at, id_of
 from sigdir.serve.lists.paging import page_of
 from sigdir.serve.lists.query import parse
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-    Collection,
-)
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import Publisher, fold
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import (
-    ROOT,
-    command_line,
-    environment,
-    import_files,
-)
+from tests.conftest import ROOT, command_line, environment, import_files
 from tests.serve.support import (
     EVENTS_PATH,
     LISTS,
     SIGNATURES_PATH,
+    Application,
+    Place,
     Row,
-    Server,
+    application,
     get,
-    local,
     post_text,
     record_of,
     segment_of,
@@ -55,9 +46,9 @@ from tests.warehouse.support import Run
 CHANGES_PATH = "/api/v1/changes/"
 
 
-def step(port: int, collection: Collection, after: str, limit: int) -> tuple[list[dict[str, Any]], str, bool]:
+def step(at: Place, collection: Collection, after: str, limit: int) -> tuple[list[dict[str, Any]], str, bool]:
     """One answer of the feed: rows, the cursor to go on with, whether there is more now."""
-    answer = get(port, f"{CHANGES_PATH}?collection={collection}&after={after}&limit={limit}")
+    answer = get(at, f"{CHANGES_PATH}?collection={collection}&after={after}&limit={limit}")
     assert answer.status == 200, answer.body
     assert answer.header("Content-Type") == "application/x-ndjson"
     *rows, last_line = [json.loads(line) for line in answer.body.splitlines()]
@@ -196,39 +187,39 @@ def import_process(warehouse: Path, lines: list[str], **variables: str) -> subpr
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("changes") / "warehouse", workers=1) as running:
-        yield running
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    with application(tmp_path_factory.mktemp("changes") / "warehouse") as app:
+        yield app
 
 
-def test_bad_parameters_are_refused(server: Server) -> None:
+def test_bad_parameters_are_refused(app: Application) -> None:
     for query, name in (("collection=x", "collection"), ("after=x", "after"), ("after=e1", "after")):
-        answer = get(server.port, f"{CHANGES_PATH}?{query}")
+        answer = get(app, f"{CHANGES_PATH}?{query}")
         assert (answer.status, list(answer.json())) == (400, [name])
     for limit in ("0", "-1", "x"):
-        assert get(server.port, f"{CHANGES_PATH}?limit={limit}").status == 400
-    assert get(server.port, f"{SIGNATURES_PATH}?cursor=x").status == 404
-    assert get(server.port, f"{EVENTS_PATH}?cursor=s1").status == 404
-    assert get(server.port, CHANGES_PATH[:-1]).header("Location") == CHANGES_PATH
+        assert get(app, f"{CHANGES_PATH}?limit={limit}").status == 400
+    assert get(app, f"{SIGNATURES_PATH}?cursor=x").status == 404
+    assert get(app, f"{EVENTS_PATH}?cursor=s1").status == 404
+    assert get(app, CHANGES_PATH[:-1]).header("Location") == CHANGES_PATH
 
 
-def test_a_row_posted_while_an_import_is_in_work_waits_for_it(server: Server) -> None:
+def test_a_row_posted_while_an_import_is_in_work_waits_for_it(app: Application) -> None:
     """The import has reserved its ids; the POSTed row lies above them and is in the lists at once."""
-    import_lines(server.folder, [f"before{n}()" for n in range(3)])
-    _, start, _ = step(server.port, SIGNATURES, "", 1000)
-    paths = Paths(server.folder)
+    import_lines(app.folder, [f"before{n}()" for n in range(3)])
+    _, start, _ = step(app, SIGNATURES, "", 1000)
+    paths = Paths(app.folder)
     with Publisher(paths) as publisher:
         with publisher.staging.exclusive() as staging:
             staging.begin_publish("run")
             place = staging.reserve(SIGNATURES, 10, publisher.snapshot.high_water[SIGNATURES])
             staging.reserve_from("run", SIGNATURES, place.first_id)
-        row = post_text(server.port, "while()").json()
+        row = post_text(app, "while()").json()
         assert row["id"] == place.first_id + 10
-        assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").json()["results"] == [row]
-        assert step(server.port, SIGNATURES, start, 1000) == ([], start, False)
+        assert get(app, f"{SIGNATURES_PATH}?page_size=1").json()["results"] == [row]
+        assert step(app, SIGNATURES, start, 1000) == ([], start, False)
         with publisher.staging.exclusive() as staging:
             staging.end_publish("run")
-    assert step(server.port, SIGNATURES, start, 1000) == ([row], cursor_at(SIGNATURES, row["id"]), False)
+    assert step(app, SIGNATURES, start, 1000) == ([row], cursor_at(SIGNATURES, row["id"]), False)
 
 
 class Traffic:
@@ -305,12 +296,3 @@ def test_a_mirror_has_every_row_once_whatever_is_posted_imported_and_killed(tmp_
             assert follow(server.port, collection) == final
             assert traffic.mirrors[collection] == final
         assert server.errors() == []
-
-
-def test_cursor_links_walk_the_server(server: Server) -> None:
-    rows, link = [], f"{SIGNATURES_PATH}?cursor=&page_size=2"
-    while link:
-        page = get(server.port, local(link)).json()
-        rows += page["results"]
-        link = page["next"]
-    assert rows == whole(server.port)[::-1]

@@ -11,9 +11,8 @@ import pytest
 
 from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.contract import read_contract
-from tests.conftest import Sigdir
 from tests.pipeline.support import invoke
-from tests.serve.support import FORM, SPAM, TRANSFER, Server, multipart, post, request, selector
+from tests.serve.support import FORM, SPAM, TRANSFER, Application, multipart, post, request, selector
 from tests.signatures.assembly import creation_code, dispatcher, metadata, reads_words
 from tests.signatures.test_bytecode import CONTRACTS
 
@@ -21,15 +20,15 @@ PATH = "/api/v1/contract/"
 CODE = (dispatcher([bytes.fromhex(selector(TRANSFER)[2:]), b"\1\2\3\4"], function=reads_words(2)) + metadata()).hex()
 
 
-def explained(server: Server, code: str) -> Any:
-    answer = post(server.port, PATH, {"code": code})
+def explained(app: Application, code: str) -> Any:
+    answer = post(app, PATH, {"code": code})
     assert answer.status == 200, answer.body
     return answer.json()
 
 
-def test_a_contract_is_explained(server: Server) -> None:
+def test_a_contract_is_explained(app: Application) -> None:
     """Its functions by the directory's texts, and what is unknown by its shape."""
-    found = explained(server, CODE)
+    found = explained(app, CODE)
     known, unknown = sorted(found["functions"], key=lambda one: -len(one["texts"]))
     assert known["selector"] == selector(TRANSFER)
     assert next(text["text_signature"] for text in known["texts"]) == TRANSFER
@@ -42,26 +41,24 @@ def test_a_contract_is_explained(server: Server) -> None:
     assert not found["is_creation"]
 
 
-def test_creation_code_forms_and_uploads(server: Server) -> None:
+def test_creation_code_forms_and_uploads(app: Application) -> None:
     """Creation code gives the same interface; the code may be sent as JSON, as a form or as a file."""
-    wanted = explained(server, "0x" + CODE)
-    assert explained(server, creation_code(bytes.fromhex(CODE)).hex()) == wanted | {"is_creation": True}
+    wanted = explained(app, "0x" + CODE)
+    assert explained(app, creation_code(bytes.fromhex(CODE)).hex()) == wanted | {"is_creation": True}
     body, headers = multipart({"code": CODE})
-    assert request(server.port, "POST", PATH, body, headers).json() == wanted
-    assert request(server.port, "POST", PATH, f"code={CODE}".encode(), FORM).json() == wanted
+    assert request(app, "POST", PATH, body, headers).json() == wanted
+    assert request(app, "POST", PATH, f"code={CODE}".encode(), FORM).json() == wanted
 
 
-def test_code_beside_other_inputs(server: Server) -> None:
+def test_code_beside_other_inputs(app: Application) -> None:
     """The decode route takes code too: by its field, by its first bytes, and up to eight of them in a list."""
-    wanted = explained(server, CODE)
-    assert post(server.port, "/api/v1/decode/", {"code": CODE}).json() == wanted
+    wanted = explained(app, CODE)
+    assert post(app, "/api/v1/decode/", {"code": CODE}).json() == wanted
     calldata = selector(TRANSFER) + f"{1:064x}{2:064x}"
-    mixed = post(
-        server.port, "/api/v1/decode/", [calldata, "0x6080604052" + "00" * 40, {"code": CODE}, {"code": "0xz"}]
-    )
+    mixed = post(app, "/api/v1/decode/", [calldata, "0x6080604052" + "00" * 40, {"code": CODE}, {"code": "0xz"}])
     assert [one["kind"] for one in mixed.json()] == ["calldata", "contract", "contract", "error"]
     assert mixed.json()[2] == wanted
-    many = post(server.port, "/api/v1/decode/", [{"code": CODE}] * 9).json()
+    many = post(app, "/api/v1/decode/", [{"code": CODE}] * 9).json()
     assert [one["kind"] for one in many] == ["contract"] * 8 + ["error"]
     assert many[8]["detail"] == "more than 8 codes in one list"
 
@@ -77,26 +74,19 @@ def test_code_beside_other_inputs(server: Server) -> None:
         ("00" * (MAX_BYTES + 1), f"bytecode of {MAX_BYTES + 1:,} bytes; at most {MAX_BYTES:,} are taken here"),
     ],
 )
-def test_what_is_no_code_is_refused(server: Server, code: str, problem: str) -> None:
+def test_what_is_no_code_is_refused(app: Application, code: str, problem: str) -> None:
     """With 400 and a sentence that names the place."""
-    answer = post(server.port, PATH, {"code": code})
+    answer = post(app, PATH, {"code": code})
     assert (answer.status, answer.json()) == (400, {"code": [problem]})
 
 
-def test_other_origins_may_ask(server: Server) -> None:
-    """As at the other routes of the API."""
-    headers = {"Origin": "https://a.example", "Content-Type": "application/json"}
-    answer = request(server.port, "POST", PATH, json.dumps({"code": CODE}).encode(), headers)
-    assert answer.header("Access-Control-Allow-Origin") == "*"
-
-
-def test_code_whose_libraries_are_not_linked(server: Server) -> None:
+def test_code_whose_libraries_are_not_linked(app: Application) -> None:
     """Their places are no hex digits; every route takes them, and counts them."""
     code = "0x60806040" + CODE + "73__$" + "ab" * 17 + "$__00"
-    found = explained(server, code)
+    found = explained(app, code)
     assert found["unlinked_libraries"] == 1
-    assert post(server.port, "/api/v1/decode/", {"data": code}).json() == found
-    answer = post(server.port, "/api/v1/decode/", {"data": "0x12345678" + "__$" + "ab" * 17 + "$__"})
+    assert post(app, "/api/v1/decode/", {"data": code}).json() == found
+    answer = post(app, "/api/v1/decode/", {"data": "0x12345678" + "__$" + "ab" * 17 + "$__"})
     assert (answer.status, list(answer.json())) == (400, ["data"])
 
 
@@ -106,27 +96,25 @@ def slow_code(functions: int) -> str:
     return (head + b"".join(b"\x80\x63" + n.to_bytes(4) + b"\x14\x61\x00\x05\x57" for n in range(functions))).hex()
 
 
-def test_code_of_too_many_functions_is_refused(server: Server) -> None:
+def test_code_of_too_many_functions_is_refused(app: Application) -> None:
     """Reading it would take a minute: over HTTP, beside other bytes, and in a command."""
     refused = ["code of more than 1,000 functions"]
     code = slow_code(1002)
-    assert post(server.port, PATH, {"code": code}).json() == {"code": refused}
+    assert post(app, PATH, {"code": code}).json() == {"code": refused}
     beside = {"data": selector(TRANSFER), "code": code}
-    assert post(server.port, "/api/v1/decode/", beside).json() == {"code": refused}
-    done = invoke(server.folder, "decode", "contract", code)
+    assert post(app, "/api/v1/decode/", beside).json() == {"code": refused}
+    done = invoke(app.folder, "decode", "contract", code)
     assert (done.status, done.stderr.strip()) == (2, f"Error: {refused[0]}")
     assert len(read_contract(slow_code(12)).functions) == 12
 
 
-def test_the_command(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
+def test_the_command(app: Application, tmp_path: Path) -> None:
     """It shows a table, the ABI, Solidity, and what the API answers; unknown functions give status 1."""
     (file := tmp_path / "code.hex").write_text(f"0x{CODE}\n")
-    piped = run_sigdir("decode", "contract", "-", "--json", "--warehouse", server.folder, stdin=CODE.encode())
-    assert (piped.returncode, piped.stderr, json.loads(piped.stdout)) == (1, b"", explained(server, CODE))
-    command = partial(invoke, server.folder, "decode", "contract")
-    for argument in (file, CODE):
-        ran = command(argument, "--json")
-        assert (ran.status, ran.stderr, json.loads(ran.stdout)) == (1, "", explained(server, CODE))
+    command = partial(invoke, app.folder, "decode", "contract")
+    for argument, stdin in ((file, b""), (CODE, b""), ("-", CODE.encode())):
+        ran = command(argument, "--json", stdin=stdin)
+        assert (ran.status, ran.stderr, json.loads(ran.stdout)) == (1, "", explained(app, CODE))
     shown = command(file).stdout.decode()
     assert TRANSFER in shown
     assert "unknown (" in shown
@@ -138,15 +126,15 @@ def test_the_command(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None
     assert "bytecode has 'z' at digit 3" in refused.stderr
 
 
-def test_what_is_certain_of_code_without_functions(server: Server) -> None:
+def test_what_is_certain_of_code_without_functions(app: Application) -> None:
     """The page and the command say that it delegates and for which machine it is; code of another machine is refused."""
     proxy, other = (CONTRACTS[name]["runtime"] for name in ("Lib_ResolvedDelegateProxy", "EraVM"))
-    page = request(server.port, "GET", f"/decode/?data={proxy}")
+    page = request(app, "GET", f"/decode/?data={proxy}")
     assert b"As runtime code (EVM): 799 bytes" in page.body
     assert b"The code compares no selector, and delegates calls." in page.body
-    refused = request(server.port, "GET", f"/decode/?data={other}")
+    refused = request(app, "GET", f"/decode/?data={other}")
     assert b"only code of the EVM is read" in refused.body
-    command = partial(invoke, server.folder, "decode", "contract")
+    command = partial(invoke, app.folder, "decode", "contract")
     first, second, *_ = command(proxy).stdout.decode().splitlines()
     assert first.startswith("runtime code (EVM), 799 bytes")
     assert second == "delegates calls: no function is found"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import import_files
 from tests.pipeline.support import invoke
-from tests.serve.support import FORM, SPAM, TOPIC, TRANSFER, Server, get, post, request, selector, serving
+from tests.serve.support import FORM, SPAM, TOPIC, TRANSFER, Application, application, get, post, request, selector
 
 PATH = "/api/v1/decode/"
 FUNC = "func_2093253501(bytes)"
@@ -38,17 +38,16 @@ def dispatcher(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     folder = tmp_path_factory.mktemp("hand")
     (folder / "texts.txt").write_text(f"{TRANSFER}\n{SPAM}\n{FUNC}\n{WORKED}\nmulticall(bytes[])\nerror Late()")
     import_files([folder / "texts.txt"], folder / "warehouse")
-    with serving(folder / "warehouse", workers=1) as running:
-        yield running
-        assert running.errors() == []
+    with application(folder / "warehouse") as app:
+        yield app
 
 
-def decoded(server: Server, **fields: Any) -> Any:
-    answer = post(server.port, PATH, {"data": CALL} | fields)
+def decoded(app: Application, **fields: Any) -> Any:
+    answer = post(app, PATH, {"data": CALL} | fields)
     assert answer.status == 200, answer.body
     return answer.json()
 
@@ -58,10 +57,10 @@ def memberships(found: Any) -> dict[str, bool | None]:
 
 
 @pytest.mark.parametrize("abi", [WORK_ABI, {"abi": WORK_ABI}, json.dumps(WORK_ABI)], ids=["list", "artifact", "text"])
-def test_the_text_of_the_abi_comes_first(server: Server, abi: Any) -> None:
+def test_the_text_of_the_abi_comes_first(app: Application, abi: Any) -> None:
     """Before the standard's, with the ABI's names; the others are marked and say why."""
-    assert decoded(server)["candidates"][0]["text_signature"] == TRANSFER
-    found = decoded(server, abi=abi)
+    assert decoded(app)["candidates"][0]["text_signature"] == TRANSFER
+    found = decoded(app, abi=abi)
     first = found["candidates"][0]
     assert (first["text_signature"], first["confidence"], first["in_contract"]) == (WORKED, "high", True)
     assert [one["name"] for one in first["parameters"]] == ["p0", "p1"]
@@ -72,41 +71,41 @@ def test_the_text_of_the_abi_comes_first(server: Server, abi: Any) -> None:
     assert found["contract"] == {"by": "abi", "functions": 1, "events": 0, "errors": 1, "unread": 0}
 
 
-def test_without_a_contract_the_answer_says_so(server: Server) -> None:
-    found = decoded(server)
+def test_without_a_contract_the_answer_says_so(app: Application) -> None:
+    found = decoded(app)
     assert (found["contract"], set(memberships(found).values())) == (None, {None})
-    assert get(server.port, f"{PATH}?data={CALL}").json() == found
+    assert get(app, f"{PATH}?data={CALL}").json() == found
 
 
-def test_a_text_that_the_directory_lacks_is_the_abis(server: Server) -> None:
-    [only] = decoded(server, data=selector("other()"), abi=OTHER_ABI)["candidates"]
+def test_a_text_that_the_directory_lacks_is_the_abis(app: Application) -> None:
+    [only] = decoded(app, data=selector("other()"), abi=OTHER_ABI)["candidates"]
     assert (only["text_signature"], only["confidence"]) == ("other()", "high")
 
 
-def test_a_function_that_the_abi_lacks_is_ruled_out_unless_it_has_a_fallback(server: Server) -> None:
+def test_a_function_that_the_abi_lacks_is_ruled_out_unless_it_has_a_fallback(app: Application) -> None:
     """Errors and calls inside may be another contract's."""
-    assert set(memberships(decoded(server, abi=OTHER_ABI)).values()) == {False}
-    assert set(memberships(decoded(server, abi=[*OTHER_ABI, {"type": "fallback"}])).values()) == {None}
-    late = decoded(server, data=selector("Late()"), abi=OTHER_ABI, **{"as": "revert"})
+    assert set(memberships(decoded(app, abi=OTHER_ABI)).values()) == {False}
+    assert set(memberships(decoded(app, abi=[*OTHER_ABI, {"type": "fallback"}])).values()) == {None}
+    late = decoded(app, data=selector("Late()"), abi=OTHER_ABI, **{"as": "revert"})
     assert memberships(late) == {"Late()": None}
     inner = bytes.fromhex(CALL[2:]).ljust(96, b"\0").hex()
     multicall = selector("multicall(bytes[])") + f"{32:064x}{1:064x}{32:064x}{68:064x}" + inner
     abi = [entry("multicall", "bytes[]"), WORK_ABI[0]]
-    [nested] = decoded(server, data=multicall, abi=abi)["candidates"][0]["nested"]
+    [nested] = decoded(app, data=multicall, abi=abi)["candidates"][0]["nested"]
     assert [(one["text_signature"], one.get("in_contract")) for one in nested["candidates"]] == [
         (WORKED, True),
         (TRANSFER, None),
     ]
 
 
-def test_a_log_is_read_as_its_abi_declares_it(server: Server) -> None:
+def test_a_log_is_read_as_its_abi_declares_it(app: Application) -> None:
     """The ABI says which parameters are indexed, also of an anonymous event."""
     inputs = [
         {"name": name, "type": type, "indexed": name == "to"}
         for name, type in (("from", "address"), ("to", "address"), ("n", "uint256"))
     ]
     log = {"topics": [f"0x{TOPIC}", f"0x{1:064x}"], "data": f"0x{2:064x}{3:064x}"}
-    answer = post(server.port, PATH, log | {"abi": [{"type": "event", "name": "Transfer", "inputs": inputs}]}).json()
+    answer = post(app, PATH, log | {"abi": [{"type": "event", "name": "Transfer", "inputs": inputs}]}).json()
     assert [(one["name"], one["indexed"]) for one in answer["candidates"][0]["parameters"]] == [
         ("from", False),
         ("to", True),
@@ -118,26 +117,26 @@ def test_a_log_is_read_as_its_abi_declares_it(server: Server) -> None:
         "anonymous": True,
         "inputs": [{"name": "a", "type": "uint256", "indexed": True}],
     }
-    answer = post(server.port, PATH, {"topics": [f"0x{7:064x}"], "data": "0x", "anonymous": True, "abi": [note]}).json()
+    answer = post(app, PATH, {"topics": [f"0x{7:064x}"], "data": "0x", "anonymous": True, "abi": [note]}).json()
     assert answer["candidates"][0]["text_signature"] == "Note(uint256)"
 
 
-def test_what_the_abi_says_a_call_returns_comes_first(server: Server) -> None:
-    found = decoded(server, data=f"0x{1:064x}", selector=selector(TRANSFER), abi=WORK_ABI, **{"as": "return"})
+def test_what_the_abi_says_a_call_returns_comes_first(app: Application) -> None:
+    found = decoded(app, data=f"0x{1:064x}", selector=selector(TRANSFER), abi=WORK_ABI, **{"as": "return"})
     assert found["candidates"][0]["parameters"] == [{"name": "paid", "type": "uint8", "value": 1}]
 
 
-def test_code_says_which_functions_there_are(server: Server) -> None:
+def test_code_says_which_functions_there_are(app: Application) -> None:
     """A selector that the dispatcher lacks is ruled out, but not by the code of a proxy, which is named."""
-    found = decoded(server, code=dispatcher("other()"))
+    found = decoded(app, code=dispatcher("other()"))
     assert (found["contract"]["by"], found["contract"]["functions"]) == ("code", 1)
     assert set(memberships(found).values()) == {False}
-    assert False not in memberships(decoded(server, code=dispatcher(TRANSFER))).values()
+    assert False not in memberships(decoded(app, code=dispatcher(TRANSFER))).values()
     proxy = "0x363d3d373d3d3d363d73" + "ab" * 20 + "5af43d82803e903d91602b57fd5bf3"
-    found = decoded(server, code=proxy)
+    found = decoded(app, code=proxy)
     assert set(memberships(found).values()) == {None}
     assert found["contract"]["proxies"] == [{"name": "EIP-1167 minimal proxy", "address": "0x" + "ab" * 20}]
-    assert post(server.port, PATH, {"code": proxy}).json()["kind"] == "contract"
+    assert post(app, PATH, {"code": proxy}).json()["kind"] == "contract"
 
 
 @pytest.mark.parametrize(
@@ -147,42 +146,40 @@ def test_code_says_which_functions_there_are(server: Server) -> None:
         ({"abi": WORK_ABI, "code": "0x00"}, "abi"), ({"code": 7}, "code"), ({"code": "0xzz"}, "code"),
     ],
 )  # fmt: skip
-def test_a_contract_that_cannot_be_read_names_its_field(server: Server, fields: dict[str, Any], field: str) -> None:
+def test_a_contract_that_cannot_be_read_names_its_field(app: Application, fields: dict[str, Any], field: str) -> None:
     """Alone it is a 400; in a list the other inputs are answered. An ABI with some bad entries is read without them."""
-    answer = post(server.port, PATH, {"data": CALL} | fields)
+    answer = post(app, PATH, {"data": CALL} | fields)
     assert (answer.status, list(answer.json())) == (400, [field])
-    bad, good = post(
-        server.port, PATH, [{"data": CALL} | fields, {"data": CALL, "abi": [*WORK_ABI, {"type": "poem"}]}]
-    ).json()
+    bad, good = post(app, PATH, [{"data": CALL} | fields, {"data": CALL, "abi": [*WORK_ABI, {"type": "poem"}]}]).json()
     assert (bad["kind"], bad["field"], good["contract"]["unread"]) == ("error", field, 1)
 
 
-def test_the_command_and_the_page_take_it_too(server: Server, tmp_path: Path) -> None:
+def test_the_command_and_the_page_take_it_too(app: Application, tmp_path: Path) -> None:
     """The command's JSON is the API's; both say by which contract the bytes were read."""
     (abi := tmp_path / "abi.json").write_text(json.dumps(WORK_ABI))
     (code := tmp_path / "code.hex").write_text(dispatcher("other()") + "\n")
     for arguments in ([CALL], ["calldata", CALL]):
-        ran = invoke(server.folder, "decode", *arguments, "--abi", str(abi), "--json")
-        assert (ran.status, json.loads(ran.stdout)) == (0, decoded(server, abi=WORK_ABI))
-    ran = invoke(server.folder, "decode", CALL, "--code", str(code), "--json")
-    assert json.loads(ran.stdout) == decoded(server, code=dispatcher("other()"))
-    ran = invoke(server.folder, "decode", CALL, "--abi", str(abi))
+        ran = invoke(app.folder, "decode", *arguments, "--abi", str(abi), "--json")
+        assert (ran.status, json.loads(ran.stdout)) == (0, decoded(app, abi=WORK_ABI))
+    ran = invoke(app.folder, "decode", CALL, "--code", str(code), "--json")
+    assert json.loads(ran.stdout) == decoded(app, code=dispatcher("other()"))
+    ran = invoke(app.folder, "decode", CALL, "--abi", str(abi))
     assert ran.stdout.decode().startswith(WORKED)
     assert ran.stderr == "Read by the contract's ABI: 1 function, 0 events, 1 error.\n"
-    assert invoke(server.folder, "decode", CALL).stderr == "Read without a contract.\n"
+    assert invoke(app.folder, "decode", CALL).stderr == "Read without a contract.\n"
     abi.write_text("{}")
-    assert invoke(server.folder, "decode", CALL, "--abi", str(abi)).status == 2
-    assert invoke(server.folder, "decode", "--file", str(code), "--code", str(code)).status == 2
+    assert invoke(app.folder, "decode", CALL, "--abi", str(abi)).status == 2
+    assert invoke(app.folder, "decode", "--file", str(code), "--code", str(code)).status == 2
     for contract, sentence in (
         (json.dumps(WORK_ABI), "contract&#39;s ABI: 1 function"),
         (dispatcher("other()"), "contract&#39;s code 0x"),
     ):
-        page = request(server.port, "POST", "/decode/", urlencode({"data": CALL, "contract": contract}).encode(), FORM)
+        page = request(app, "POST", "/decode/", urlencode({"data": CALL, "contract": contract}).encode(), FORM)
         assert page.status == 200
         assert sentence in page.body.decode()
         assert "not of this contract" in page.body.decode()
-    bad = request(server.port, "POST", "/decode/", urlencode({"data": CALL, "contract": "[1]"}).encode(), FORM)
+    bad = request(app, "POST", "/decode/", urlencode({"data": CALL, "contract": "[1]"}).encode(), FORM)
     assert (bad.status, "abi: an ABI is a list of objects" in bad.body.decode()) == (400, True)
-    assert "Read without a contract." in get(server.port, f"/decode/?data={CALL}").body.decode()
-    without_node = get(server.port, f"/decode/?tx=0x{'7' * 64}")
+    assert "Read without a contract." in get(app, f"/decode/?data={CALL}").body.decode()
+    without_node = get(app, f"/decode/?tx=0x{'7' * 64}")
     assert (without_node.status, 'name="tx"' in without_node.body.decode()) == (200, False)

@@ -12,23 +12,21 @@ import pytest
 from eth_abi.abi import encode
 
 from sigdir.signatures.abi_decoder import MAX_BYTES
-from sigdir.signatures.keccak import keccak256
-from tests.conftest import Sigdir
 from tests.pipeline.support import invoke
 from tests.serve.support import (
     EVENTS_PATH,
     FORM,
-    JSON,
     SPAM,
     TOPIC,
     TRANSFER,
-    Server,
+    Application,
     get,
     multipart,
     post,
     post_text,
     request,
     selector,
+    topic,
 )
 
 PATH = "/api/v1/decode/"
@@ -40,13 +38,13 @@ ANONYMOUS = "event LogNote(bytes4 indexed sig, uint256 value) anonymous"
 NOTE_TOPIC, NOTE_DATA = "0x" + "12345678".ljust(64, "0"), f"0x{9:064x}"
 
 
-def test_an_anonymous_log_is_decoded_by_its_declaration(server: Server) -> None:
+def test_an_anonymous_log_is_decoded_by_its_declaration(app: Application) -> None:
     """The same by POST, in the query, by `decode log` and by `decode`; without a text it says what is missing."""
     answers = [
-        post(server.port, PATH, {"topics": [NOTE_TOPIC], "data": NOTE_DATA, "texts": [ANONYMOUS]}).json(),
-        decoded(server, f"{ANONYMOUS}\n{NOTE_TOPIC}\n{NOTE_DATA}"),
+        post(app, PATH, {"topics": [NOTE_TOPIC], "data": NOTE_DATA, "texts": [ANONYMOUS]}).json(),
+        decoded(app, f"{ANONYMOUS}\n{NOTE_TOPIC}\n{NOTE_DATA}"),
     ]  # fmt: skip
-    command = partial(invoke, server.folder, "decode")
+    command = partial(invoke, app.folder, "decode")
     runs = [
         command("log", "--text", ANONYMOUS, "--topic", NOTE_TOPIC, "--data", NOTE_DATA, "--json"),
         command(f"{ANONYMOUS}; {NOTE_TOPIC} {NOTE_DATA}", "--json"),
@@ -62,15 +60,15 @@ def test_an_anonymous_log_is_decoded_by_its_declaration(server: Server) -> None:
     assert json.loads(missing.stdout)["note"] == "An anonymous event has no hash; its text has to be given."
 
 
-def decoded(server: Server, data: str) -> Any:
-    answer = get(server.port, f"{PATH}?data={quote(data)}")
+def decoded(app: Application, data: str) -> Any:
+    answer = get(app, f"{PATH}?data={quote(data)}")
     assert answer.status == 200
     return answer.json()
 
 
-def test_each_text_of_the_selector_is_tried(server: Server) -> None:
+def test_each_text_of_the_selector_is_tried(app: Application) -> None:
     """A text that decodes comes first although it is newer; one that does not is listed with the reason."""
-    assert decoded(server, CALLDATA) == {
+    assert decoded(app, CALLDATA) == {
         "kind": "calldata",
         "selector": "0xa9059cbb",
         "bytes": 68,
@@ -98,19 +96,19 @@ def test_each_text_of_the_selector_is_tried(server: Server) -> None:
     }
 
 
-def test_bytes_left_over_are_counted(server: Server) -> None:
-    first = decoded(server, CALLDATA + "00" * 5)["candidates"][0]
+def test_bytes_left_over_are_counted(app: Application) -> None:
+    first = decoded(app, CALLDATA + "00" * 5)["candidates"][0]
     assert (first["exact"], first["left_over"]) == (False, 5)
 
 
-def test_a_selector_without_texts_has_no_candidates(server: Server) -> None:
-    assert decoded(server, "0x00000000") == {
+def test_a_selector_without_texts_has_no_candidates(app: Application) -> None:
+    assert decoded(app, "0x00000000") == {
         "kind": "calldata", "selector": "0x00000000", "bytes": 4, "texts": 0, "candidates": [],
         "note": "No text with this selector is known.", "contract": None,
     }  # fmt: skip
 
 
-def test_long_data_is_posted(server: Server) -> None:
+def test_long_data_is_posted(app: Application) -> None:
     """POST accepts JSON and both kinds of form; data over the bound is refused."""
     data = (
         selector("set(bytes,(uint8,string)[])")
@@ -118,22 +116,22 @@ def test_long_data_is_posted(server: Server) -> None:
     )
     body, headers = multipart({"data": data})
     for answer in (
-        post(server.port, PATH, {"data": data}),
-        request(server.port, "POST", PATH, f"data={data}".encode(), FORM),
-        request(server.port, "POST", PATH, body, headers),
+        post(app, PATH, {"data": data}),
+        request(app, "POST", PATH, f"data={data}".encode(), FORM),
+        request(app, "POST", PATH, body, headers),
     ):
         assert answer.status == 200
         [found] = answer.json()["candidates"]
         assert found["exact"]
         assert found["parameters"][1] == {"type": "(uint8,string)[]", "value": [[1, "é"]]}
-    answer = post(server.port, PATH, {"data": "00" * (MAX_BYTES + 1)})
+    answer = post(app, PATH, {"data": "00" * (MAX_BYTES + 1)})
     assert (answer.status, list(answer.json())) == (400, ["data"])
-    assert post(server.port, PATH, {"data": "00" * (2 * MAX_BYTES)}).status == 413
+    assert post(app, PATH, {"data": "00" * (2 * MAX_BYTES)}).status == 413
 
 
 @pytest.mark.parametrize("data", ["", "0xa9", "xyz", "0xa9059cb", "a9059cbb0"])
-def test_bad_calldata_is_400(server: Server, data: str) -> None:
-    answer = get(server.port, f"{PATH}?data={data}")
+def test_bad_calldata_is_400(app: Application, data: str) -> None:
+    answer = get(app, f"{PATH}?data={data}")
     assert (answer.status, list(answer.json())) == (400, ["data"])
 
 
@@ -143,23 +141,23 @@ LOG = {"topics": ["0x" + digits.zfill(64) for digits in (TOPIC, "ab" * 20, "cd" 
 PANIC = f"0x4e487b71{0x11:064x}"
 
 
-def test_calls_inside_a_call_are_decoded_in_place(server: Server) -> None:
+def test_calls_inside_a_call_are_decoded_in_place(app: Application) -> None:
     """The nested reading has its path, its text and its confidence; the value keeps its bytes."""
-    post_text(server.port, MULTICALL)
-    [found] = [one for one in decoded(server, MULTICALL_DATA)["candidates"] if one["decodes"]]
+    post_text(app, MULTICALL)
+    [found] = [one for one in decoded(app, MULTICALL_DATA)["candidates"] if one["decodes"]]
     assert found["parameters"] == [{"type": "bytes[]", "value": [CALLDATA]}]
     [nested] = found["nested"]
     assert (nested["path"], nested["kind"], nested["selector"]) == ([0, 0], "calldata", "0xa9059cbb")
     assert (nested["candidates"][0]["text_signature"], nested["candidates"][0]["confidence"]) == (TRANSFER, "high")
 
 
-def test_a_list_of_mixed_inputs_is_answered_in_its_order(server: Server) -> None:
+def test_a_list_of_mixed_inputs_is_answered_in_its_order(app: Application) -> None:
     """Calldata, a log, a revert, code and an input that cannot be read, in one POST; nothing else is lost with the last."""
     code = "0x6080604052600080fd"
     inputs = [MULTICALL_DATA, LOG, {"data": PANIC, "as": "revert"}, code, {"data": "0xzz"}, 7]
-    post_text(server.port, MULTICALL)
+    post_text(app, MULTICALL)
     for body in (inputs, {"inputs": inputs}):
-        answer = post(server.port, PATH, body)
+        answer = post(app, PATH, body)
         assert answer.status == 200
         call, log, panic, contract, bad, number = answer.json()
         assert call["candidates"][0]["text_signature"] == MULTICALL
@@ -179,98 +177,73 @@ def test_a_list_of_mixed_inputs_is_answered_in_its_order(server: Server) -> None
         ({"topics": [], "texts": ["x"] * 9}, "texts"), ([CALLDATA] * 1001, "inputs"),
     ],
 )  # fmt: skip
-def test_a_bad_input_is_400_and_names_the_field(server: Server, body: Any, field: str) -> None:
-    answer = post(server.port, PATH, body)
+def test_a_bad_input_is_400_and_names_the_field(app: Application, body: Any, field: str) -> None:
+    answer = post(app, PATH, body)
     assert (answer.status, list(answer.json())) == (400, [field])
 
 
-def test_a_get_may_say_what_the_data_is(server: Server) -> None:
+def test_a_get_may_say_what_the_data_is(app: Application) -> None:
     """The selector of ``Panic(uint256)`` is that of a call too; a word that is no kind is refused."""
-    kinds = [get(server.port, f"{PATH}?data={PANIC}&as={form}").json()["kind"] for form in ("calldata", "revert")]
+    kinds = [get(app, f"{PATH}?data={PANIC}&as={form}").json()["kind"] for form in ("calldata", "revert")]
     assert kinds == ["calldata", "revert"]
-    answer = get(server.port, f"{PATH}?data={PANIC}&as=poem")
+    answer = get(app, f"{PATH}?data={PANIC}&as=poem")
     assert (answer.status, list(answer.json())) == (400, ["as"])
 
 
-def test_words_of_a_log_may_be_read_in_two_ways(server: Server) -> None:
+def test_words_of_a_log_may_be_read_in_two_ways(app: Application) -> None:
     """Four words are three topics and the data (ERC-20), or four topics (ERC-721): both readings are there."""
     text = " ".join([*LOG["topics"], str(LOG["data"])])
-    found = decoded(server, text)
+    found = decoded(app, text)
     assert (len(found["topics"]), [len(other["topics"]) for other in found["others"]]) == (3, [4])
-    answer = get(server.port, f"{PATH}?data={quote(text + ' ab cd')}")
+    answer = get(app, f"{PATH}?data={quote(text + ' ab cd')}")
     assert (answer.status, list(answer.json())) == (400, ["data"])
-
-
-def test_pages_of_other_origins_may_decode(server: Server) -> None:
-    body, headers = json.dumps({"data": PANIC}).encode(), JSON | {"Origin": "https://example.org"}
-    answer = request(server.port, "POST", PATH, body, headers)
-    assert answer.header("Access-Control-Allow-Origin") == "*"
-
-
-def test_the_slash_may_be_left_out(server: Server) -> None:
-    answer = get(server.port, f"{PATH[:-1]}?data={CALLDATA}")
-    assert (answer.status, answer.header("Location")) == (301, f"{PATH}?data={CALLDATA}")
 
 
 # The command.
 
 
-@pytest.mark.long
-def test_each_kind_has_its_command(server: Server, run_sigdir: Sigdir) -> None:
+def test_each_kind_has_its_command(app: Application) -> None:
     """calldata, log, revert and auto give what the server answers; a tree is indented."""
-    post_text(server.port, MULTICALL)
-    warehouse: list[str | Path] = ["--warehouse", server.folder]
+    post_text(app, MULTICALL)
+    command = partial(invoke, app.folder, "decode")
     log = [part for topic in LOG["topics"] for part in ("--topic", topic)] + ["--data", str(LOG["data"])]
     for arguments, given in (
         (["calldata", MULTICALL_DATA], {"data": MULTICALL_DATA, "as": "calldata"}),
         (["log", *log], LOG), (["revert", PANIC], {"data": PANIC, "as": "revert"}), (["auto", PANIC], {"data": PANIC}),
     ):  # fmt: skip
-        ran = run_sigdir("decode", *arguments, "--json", *warehouse)
-        assert (ran.returncode, ran.stderr) == (0, b"")
-        assert json.loads(ran.stdout) == post(server.port, PATH, given).json()
-    shown = run_sigdir("decode", MULTICALL_DATA, *warehouse).stdout.decode().splitlines()
+        ran = command(*arguments, "--json")
+        assert (ran.status, ran.stderr, json.loads(ran.stdout)) == (0, "", post(app, PATH, given).json())
+    shown = command(MULTICALL_DATA).stdout.decode().splitlines()
     assert [line.split("  ")[0] for line in shown if not line.startswith(" ")] == [MULTICALL]
     assert f"    [0.0] {TRANSFER}  (high: text of ERC-20; the values encode to the same bytes)" in shown
-    shown = run_sigdir("decode", "log", *log, *warehouse).stdout.decode().splitlines()
+    shown = command("log", *log).stdout.decode().splitlines()
     assert shown[1].split() == ["address", "from", "indexed", "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB"]
-    post_text(server.port, "Pair(uint256,uint256)", EVENTS_PATH)
-    pair = [
-        "--topic",
-        "0x" + keccak256(b"Pair(uint256,uint256)").hex(),
-        "--topic",
-        f"{1:#066x}",
-        "--data",
-        f"{2:#066x}",
-    ]
-    ran = run_sigdir("decode", "log", *pair, *warehouse)
-    assert b"other parameters may be indexed, counted from 0: 1\n" in ran.stdout
-    ran = run_sigdir("decode", "revert", "0x", *warehouse)
-    assert (ran.returncode, ran.stdout) == (1, b"")
-    assert b"without a message" in ran.stderr
+    post_text(app, "Pair(uint256,uint256)", EVENTS_PATH)
+    pair = ["--topic", topic("Pair(uint256,uint256)"), "--topic", f"{1:#066x}", "--data", f"{2:#066x}"]
+    assert b"other parameters may be indexed, counted from 0: 1\n" in command("log", *pair).stdout
+    empty = command("revert", "0x")
+    assert (empty.status, empty.stdout, "without a message" in empty.stderr) == (1, b"", True)
 
 
-def test_the_command_answers_as_the_server_does(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
+def test_the_command_answers_as_the_server_does(app: Application, tmp_path: Path) -> None:
     """It reads an argument, a file or standard input, and finds POSTed rows that are not folded."""
     (file := tmp_path / "data.hex").write_text(CALLDATA[:40] + "\n" + CALLDATA[40:] + "\n")
-    warehouse: list[str | Path] = ["--warehouse", server.folder]
-    piped = run_sigdir("decode", "-", "--json", *warehouse, stdin=CALLDATA.encode())
-    assert (piped.returncode, piped.stderr, json.loads(piped.stdout)) == (0, b"", decoded(server, CALLDATA))
-    for argument in (CALLDATA, f"@{file}"):
-        ran = invoke(server.folder, "decode", argument, "--json")
-        assert (ran.status, ran.stderr, json.loads(ran.stdout)) == (0, "", decoded(server, CALLDATA))
-    shown = invoke(server.folder, "decode", CALLDATA + "00").stdout.decode().splitlines()
+    for argument, stdin in ((CALLDATA, b""), (f"@{file}", b""), ("-", CALLDATA.encode())):
+        ran = invoke(app.folder, "decode", argument, "--json", stdin=stdin)
+        assert (ran.status, ran.stderr, json.loads(ran.stdout)) == (0, "", decoded(app, CALLDATA))
+    shown = invoke(app.folder, "decode", CALLDATA + "00").stdout.decode().splitlines()
     assert shown[0] == f"{TRANSFER}  (low: text of ERC-20; 1 byte left over)"
     assert shown[1:3] == ["  address  0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB", "  uint256  1000"]
     assert shown[3].startswith(f"{SPAM}  does not decode: ")
 
 
-def test_the_exit_status_is_whether_a_text_decodes(server: Server, tmp_path: Path) -> None:
+def test_the_exit_status_is_whether_a_text_decodes(app: Application, tmp_path: Path) -> None:
     """1 if no text decodes; 2 and one line if the data, the file or the warehouse cannot be read."""
     cases: list[tuple[str, int]] = [
         ("0xa9059cbb", 1), ("0x00000000", 1), ("0xa9", 2), (f"@{tmp_path / 'none'}", 2),
     ]  # fmt: skip
     for argument, status in cases:
-        assert invoke(server.folder, "decode", argument).status == status
+        assert invoke(app.folder, "decode", argument).status == status
     ran = invoke(tmp_path / "none", "decode", CALLDATA)
     assert (ran.status, ran.stderr.count("\n")) == (2, 1)
     assert not (tmp_path / "none").exists()
@@ -286,29 +259,29 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_answers_and_pages_are_bounded_by_their_request(server: Server, name: str) -> None:
+def test_answers_and_pages_are_bounded_by_their_request(app: Application, name: str) -> None:
     """64 times the request at most, beside what every page has; the same in a list of inputs."""
     texts, arguments = BOMBS[name]
     entered = f"{texts}\n0x12345678{arguments}"
     body = urlencode({"data": entered}).encode()
-    empty = len(get(server.port, "/decode/").body)
-    page = request(server.port, "POST", "/decode/", body, FORM)
+    empty = len(get(app, "/decode/").body)
+    page = request(app, "POST", "/decode/", body, FORM)
     if page.status == 303:
-        page = get(server.port, page.header("Location"))
+        page = get(app, page.header("Location"))
     assert (page.status, len(page.body) <= empty + 64 * len(entered)) == (200, True)
     one = {"data": "0x12345678" + arguments, "texts": texts.splitlines()}
     many = [one] * min(1000, 200_000 // len(json.dumps(one)))
-    answer = post(server.port, PATH, many)
+    answer = post(app, PATH, many)
     assert (answer.status, len(answer.body) <= 64 * len(json.dumps(many))) == (200, True)
 
 
-def test_the_commands_of_a_router_are_shown(server: Server) -> None:
+def test_the_commands_of_a_router_are_shown(app: Application) -> None:
     """In the JSON, on the page and by the command: the name and the arguments of each, and why one is not unpacked."""
     text = "execute(bytes,bytes[],uint256)"
-    post_text(server.port, text)
+    post_text(app, text)
     inputs = [encode(["address", "address", "uint256"], [TO, TO, 5]), b"\1\2"]
     data = selector(text) + encode(["bytes", "bytes[]", "uint256"], [bytes([0x84, 0x3B]), inputs, 9]).hex()
-    sweep, unknown = decoded(server, data)["candidates"][0]["nested"]
+    sweep, unknown = decoded(app, data)["candidates"][0]["nested"]
     assert (sweep["kind"], sweep["path"], sweep["note"]) == ("packed", [1, 0], "If it fails, the others go on.")
     [candidate] = sweep["candidates"]
     assert candidate["text_signature"] == "SWEEP(address,address,uint256)"
@@ -317,8 +290,8 @@ def test_the_commands_of_a_router_are_shown(server: Server) -> None:
     ]  # fmt: skip
     assert (unknown["path"], unknown["candidates"]) == ([1, 1], [])
     assert unknown["note"] == "0x3b is no known command of Uniswap's Universal Router."
-    page = get(server.port, f"/decode/?data={data}").body.decode()
-    shown = invoke(server.folder, "decode", data).stdout.decode()
+    page = get(app, f"/decode/?data={data}").body.decode()
+    shown = invoke(app.folder, "decode", data).stdout.decode()
     for found in (page, shown):
         assert "amountMin" in found
         assert "0x3b is no known command" in found

@@ -9,19 +9,14 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-import falcon.testing
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sigdir.serve.app import create_app
 from sigdir.serve.bulk.dumps import byte_range
-from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
@@ -29,68 +24,57 @@ from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
-from tests.serve.support import (
-    EVENTS_PATH,
-    Answer,
-    Server,
-    get,
-    opened,
-    post_text,
-    request,
-    serving,
-    whole,
-)
+from tests.serve.support import EVENTS_PATH, Answer, Application, application, get, post_text, request, whole
 from tests.warehouse.support import log_actions, remove_digests
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     """Version 1 has one file a collection, version 2 two files of signatures; an event is POSTed and not folded."""
     folder = tmp_path_factory.mktemp("dumps")
     for number, more in enumerate((["event E(uint256)"], [])):
         lines = folder / f"{number}.txt"
         lines.write_text("\n".join([f"f{number}_{n}(address,uint256)" for n in range(20_000)] + more) + "\n")
         import_files([lines], folder / "warehouse")
-    with serving(folder / "warehouse", workers=1) as running:
-        assert post_text(running.port, "Posted(uint256)", EVENTS_PATH).status == 201
-        yield running
-        assert running.errors() == []
+    with application(folder / "warehouse") as app:
+        assert post_text(app, "Posted(uint256)", EVENTS_PATH).status == 201
+        yield app
 
 
-def listed(server: Server, version: str = "latest") -> dict[str, Any]:
-    answer = followed(server, f"/dumps/{version}/")
+def listed(app: Application, version: str = "latest") -> dict[str, Any]:
+    answer = followed(app, f"/dumps/{version}/")
     assert answer.status == 200
     document: dict[str, Any] = answer.json()
     return document
 
 
-def followed(server: Server, path: str) -> Answer:
+def followed(app: Application, path: str) -> Answer:
     """The answer after all redirections."""
-    answer = get(server.port, path)
+    answer = get(app, path)
     while answer.status in (301, 302):
-        answer = get(server.port, answer.header("Location"))
+        answer = get(app, answer.header("Location"))
     return answer
 
 
-def a_file(server: Server) -> tuple[str, bytes]:
+def a_file(app: Application) -> tuple[str, bytes]:
     """The address of a file and its bytes."""
-    file = read_snapshot(Paths(server.folder)).files[SIGNATURES][0]
+    file = read_snapshot(Paths(app.folder)).files[SIGNATURES][0]
     return f"/dumps/2/signatures/{file.path.name}", file.path.read_bytes()
 
 
-def test_each_version_lists_its_files(server: Server) -> None:
-    front = get(server.port, "/dumps/").json()
+def test_each_version_lists_its_files(app: Application) -> None:
+    front = get(app, "/dumps/").json()
     assert [one["version"] for one in front["versions"]] == [2, 1]
     assert [one["kind"] for one in front["versions"]] == ["import", "import"]
-    assert front["latest"] == listed(server) == listed(server, "2")
+    assert front["latest"] == listed(app) == listed(app, "2")
     for version, of_signatures in ((1, 20_000), (2, 40_000)):
-        document = listed(server, str(version))
+        document = listed(app, str(version))
         assert (document["version"], document["rows"]) == (version, {SIGNATURES: of_signatures, EVENT_SIGNATURES: 1})
-        snapshot = read_snapshot(Paths(server.folder), version)
+        snapshot = read_snapshot(Paths(app.folder), version)
         files = [file for collection in COLLECTIONS for file in snapshot.files[collection]]
         assert len(document["files"]) == len(files) == version + 1
         for one, file in zip(document["files"], files, strict=True):
-            data = followed(server, one["url"]).body
+            data = followed(app, one["url"]).body
             assert data == file.path.read_bytes()
             assert (one["bytes"], one["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
             assert (one["rows"], one["first_id"], one["last_id"]) == (file.rows, file.first_id, file.last_id)
@@ -105,47 +89,47 @@ def test_each_version_lists_its_files(server: Server) -> None:
         "2/signatures/%2Fetc%2Fpasswd", "2/../../../../etc/passwd", "9999999999999999999/",
     ],
 )  # fmt: skip
-def test_nothing_else_is_served(server: Server, path: str) -> None:
-    assert followed(server, f"/dumps/{path}").status == 404
+def test_nothing_else_is_served(app: Application, path: str) -> None:
+    assert followed(app, f"/dumps/{path}").status == 404
 
 
-def test_a_file_is_served_for_the_versions_that_name_it(server: Server) -> None:
-    newest = read_snapshot(Paths(server.folder)).files[SIGNATURES][1].path.name
-    assert get(server.port, f"/dumps/2/signatures/{newest}").status == 200
-    assert get(server.port, f"/dumps/1/signatures/{newest}").status == 404
-    assert get(server.port, f"/dumps/2/event-signatures/{newest}").status == 404
+def test_a_file_is_served_for_the_versions_that_name_it(app: Application) -> None:
+    newest = read_snapshot(Paths(app.folder)).files[SIGNATURES][1].path.name
+    assert get(app, f"/dumps/2/signatures/{newest}").status == 200
+    assert get(app, f"/dumps/1/signatures/{newest}").status == 404
+    assert get(app, f"/dumps/2/event-signatures/{newest}").status == 404
 
 
-def test_latest_leads_to_the_newest_version(server: Server) -> None:
+def test_latest_leads_to_the_newest_version(app: Application) -> None:
     for path in ("", "signatures.csv", "signatures/x.parquet"):
-        answer = get(server.port, f"/dumps/latest/{path}")
+        answer = get(app, f"/dumps/latest/{path}")
         assert (answer.status, answer.header("Location")) == (302, f"/dumps/2/{path}")
-    assert get(server.port, "/dumps/latest").header("Location") == "/dumps/latest/"
-    assert get(server.port, "/dumps").header("Location") == "/dumps/"
+    assert get(app, "/dumps/latest").header("Location") == "/dumps/latest/"
+    assert get(app, "/dumps").header("Location") == "/dumps/"
 
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 
 
-def test_a_browser_gets_a_page_with_all_of_it(server: Server) -> None:
+def test_a_browser_gets_a_page_with_all_of_it(app: Application) -> None:
     """Each version, and each file with its address, size, rows and digest; others get JSON at the same place."""
     for path, version in (("/dumps/", 2), ("/dumps/1/", 1)):
-        answer = get(server.port, path, BROWSER)
+        answer = get(app, path, BROWSER)
         assert (answer.status, answer.header("Content-Type")) == (200, "text/html; charset=utf-8")
         assert "Accept" in answer.header("Vary")
         page = html.unescape(answer.body.decode())
-        for file in listed(server, str(version))["files"]:
+        for file in listed(app, str(version))["files"]:
             assert f'href="{file["url"]}"' in page
             assert all(f">{text}<" in page for text in (file["sha256"], f"{file['rows']:,}", f"{file['bytes']:,}"))
         for collection in COLLECTIONS:
             for ending in ("csv", "ndjson"):
-                assert get(server.port, f"/dumps/{version}/{collection}.{ending}").status == 200
+                assert get(app, f"/dumps/{version}/{collection}.{ending}").status == 200
                 assert f'href="/dumps/{version}/{collection}.{ending}"' in page
         links = {link for link in re.findall(r'href="(/dumps/(?:[^"]*/)?)"', page) if "latest" not in link}
         assert links == ({"/dumps/", "/dumps/1/", "/dumps/2/"} if path == "/dumps/" else {"/dumps/"})
-        assert get(server.port, f"{path}?format=json", BROWSER).json() == get(server.port, path).json()
-    assert get(server.port, "/dumps/latest/", BROWSER).header("Location") == "/dumps/2/"
-    assert get(server.port, "/dumps/9/", BROWSER).status == 404
+        assert get(app, f"{path}?format=json", BROWSER).json() == get(app, path).json()
+    assert get(app, "/dumps/latest/", BROWSER).header("Location") == "/dumps/2/"
+    assert get(app, "/dumps/9/", BROWSER).status == 404
 
 
 # Ranges.
@@ -184,153 +168,101 @@ def test_a_range_without_a_byte_is_an_error(header: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(("header", "first", "end"), [("0-99", 0, 100), ("1000-", 1000, None), ("-8", -8, None)])
-def test_a_range_of_a_file_is_its_bytes(server: Server, header: str, first: int, end: int | None) -> None:
-    url, data = a_file(server)
-    answer = get(server.port, url, {"Range": f"bytes={header}"})
+def test_a_range_of_a_file_is_its_bytes(app: Application, header: str, first: int, end: int | None) -> None:
+    url, data = a_file(app)
+    answer = get(app, url, {"Range": f"bytes={header}"})
     assert (answer.status, answer.body) == (206, data[first:end])
     start = first % len(data)
     assert answer.header("Content-Range") == f"bytes {start}-{start + len(answer.body) - 1}/{len(data)}"
     assert answer.header("Content-Length") == str(len(answer.body))
 
 
-def test_a_range_past_the_end_is_refused(server: Server) -> None:
-    url, data = a_file(server)
-    answer = get(server.port, url, {"Range": f"bytes={len(data)}-"})
+def test_a_range_past_the_end_is_refused(app: Application) -> None:
+    url, data = a_file(app)
+    answer = get(app, url, {"Range": f"bytes={len(data)}-"})
     assert (answer.status, answer.header("Content-Range")) == (416, f"bytes */{len(data)}")
     assert "immutable" not in answer.header("Cache-Control")
 
 
-def test_a_range_holds_while_the_file_is_the_one_meant(server: Server) -> None:
-    url, data = a_file(server)
-    head = request(server.port, "HEAD", url)
+def test_a_range_holds_while_the_file_is_the_one_meant(app: Application) -> None:
+    url, data = a_file(app)
+    head = request(app, "HEAD", url)
     assert (head.status, head.body, head.header("Content-Length")) == (200, b"", str(len(data)))
     assert head.header("Accept-Ranges") == "bytes"
     tag, dated = head.header("ETag"), head.header("Last-Modified")
     assert parsedate_to_datetime(dated).tzinfo is not None
     for condition, status in ((tag, 206), (dated, 206), ('"other"', 200), (f"W/{tag}", 200)):
-        answer = get(server.port, url, {"Range": "bytes=0-3", "If-Range": condition})
+        answer = get(app, url, {"Range": "bytes=0-3", "If-Range": condition})
         assert (answer.status, answer.body) == (status, data[:4] if status == 206 else data)
     for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
-        assert get(server.port, url, {"If-None-Match": known}).status == 304
-    assert request(server.port, "POST", url, b"").status == 405
-
-
-@dataclass
-class _Remote(io.RawIOBase):
-    """A file at an address, as a remote Parquet reader sees it: it can only fetch ranges."""
-
-    port: int
-    url: str
-    at: int = 0
-    fetched: int = 0
-
-    def __post_init__(self) -> None:
-        self.size = int(request(self.port, "HEAD", self.url).header("Content-Length"))
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self.at = offset + (0, self.at, self.size)[whence]
-        return self.at
-
-    def read(self, size: int = -1) -> bytes:
-        end = self.size if size < 0 else min(self.size, self.at + size)
-        if end <= self.at:
-            return b""
-        answer = get(self.port, self.url, {"Range": f"bytes={self.at}-{end - 1}"})
-        assert answer.status == 206
-        self.at += len(answer.body)
-        self.fetched += len(answer.body)
-        return answer.body
-
-
-def test_a_reader_elsewhere_fetches_the_columns_that_it_wants(server: Server) -> None:
-    url, data = a_file(server)
-    remote = _Remote(server.port, url)
-    ids = pq.ParquetFile(pa.PythonFile(remote, mode="r")).read(columns=["id"])["id"]
-    assert ids.to_pylist() == list(range(1, 20_001))
-    footer = 65_536  # it takes so much of the end before it knows more
-    assert remote.fetched - footer < len(data) / 4
+        assert get(app, url, {"If-None-Match": known}).status == 304
+    assert request(app, "POST", url, b"").status == 405
 
 
 # Whole collections.
 
 
-def lines_of(server: Server, path: str) -> list[dict[str, Any]]:
-    answer = followed(server, path)
+def lines_of(app: Application, path: str) -> list[dict[str, Any]]:
+    answer = followed(app, path)
     assert (answer.status, answer.header("Content-Type")) == (200, "application/x-ndjson")
     return [json.loads(line) for line in answer.body.splitlines()]
 
 
-def test_a_collection_as_ndjson_is_what_the_lists_have(server: Server) -> None:
-    rows = whole(server.port)
-    assert lines_of(server, "/dumps/latest/signatures.ndjson") == rows
-    assert lines_of(server, "/dumps/1/signatures.ndjson") == rows[:20_000]
-    assert lines_of(server, "/dumps/0/signatures.ndjson") == []
+def test_a_collection_as_ndjson_is_what_the_lists_have(app: Application) -> None:
+    rows = whole(app)
+    assert lines_of(app, "/dumps/latest/signatures.ndjson") == rows
+    assert lines_of(app, "/dumps/1/signatures.ndjson") == rows[:20_000]
+    assert lines_of(app, "/dumps/0/signatures.ndjson") == []
 
 
-def test_a_collection_as_csv_has_the_same_rows(server: Server) -> None:
+def test_a_collection_as_csv_has_the_same_rows(app: Application) -> None:
     names = ["id", "created_at", "text_signature", "hex_signature"]
-    answer = followed(server, "/dumps/latest/signatures.csv")
+    answer = followed(app, "/dumps/latest/signatures.csv")
     assert (answer.status, answer.header("Content-Type")) == (200, "text/csv; charset=utf-8")
     header, *rows = csv.reader(io.StringIO(answer.body.decode(), newline=""))
     assert header == names
-    assert rows == [[str(row[name]) for name in names] for row in whole(server.port)]
+    assert rows == [[str(row[name]) for name in names] for row in whole(app)]
 
 
-def test_a_collection_as_parquet_is_its_file_or_made_of_all(server: Server) -> None:
+def test_a_collection_as_parquet_is_its_file_or_made_of_all(app: Application) -> None:
     """One file is sent as it is, and of several one is written; rows come in the order of their ids."""
-    assert pq.read_table(io.BytesIO(followed(server, "/dumps/1/signatures.parquet").body)).num_rows == 20_000
-    several = get(server.port, "/dumps/2/signatures.parquet")
+    assert pq.read_table(io.BytesIO(followed(app, "/dumps/1/signatures.parquet").body)).num_rows == 20_000
+    several = get(app, "/dumps/2/signatures.parquet")
     assert several.status == 200
     ids = pq.read_table(io.BytesIO(several.body))["id"].to_pylist()
-    lines = get(server.port, "/dumps/2/signatures.ndjson").body.splitlines()
+    lines = get(app, "/dumps/2/signatures.ndjson").body.splitlines()
     assert ids == [json.loads(line)["id"] for line in lines]
 
 
-def test_head_of_a_collection_tells_its_kind_and_no_length(server: Server) -> None:
-    answer = request(server.port, "HEAD", "/dumps/2/signatures.ndjson")
-    assert (answer.status, answer.body, answer.header("Content-Length")) == (200, b"", "")
-
-
-def test_a_dump_and_the_changes_after_it_are_everything(server: Server) -> None:
+def test_a_dump_and_the_changes_after_it_are_everything(app: Application) -> None:
     """A POSTed row that is not folded is in no version, but after the cursor of the newest version."""
-    after = listed(server)["changes_after"][EVENT_SIGNATURES]
-    dumped = lines_of(server, "/dumps/latest/event-signatures.ndjson")
-    answer = get(server.port, f"/api/v1/changes/?collection=event-signatures&after={after}")
+    after = listed(app)["changes_after"][EVENT_SIGNATURES]
+    dumped = lines_of(app, "/dumps/latest/event-signatures.ndjson")
+    answer = get(app, f"/api/v1/changes/?collection=event-signatures&after={after}")
     *rest, _ = [json.loads(line) for line in answer.body.splitlines()]
     assert (len(dumped), len(rest)) == (1, 1)
-    assert dumped + rest == whole(server.port, EVENT_SIGNATURES)
+    assert dumped + rest == whole(app, EVENT_SIGNATURES)
 
 
 def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path, warehouse: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text("f(uint256)\n")
     import_files([lines], warehouse)
-    with opened(warehouse) as storage:
-        client = falcon.testing.TestClient(create_app(Settings(warehouse), *storage))
+    with application(warehouse) as app:
         file = read_snapshot(Paths(warehouse)).files[SIGNATURES][0].path
         file.unlink()
         for path in (f"signatures/{file.name}", "signatures.ndjson"):
-            assert client.simulate_get(f"/dumps/1/{path}").status_code == 410
+            assert get(app, f"/dumps/1/{path}").status == 410
 
 
-def test_digests_are_those_of_the_commits(server: Server) -> None:
+def test_digests_are_those_of_the_commits(app: Application) -> None:
     """Digests come from the commits: no data file is read for them."""
-    paths = Paths(server.folder)
-    document = {"collection=" + one["url"].removeprefix("/dumps/2/"): one["sha256"] for one in listed(server)["files"]}
+    paths = Paths(app.folder)
+    document = {"collection=" + one["url"].removeprefix("/dumps/2/"): one["sha256"] for one in listed(app)["files"]}
     added = [action["add"] for version in (1, 2) for action in log_actions(paths, version) if "add" in action]
     assert document == {add["path"]: add["tags"]["sha256"] for add in added}
 
 
-@pytest.mark.long
 def test_digests_missing_in_the_commits_are_computed(tmp_path: Path) -> None:
     """Commits of other programs have no digests."""
     lines = tmp_path / "lines.txt"
@@ -341,11 +273,10 @@ def test_digests_missing_in_the_commits_are_computed(tmp_path: Path) -> None:
     entry = paths.log_entry(1)
     entry.write_text(entry.read_text().replace('"tags":', '"before":'))
     assert [file.sha256 for file in read_snapshot(paths).all_files()] == [None, None]
-    with serving(paths.root, workers=1) as server:
+    with application(paths.root) as app:
         for _ in range(2):
-            for one in listed(server)["files"]:
-                assert one["sha256"] == hashlib.sha256(get(server.port, one["url"]).body).hexdigest()
-        assert server.errors() == []
+            for one in listed(app)["files"]:
+                assert one["sha256"] == hashlib.sha256(get(app, one["url"]).body).hexdigest()
 
 
 def test_only_so_many_stream_at_once() -> None:
@@ -368,26 +299,12 @@ def test_only_so_many_stream_at_once() -> None:
         limit._permits.release()
 
 
-def test_dumps_and_exports_share_one_limit(warehouse: Path) -> None:
-    """While a dump has the only permit of two threads, an export is refused; afterwards it is sent."""
-    (lines := warehouse.with_name("lines.txt")).write_text("f()\n")
-    import_files([lines], warehouse)
-    with opened(warehouse) as storage:
-        app = create_app(Settings(warehouse, threads=2), *storage)
-        client = falcon.testing.TestClient(app)
-        version = client.simulate_get("/readyz").json["version"]
-        dump = app(falcon.testing.create_environ(f"/dumps/{version}/signatures.ndjson"), lambda *_: None)
-        assert client.simulate_get("/signature-database/v1/export").status_code == 503
-        dump.close()
-        assert client.simulate_get("/signature-database/v1/export").text == "0x26121ff0,f()\n"
-
-
 def test_a_version_published_meanwhile_is_the_newest_at_once(tmp_path: Path) -> None:
-    with serving(tmp_path / "warehouse", workers=1) as server:
-        assert get(server.port, "/dumps/").json() == {"latest": None, "versions": []}
-        assert "Nothing has been published yet" in get(server.port, "/dumps/", BROWSER).body.decode()
-        assert get(server.port, "/dumps/latest/").status == 404
-        assert post_text(server.port, "a()").status == 201
-        fold(Paths(server.folder))
-        assert listed(server)["rows"] == {SIGNATURES: 1, EVENT_SIGNATURES: 0}
-        assert lines_of(server, "/dumps/latest/signatures.ndjson") == whole(server.port)
+    with application(tmp_path / "warehouse") as app:
+        assert get(app, "/dumps/").json() == {"latest": None, "versions": []}
+        assert "Nothing has been published yet" in get(app, "/dumps/", BROWSER).body.decode()
+        assert get(app, "/dumps/latest/").status == 404
+        assert post_text(app, "a()").status == 201
+        fold(Paths(app.folder))
+        assert listed(app)["rows"] == {SIGNATURES: 1, EVENT_SIGNATURES: 0}
+        assert lines_of(app, "/dumps/latest/signatures.ndjson") == whole(app)

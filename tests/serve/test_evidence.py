@@ -13,15 +13,24 @@ from falcon.testing import TestClient
 
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options, run_import
-from sigdir.serve.app import create_app
 from sigdir.serve.bulk.resolve import MAX_FULL_HASHES
-from sigdir.serve.core.settings import Settings
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
-from tests.serve.support import SIGNATURES_PATH, SPAM, TRANSFER, opened, selector
+from tests.serve.support import (
+    FORM,
+    SIGNATURES_PATH,
+    SPAM,
+    TRANSFER,
+    application,
+    get,
+    post,
+    post_text,
+    request,
+    selector,
+)
 from tests.signatures.assembly import dispatcher
 
-RESOLVE, LOOKUP = "/api/v1/resolve/", "/signature-database/v1/lookup"
+RESOLVE = "/api/v1/resolve/"
 A9 = selector(TRANSFER)
 DECLARED = "function transfer(address to, uint256 amount) returns (bool)"
 
@@ -55,8 +64,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(warehouse: Path) -> Iterator[TestClient]:
-    with opened(warehouse) as storage:
-        yield TestClient(create_app(Settings(warehouse), *storage))
+    with application(warehouse) as app:
+        yield app.client
 
 
 def lines(client: TestClient, path: str) -> list[dict[str, Any]]:
@@ -86,32 +95,15 @@ def test_a_post_does_not_replace_the_names_that_a_source_declares(tmp_path: Path
     (tmp_path / "abi.json").write_text(json.dumps([entry("to", "amount")]))
     run_import(Options([str(tmp_path / "abi.json")], root), Reporter())
     posted = "function transfer(address yourWallet, uint256 youReceive)"
-    with opened(root) as storage:
-        answer = TestClient(create_app(Settings(root), *storage)).simulate_post(
-            SIGNATURES_PATH, json={"text_signature": posted}
-        )
-        assert (answer.status_code, answer.headers["Reject-Reason"]) == (400, "duplicate")
+    with application(root) as app:
+        answer = post(app, SIGNATURES_PATH, {"text_signature": posted})
+        assert (answer.status, answer.header("Reject-Reason")) == (400, "duplicate")
     fold(Paths(root))
-    with opened(root) as storage:
-        client = TestClient(create_app(Settings(root), *storage))
-        [text] = full(client, A9)[0]["texts"]
-        evidence = client.simulate_get(f"{SIGNATURES_PATH}{text['id']}/evidence/").json
+    with application(root) as app:
+        [text] = full(app.client, A9)[0]["texts"]
+        evidence = get(app, f"{SIGNATURES_PATH}{text['id']}/evidence/").json()
     assert text["declaration"] == DECLARED
     assert [(one["declaration"], one["count"]) for one in evidence["declarations"]] == [(DECLARED, 1), (posted, 1)]
-
-
-def test_every_route_has_the_same_order(client: TestClient) -> None:
-    """Resolve by GET and POST, Otterscan's files, and the lookup, which hides what looks mined."""
-    texts = [TRANSFER, SPAM]
-    assert lines(client, f"{RESOLVE}?hash={A9}") == [{"hash": A9, "texts": texts}]
-    assert client.simulate_post(RESOLVE, body=A9).json == {"hash": A9, "texts": texts}
-    assert [one["text_signature"] for one in full(client, A9)[0]["texts"]] == texts
-    assert client.simulate_get(f"/signatures/{A9[2:]}").text == ";".join(texts)
-    shown = [
-        client.simulate_get(f"{LOOKUP}?function={A9}&filter={filter}").json["result"]["function"][A9]
-        for filter in ("true", "false")
-    ]
-    assert [[one["name"] for one in names] for names in shown] == [[TRANSFER], texts]
 
 
 def test_hashes_may_be_mixed_unknown_and_wrong(client: TestClient) -> None:
@@ -177,21 +169,15 @@ def test_a_post_is_a_sighting_with_its_declaration(tmp_path: Path) -> None:
         "plain(uint256)": (400, "plain(uint256)", None, "unknown"),
     }
     for is_known in (False, True):
-        with opened(tmp_path / "warehouse") as storage:  # at its end everything is staged
-            client = TestClient(create_app(Settings(tmp_path / "warehouse"), *storage))
+        with application(tmp_path / "warehouse") as app:  # at its end everything is staged
             for posted, (status, *_) in posts.items():
-                answer = client.simulate_post(SIGNATURES_PATH, json={"text_signature": posted})
-                assert answer.status_code == (400 if is_known else status)
+                assert post(app, SIGNATURES_PATH, {"text_signature": posted}).status == (400 if is_known else status)
         fold(Paths(tmp_path / "warehouse"))
-    with opened(tmp_path / "warehouse") as storage:
-        client = TestClient(create_app(Settings(tmp_path / "warehouse"), *storage))
+    with application(tmp_path / "warehouse") as app:
         for _, text, declaration, kind in posts.values():
-            [found] = full(client, selector(text))
-            [said] = [
-                one
-                for one in client.simulate_get(f"{SIGNATURES_PATH}{found['texts'][0]['id']}/evidence/").json["results"]
-                if one["source"] == "POST"
-            ]
+            [found] = full(app.client, selector(text))
+            sightings = get(app, f"{SIGNATURES_PATH}{found['texts'][0]['id']}/evidence/").json()["results"]
+            [said] = [one for one in sightings if one["source"] == "POST"]
             assert (said["witness"], said["kind"], said["declaration"]) == ("listed", kind, declaration)
             assert found["texts"][0]["declaration"] == declaration
 
@@ -235,16 +221,12 @@ def test_search_results_show_the_commonest_declaration(client: TestClient) -> No
 )
 def test_a_post_is_told_of_a_well_known_text_of_its_selector(tmp_path: Path, text: str, rival: str | None) -> None:
     """In a header, so the body stays 4byte.directory's; the preview says it in a sentence."""
-    with opened(tmp_path) as storage:
-        client = TestClient(create_app(Settings(tmp_path), *storage))
-        page = client.simulate_post(
-            "/submit/", body=urlencode({"text": text}), headers={"Content-Type": "application/x-www-form-urlencoded"}
-        )
-        assert ("a call cannot tell the two apart" in page.text) == (rival is not None)
-        answer = client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
-        assert answer.status_code == 201
+    with application(tmp_path) as app:
+        page = request(app, "POST", "/submit/", urlencode({"text": text}).encode(), FORM)
+        assert (b"a call cannot tell the two apart" in page.body) == (rival is not None)
+        answer = post_text(app, text)
+        assert (answer.status, answer.json()["text_signature"]) == (201, text)
         assert answer.headers.get("Clashes-With") == rival
-        assert answer.json["text_signature"] == text
 
 
 def test_a_post_is_told_of_a_text_that_bytecode_has(tmp_path: Path) -> None:
@@ -255,10 +237,6 @@ def test_a_post_is_told_of_a_text_that_bytecode_has(tmp_path: Path) -> None:
     (tmp_path / "Token.json").write_text(json.dumps(artifact))
     (tmp_path / "list.txt").write_text("f24151()\n")
     run_import(Options([str(tmp_path / "Token.json"), str(tmp_path / "list.txt")], tmp_path / "data"), Reporter())
-    with opened(tmp_path / "data") as storage:
-        client = TestClient(create_app(Settings(tmp_path / "data"), *storage))
-        rivals = [
-            client.simulate_post(SIGNATURES_PATH, json={"text_signature": text}).headers.get("Clashes-With")
-            for text in ("f130736()", "f193033()")
-        ]
+    with application(tmp_path / "data") as app:
+        rivals = [post_text(app, text).headers.get("Clashes-With") for text in ("f130736()", "f193033()")]
     assert rivals == ["f8491()", None]

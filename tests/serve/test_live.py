@@ -17,7 +17,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from http.client import HTTPConnection, HTTPResponse
 from itertools import pairwise
 from pathlib import Path
@@ -28,22 +27,15 @@ import pytest
 import sigdir
 from sigdir.serve.core.texts import canonical_text
 from sigdir.serve.core.writer import Writer
-from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import (
-    ROOT,
-    SAFETY_SECONDS,
-    command_line,
-    environment,
-    import_files,
-)
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
 from tests.serve.support import (
     ABI_PATH,
-    EVENTS_PATH,
     FORM,
     HOST,
     JSON,
@@ -132,6 +124,16 @@ def assert_in_order(rows: Sequence[Record]) -> None:
 # Two workers.
 
 
+def test_the_ready_line_names_the_pages_first(server: Server) -> None:
+    """The address opens in a browser; the three commands after it use the API. A new folder is named before it."""
+    new, ready, _, *tries = server.stderr().splitlines()[:6]
+    address = f"http://{HOST}:{server.port}"
+    assert (new, ready) == (f"new warehouse at {server.folder}", f"ready: {address}/")
+    assert [f"{address}/api/v1/" in line and line.startswith("  curl ") for line in tries] == [True] * 3
+    home = get(server.port, "/", {"Accept": "text/html"})
+    assert (home.status, home.header("Content-Type")) == (200, "text/html; charset=utf-8")
+
+
 def test_a_row_is_there_on_any_worker_once_it_is_acknowledged(server: Server) -> None:
     """What one worker has answered 201 for, the other has in its very next answer, and the other way round."""
     first, second = server.workers()
@@ -146,15 +148,6 @@ def test_a_row_is_there_on_any_worker_once_it_is_acknowledged(server: Server) ->
                 assert found(server.port, row["text_signature"]) == [row]
                 assert post_text(server.port, row["text_signature"]).status == 400
     assert_in_order(whole(server.port))
-
-
-def test_alternating_requests_always_see_the_newest_row(server: Server) -> None:
-    """Over many fresh connections, every GET after a POST has its row, in either collection."""
-    for round in range(60):
-        path = EVENTS_PATH if round % 3 == 0 else SIGNATURES_PATH
-        row = posted(server, f"alternating{round}(uint)", path)
-        for _ in range(2):
-            assert get(server.port, f"{path}?page_size=1").json()["results"] == [row]
 
 
 def test_a_tag_is_the_same_on_every_worker(server: Server) -> None:
@@ -256,6 +249,7 @@ def test_an_import_and_a_fold_are_seen_whole_at_once(server: Server, tmp_path: P
         for worker in server.workers():
             with only(server, worker):
                 assert whole(server.port) == rows
+                assert post_text(server.port, "watchedBefore0()").status == 400
     assert watcher.counts <= set(range(6)) | set(range(405, 411))
     assert_in_order(rows)
     texts = [row["text_signature"] for row in rows if row["text_signature"].startswith("watched")]
@@ -278,123 +272,7 @@ def test_a_text_posted_while_an_import_reads_it_stays_the_posted_row(server: Ser
     assert [late[row["text_signature"]] for row in rows] == rows
 
 
-def test_a_fold_changes_no_row_and_forgets_none(server: Server) -> None:
-    """Before and after a fold the lists are equal, and what was stored is refused as before."""
-    for number in range(3):
-        posted(server, f"foldedSignature{number}()")
-        posted(server, f"FoldedEvent{number}(uint)", EVENTS_PATH)
-    before = [whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)]
-    fold(Paths(server.folder))
-    assert [whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)] == before
-    for worker in server.workers():
-        with only(server, worker):
-            assert post_text(server.port, "foldedSignature0()").status == 400
-            assert post_text(server.port, "FoldedEvent0(uint)", EVENTS_PATH).status == 400
-
-
-@pytest.mark.long
-def test_a_follower_sees_every_row_that_was_there_when_it_began(server: Server) -> None:
-    """A client that follows ``next`` from page 1 while rows are POSTed, imported and folded misses no old row."""
-    run_sigdir(server.folder, "import", "-", stdin="".join(f"followed{n}()\n" for n in range(150)).encode())
-    existing = {row["id"] for row in whole(server.port)}
-    ending = threading.Event()
-    failed: list[str] = []
-
-    def post_on() -> None:
-        for number in range(2000):
-            if ending.is_set():
-                return
-            answer = post_text(server.port, f"postedMeanwhile{number}()")
-            if answer.status != 201:
-                failed.append(f"{answer.status} {answer.body!r}")
-
-    poster = threading.Thread(target=post_on)
-    poster.start()
-    try:
-        seen: set[int] = set()
-        moved, folded = 0, False
-        link: str | None = f"{SIGNATURES_PATH}?page_size=7"
-        while link is not None:
-            answer = get(server.port, local(link))
-            assert answer.status == 200
-            page = answer.json()
-            ids = [row["id"] for row in page["results"]]
-            assert ids == sorted(ids, reverse=True)
-            moved += len(seen.intersection(ids))
-            seen.update(ids)
-            link = page["next"]
-            if len(seen) > 100 and not folded:
-                fold(Paths(server.folder))
-                folded = True
-    finally:
-        ending.set()
-        poster.join(SAFETY_SECONDS)
-    assert failed == []
-    assert existing <= seen
-    assert moved > 0, "no row was POSTed while the follower walked"
-
-
 # Several writers.
-
-
-WRITER = """
-import http.client, json, sys
-answers = []
-for line in sys.stdin:
-    connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=300)
-    connection.request("POST", sys.argv[2], json.dumps({"text_signature": line}), {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    answers.append((answer.status, json.load(answer)))
-    connection.close()
-json.dump(answers, sys.stdout)
-"""
-"""A process that POSTs the lines of its input one by one, and writes the answers at its end."""
-
-
-@contextmanager
-def writer(port: int, texts: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-c", WRITER, str(port), SIGNATURES_PATH]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdin is not None
-            process.stdin.write("\n".join(texts).encode())
-            process.stdin.close()
-            process.stdin = None
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.long
-def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
-    """Two writers, an import and a fold with overlapping texts store each text once, with ids that rise;
-    after kill -9 of the whole server every acknowledged row is there, unchanged."""
-    warehouse = tmp_path / "warehouse"
-    texts = [f"contended{number}(uint256)" for number in range(180)]
-    forth, back = texts[:130], texts[50:][::-1]
-    with serving(warehouse) as server, writer(server.port, forth) as one, writer(server.port, back) as other:
-        done = run_sigdir(warehouse, "import", "-", "--json", "--quiet", stdin="\n".join(texts[20:160:3]).encode())
-        run_sigdir(warehouse, "fold")
-        answers = [json.loads(process.communicate(timeout=SAFETY_SECONDS)[0]) for process in (one, other)]
-        assert server.errors() == []
-        server.kill()
-    exists = {"text_signature": ["Signature with this text signature already exists."]}
-    acknowledged: list[Record] = []
-    for part in answers:
-        rows = [answer for status, answer in part if status == 201]
-        assert_in_order(rows)
-        acknowledged += rows
-        assert all(answer == exists for status, answer in part if status != 201)
-        assert {status for status, _ in part} <= {201, 400}
-    imported = json.loads(done.stdout)["totals"]["imported"]
-    assert len(acknowledged) + imported == len(texts)
-    with serving(warehouse) as server:
-        held = whole(server.port)
-        assert server.errors() == []
-    assert_in_order(held)
-    assert sorted(row["text_signature"] for row in held) == sorted(texts)
-    by_id = {row["id"]: row for row in held}
-    assert [by_id.get(row["id"]) for row in acknowledged] == acknowledged
 
 
 def test_posts_that_share_a_commit_get_their_own_rows(tmp_path: Path) -> None:
@@ -571,61 +449,6 @@ def _answers(port: int) -> bool:
 
 
 @pytest.mark.long
-def test_a_server_starts_while_another_process_imports(tmp_path: Path) -> None:
-    """An empty folder with an import under way is served at once; the import shows when it has ended."""
-    warehouse = tmp_path / "warehouse"
-    with importing(warehouse) as process, serving(warehouse) as server:
-        for path in (SIGNATURES_PATH, EVENTS_PATH):
-            empty: Record = {"count": 0, "next": None, "previous": None, "results": []}
-            assert get(server.port, path).json() == empty
-        assert get(server.port, "/readyz").json()["version"] == -1
-        row = posted(server, "beforeTheImport()")
-        report = finish(process, ["beforeTheImport()", "event OfTheImport(uint a)", "ofTheImport(uint)"])
-        assert report["totals"]["imported"] == 2
-        rows = whole(server.port)
-        assert_in_order(rows)
-        assert row in rows
-        assert sorted(each["text_signature"] for each in rows) == ["beforeTheImport()", "ofTheImport(uint256)"]
-        assert [each["text_signature"] for each in whole(server.port, EVENT_SIGNATURES)] == ["OfTheImport(uint256)"]
-        assert server.errors() == []
-
-
-@pytest.mark.long
-def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
-    """With --fold-every rows move into the table while they are read, with the ids and times they had.
-
-    The folder is new, which the server says first.
-    """
-    warehouse = tmp_path / "warehouse"
-    with serving(warehouse, workers=1, fold_every=1) as server:
-        for number in range(10):
-            posted(server, f"foldsItself{number}()")
-            posted(server, f"FoldsItself{number}(uint)", EVENTS_PATH)
-        before = {collection: whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)}
-        for collection, rows in before.items():
-            folded = until(partial(_rows_in_sql, warehouse, collection, len(rows)), "the fold")
-            assert folded == rows
-            assert whole(server.port, collection) == rows
-        assert post_text(server.port, "foldsItself0()").status == 400
-        assert posted(server, "foldsItselfOnceMore()")["id"] > before[SIGNATURES][-1]["id"]
-        assert server.errors() == []
-        assert server.stderr().startswith(f"new warehouse at {warehouse}\nready: ")
-        assert "ended with status" not in server.stderr()
-
-
-def _rows_in_sql(warehouse: Path, collection: str, wanted: int) -> list[Record] | None:
-    """The rows that SQL sees, written as the wire writes them; None while they are not all there."""
-    view = collection.replace("-", "_")
-    rows: list[Record] = sigdir.open(warehouse).sql(
-        "SELECT id, strftime(created_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ') AS created_at,"
-        f" text_signature, hex_signature FROM {view} ORDER BY id"
-    ).arrow().to_pylist()  # fmt: skip
-    if len(rows) < wanted:
-        return None
-    return [row | {"bytes_signature": bytes.fromhex(row["hex_signature"][2:]).decode("latin-1")} for row in rows]
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["waitress", "granian"])
 def test_killing_the_parent_ends_the_server(tmp_path: Path, name: str) -> None:
     """Workers that went on by themselves would keep the port, and nobody would replace them."""
@@ -667,8 +490,8 @@ HOSTILE = "import os, pathlib\npathlib.Path(os.environ['MARK']).write_text(__fil
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["waitress", "granian"])
 def test_no_code_of_the_folder_it_starts_in_is_executed(tmp_path: Path, name: str) -> None:
-    """Modules named as ours, as our dependencies and as Python's own lie where ``sigdir serve`` starts: it serves, and fold
-    moves a row into the table."""
+    """Modules named as ours, as our dependencies and as Python's own lie where ``sigdir serve`` starts: it serves, and
+    folds."""
     folder, mark, warehouse = tmp_path / "here", tmp_path / "mark", tmp_path / "warehouse"
     for module in ("sigdir", "serve", "orjson", "granian", "waitress", "falcon", "json", "uvloop", "sitecustomize"):
         (folder / module).mkdir(parents=True)
@@ -678,35 +501,11 @@ def test_no_code_of_the_folder_it_starts_in_is_executed(tmp_path: Path, name: st
     with serving(
         warehouse, *by(name), fold_every=1, command=command, cwd=folder, variables={"MARK": str(mark)}
     ) as server:
-        row = posted(server, "honest()")
-        assert until(partial(_rows_in_sql, warehouse, SIGNATURES, 1), "the fold") == [row]
+        posted(server, "honest()")
+        until(Paths(warehouse).last_fold.exists, "the fold")
         assert get(server.port, "/statistics/").status == 200
         assert server.errors() == []
     assert not mark.exists(), mark.read_text()
-
-
-@pytest.mark.parametrize("name", ["waitress", pytest.param("granian", marks=pytest.mark.long)])
-def test_a_stop_answers_what_has_begun(tmp_path: Path, name: str) -> None:
-    """A POST whose thread waits for the right to write when SIGTERM comes is stored and answered."""
-    with serving(tmp_path / "warehouse", *by(name), workers=1) as server:
-        staging = Staging(Paths(tmp_path / "warehouse").staging)
-        with ThreadPoolExecutor() as pool:
-            with staging.exclusive_statement():
-                waiting = pool.submit(post_text, server.port, "lastRow()")
-                until(lambda: _is_locked_out(server), "the POST waits")
-                server.process.terminate()
-                until(lambda: _is_refused(server.port), "the port to be closed")
-            assert waiting.result().status == 201
-        staging.close()
-        assert server.process.wait(SAFETY_SECONDS) == 0
-
-
-def _is_refused(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port), timeout=1).close()
-    except OSError:
-        return True
-    return False
 
 
 def test_a_taken_port_is_an_error_of_one_line(server: Server, tmp_path: Path) -> None:

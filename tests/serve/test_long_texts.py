@@ -1,63 +1,67 @@
-"""Rows with texts of 64 KiB, the longest there are: what a request costs is bounded in bytes, on both servers."""
+"""Rows with texts of 64 KiB, the longest there are: what a request costs is bounded in bytes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import import_files
-from tests.serve.support import SIGNATURES_PATH, Server, by, get, request, selector, serving, until
+from tests.serve.support import SIGNATURES_PATH, Application, application, get, request, selector, serving, until
 from tests.serve.test_hostile import connected, head
 
 TEXTS = [f"{'a' * 65_000}{number}()" for number in range(320)]
 LIST = f"{SIGNATURES_PATH}?page_size=320"
 RESOLVE_PATH = "/api/v1/resolve/"
-PERMITS = 4
-"""Streams of the one worker: half of its threads."""
 
 
-@pytest.fixture(scope="module", params=["waitress", pytest.param("granian", marks=pytest.mark.long)])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One worker over 320 texts, of 20 MB together, in two files."""
-    folder = tmp_path_factory.mktemp(request.param)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse of 320 texts, of 20 MB together, in two files."""
+    folder = tmp_path_factory.mktemp("long")
     for part in (TEXTS[:100], TEXTS[100:]):
         (folder / "texts.txt").write_text("\n".join(part))
         import_files([folder / "texts.txt"], folder / "warehouse")
-    with serving(folder / "warehouse", *by(request.param), "--threads", "10", workers=1) as running:
-        yield running
-        assert running.errors() == []
+    return folder / "warehouse"
 
 
-def test_a_long_page_is_streamed_whole(server: Server) -> None:
+@pytest.fixture(scope="module")
+def app(folder: Path) -> Iterator[Application]:
+    with application(folder, threads=10) as app:
+        yield app
+
+
+def test_a_long_page_is_streamed_whole(app: Application) -> None:
     """Its rows are those of short pages, in order; it has an ETag, and none of it is lost."""
-    answer = get(server.port, LIST)
+    answer = get(app, LIST)
     page = answer.json()
     assert (answer.status, page["count"], page["next"]) == (200, 320, None)
-    short = [get(server.port, f"{SIGNATURES_PATH}?page_size=80&page={number}") for number in range(1, 5)]
+    short = [get(app, f"{SIGNATURES_PATH}?page_size=80&page={number}") for number in range(1, 5)]
     assert page["results"] == [row for each in short for row in each.json()["results"]]
     assert [row["text_signature"] for row in page["results"]] == TEXTS[::-1]
-    assert get(server.port, LIST, {"If-None-Match": answer.header("ETag")}).status == 304
-    head_answer = request(server.port, "HEAD", LIST)
+    assert get(app, LIST, {"If-None-Match": answer.header("ETag")}).status == 304
+    head_answer = request(app, "HEAD", LIST)
     assert (head_answer.status, head_answer.body) == (200, b"")
     hashes = ",".join(map(selector, TEXTS))
-    found = get(server.port, f"{LIST}&hex_signature__in={hashes}").json()
+    found = get(app, f"{LIST}&hex_signature__in={hashes}").json()
     assert found["results"] == page["results"]
 
 
-def test_a_long_page_is_not_shown_as_html(server: Server) -> None:
+def test_a_long_page_is_not_shown_as_html(app: Application) -> None:
     """A browser gets 413 and what to do; pages of a hundred rows are shown."""
-    answer = get(server.port, LIST, {"Accept": "text/html"})
+    answer = get(app, LIST, {"Accept": "text/html"})
     assert (answer.status, b"fewer rows" in answer.body) == (413, True)
-    assert get(server.port, f"{SIGNATURES_PATH}?page_size=20", {"Accept": "text/html"}).status == 200
+    assert get(app, f"{SIGNATURES_PATH}?page_size=20", {"Accept": "text/html"}).status == 200
 
 
-def test_an_answer_of_the_feed_is_bounded_in_bytes(server: Server) -> None:
+def test_an_answer_of_the_feed_is_bounded_in_bytes(app: Application) -> None:
     """It has fewer rows than asked for, says that there are more, and its cursor goes on behind the last one."""
     texts, cursor, more, answers = [], "", True, 0
     while more:
-        answer = get(server.port, f"/api/v1/changes/?limit=50000&after={cursor}")
+        answer = get(app, f"/api/v1/changes/?limit=50000&after={cursor}")
         assert len(answer.body) < 9_000_000
         *rows, last = map(json.loads, answer.body.splitlines())
         texts += [row["text_signature"] for row in rows]
@@ -65,68 +69,46 @@ def test_an_answer_of_the_feed_is_bounded_in_bytes(server: Server) -> None:
     assert (texts, answers) == (TEXTS, 3)
 
 
-def test_many_hashes_of_long_texts_are_refused(server: Server) -> None:
+def test_many_hashes_of_long_texts_are_refused(app: Application) -> None:
     """By both look-ups of many hashes; fewer of them are answered."""
     hashes = list(map(selector, TEXTS))
     body = "\n".join(hashes * 100).encode()
-    assert request(server.port, "POST", RESOLVE_PATH, body).status == 413
-    assert request(server.port, "POST", f"{RESOLVE_PATH}?full=1", "\n".join(hashes[:1] * 200).encode()).status == 413
-    assert request(server.port, "POST", f"{RESOLVE_PATH}?full=1", "\n".join(hashes[:9]).encode()).status == 200
+    assert request(app, "POST", RESOLVE_PATH, body).status == 413
+    assert request(app, "POST", f"{RESOLVE_PATH}?full=1", "\n".join(hashes[:1] * 200).encode()).status == 413
+    assert request(app, "POST", f"{RESOLVE_PATH}?full=1", "\n".join(hashes[:9]).encode()).status == 200
     lookup = "/signature-database/v1/lookup?function="
-    answer = get(server.port, lookup + ",".join(hashes))
+    answer = get(app, lookup + ",".join(hashes))
     assert (answer.status, answer.json()["ok"]) == (413, False)
-    assert get(server.port, lookup + ",".join(hashes[:9])).status == 200
+    assert get(app, lookup + ",".join(hashes[:9])).status == 200
 
 
-def test_dumps_are_whole(server: Server) -> None:
+def test_dumps_are_whole(app: Application) -> None:
     """Lines are written a megabyte at a time, and the files read so too."""
-    lines = get(server.port, "/dumps/latest/signatures.ndjson", {"Accept": "*/*"})
+    lines = get(app, "/dumps/latest/signatures.ndjson", {"Accept": "*/*"})
     while lines.status == 302:
-        lines = get(server.port, lines.header("Location"))
+        lines = get(app, lines.header("Location"))
     assert [json.loads(line)["text_signature"] for line in lines.body.splitlines()] == TEXTS
-    export = get(server.port, "/signature-database/v1/export")
+    export = get(app, "/signature-database/v1/export")
     assert [line.partition(b",")[2].decode() for line in export.body.splitlines()] == TEXTS
 
 
-def test_streams_that_nobody_reads_use_up_one_number_of_permits(server: Server) -> None:
+def test_streams_that_nobody_reads_use_up_one_number_of_permits(folder: Path) -> None:
     """Pages, resolved hashes, dumps and exports share it; all else is answered. A refusal counts as 503, and a permit is
     free again when its client hangs up."""
-    if "granian" in str(server.folder):
-        pytest.skip("a slow client holds a thread of granian: a proxy stands in front of it")
     body = "\n".join(map(selector, TEXTS)).encode()
     resolve = head("POST", RESOLVE_PATH, "Content-Type: text/plain", f"Content-Length: {len(body)}") + body
     asked = [
         head("GET", LIST), resolve, head("GET", "/dumps/2/signatures.ndjson"), head("GET", "/signature-database/v1/export"),
     ]  # fmt: skip
-    unread = [connected(server.port, message) for message in asked]
-    connections = [each.__enter__() for each in unread]
-    try:
-        for connection in connections:
+    with serving(folder, "--threads", "10", workers=1) as server, ExitStack() as stack:
+        unread = [stack.enter_context(connected(server.port, message)) for message in asked]
+        for connection in unread:
             assert connection.recv(17) == b"HTTP/1.1 200 OK\r\n"
         for path in (LIST, "/dumps/1/signatures.csv"):
             refused = get(server.port, path)
             assert (refused.status, "Retry-After" in refused.headers) == (503, True)
         assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
         assert b'route="/dumps/{version}/{name}",status="503"} 1.0' in get(server.port, "/metrics").body
-    finally:
-        for each in unread:
-            each.__exit__(None, None, None)
-    assert until(lambda: get(server.port, LIST).status == 200, "a permit")
-
-
-@pytest.mark.long
-def test_readers_of_a_data_file_that_read_nothing_stop_nobody(server: Server) -> None:
-    """A hundred of them: a file needs neither a thread nor a permit."""
-    files = get(server.port, "/dumps/").json()["latest"]["files"]
-    message = head("GET", files[0]["url"])
-    unread = [connected(server.port, message) for _ in range(100)]
-    for each in unread:
-        each.__enter__()
-    try:
-        for _ in range(20):
-            assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
-        assert get(server.port, LIST).status == 200
-        assert len(get(server.port, files[0]["url"]).body) == files[0]["bytes"]
-    finally:
-        for each in unread:
-            each.__exit__(None, None, None)
+        for connection in unread:
+            connection.close()
+        assert until(lambda: get(server.port, LIST).status == 200, "a permit")

@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from sigdir.serve.mcp_server import MAX_ANSWER, mcp_server
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.examples import examples
 from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
-from tests.serve.support import HOST, Server, get, request, serving, until
+from tests.serve.support import HOST, Application, Server, application, get, request, serving
 from tests.serve.support import opened as storage
 
 TOOLS = {"resolve", "search", "decode", "contract", "solve"}
@@ -47,6 +47,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "warehouse"
 
 
+@pytest.fixture(scope="module")
+def server(stored: Path) -> Iterator[Server]:
+    with serving(stored, "--mcp", "--solve", workers=1) as running:
+        yield running
+
+
 def asked(arguments: list[str], ask: Callable[[Client], Awaitable[Any]]) -> Any:
     """What a client gets from a fresh `sigdir mcp` with these arguments."""
     command = StdioServerParameters(
@@ -63,10 +69,6 @@ def asked(arguments: list[str], ask: Callable[[Client], Awaitable[Any]]) -> Any:
 def asked_over_http(server: Server, ask: Callable[[Client], Awaitable[Any]]) -> Any:
     """What a client gets from a server by streamable HTTP."""
 
-    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
-    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    until(lambda: request(server.port, "POST", "/mcp", body, headers).status == 200, "the process of costly requests")
-
     async def talk() -> Any:
         async with Client(f"http://{HOST}:{server.port}/mcp", read_timeout_seconds=SAFETY_SECONDS) as client:
             return await ask(client)
@@ -80,10 +82,10 @@ def _run(talk: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         return pool.submit(lambda: asyncio.run(talk())).result()
 
 
-@pytest.mark.parametrize("source", ["warehouse", "pack", "waitress", "granian"])
-def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
+@pytest.mark.parametrize("source", ["warehouse", "pack", "HTTP"])
+def test_agents_get_texts_and_reasons(stored: Path, server: Server, source: str) -> None:
     """Of a warehouse, of a pack and over HTTP, by all tools; each answer fits its schema and begins with a sentence."""
-    code, is_http = (ROOT / "docs" / "examples" / "token.hex").read_text(), source in ("waitress", "granian")
+    code = (ROOT / "docs" / "examples" / "token.hex").read_text()
 
     async def ask(client: Client) -> tuple[Any, ...]:
         return (
@@ -91,17 +93,15 @@ def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
             await client.call_tool("search", {"fragment": "TRANSFER", "kind": "functions and errors", "limit": 2}),
             await client.call_tool("decode", {"data": CALL}),
             await client.call_tool("decode", {"data": "1".rjust(64, "0"), "returned_by": "0xa9059cbb"}), await client.call_tool("contract", {"code": code}),
-            await client.call_tool("solve", {"hash": TOPIC}) if source != "granian" else None,
+            await client.call_tool("solve", {"hash": TOPIC}),
         )  # fmt: skip
 
-    if is_http:
-        solves = ["--solve"] if source == "waitress" else []
-        with serving(stored, "--mcp", *solves, "--server", source, workers=1) as server:
-            listed, resolved, searched, decoded, returned, contract, solved = asked_over_http(server, ask)
+    if source == "HTTP":
+        listed, resolved, searched, decoded, returned, contract, solved = asked_over_http(server, ask)
     else:
         place = str(stored if source == "warehouse" else export(stored, declarations=True))
         listed, resolved, searched, decoded, returned, contract, solved = asked([f"--{source}", place], ask)
-    assert {tool.name for tool in listed.tools} == (TOOLS - {"solve"} if source == "granian" else TOOLS)
+    assert {tool.name for tool in listed.tools} == TOOLS
     for tool in listed.tools:
         assert tool.annotations.read_only_hint
         assert not tool.annotations.open_world_hint
@@ -120,7 +120,7 @@ def test_agents_get_texts_and_reasons(stored: Path, source: str) -> None:
     )
     assert decoded.structured_content["readings"][0]["candidates"][0]["parameters"][1]["value"] == "40"
     assert returned.structured_content["summary"].startswith("return: ")
-    assert source == "granian" or solved.structured_content["texts"][0]["posterior"] == 1
+    assert solved.structured_content["texts"][0]["posterior"] == 1
     assert contract.structured_content["functions"]
     assert contract.structured_content["summary"].split()[1] == "functions,"
 
@@ -211,15 +211,13 @@ def test_any_arguments_get_a_bounded_answer(call: Any, name: str, arguments: dic
     assert text != f"Error executing tool {name}"
 
 
-def test_http_solves_for_older_clients_in_the_process_that_gives_way(stored: Path) -> None:
+def test_http_solves_for_older_clients_in_the_process_that_gives_way(server: Server) -> None:
     """They name the tool in the body alone."""
     named = {"name": "solve", "arguments": {"hash": "0x12345678", "seconds": 2}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": named}).encode()
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    with serving(stored, "--mcp", "--solve", workers=1) as server:
-        asked_over_http(server, Client.list_tools)
-        answer = request(server.port, "POST", "/mcp", body, headers)
-        assert (answer.status, "texts tried" in answer.json()["result"]["structuredContent"]["summary"]) == (200, True)
+    answer = request(server.port, "POST", "/mcp", body, headers)
+    assert (answer.status, "texts tried" in answer.json()["result"]["structuredContent"]["summary"]) == (200, True)
 
 
 def test_only_what_names_solve_waits_for_what_solves(stored: Path) -> None:
@@ -235,19 +233,26 @@ def test_only_what_names_solve_waits_for_what_solves(stored: Path) -> None:
                 assert b"".join(pieces_of(req, 1000)) == body.encode()
 
 
-def test_http_refuses_what_is_no_message(stored: Path) -> None:
+def test_http_refuses_what_is_no_message(server: Server, stored: Path) -> None:
     """With a status and a reason; costly arguments are ended as those of other routes are; without --mcp there is no route."""
-    with serving(stored, "--mcp", workers=1) as server:
-        asked_over_http(server, Client.list_tools)
-        for method, body, status in (
-            ("GET", b"", 405), ("DELETE", b"", 405), ("POST", b"{", 400), ("POST", b"[" * 100_000, 400), ("POST", b"x" * 4_000_000, 413),
-        ):  # fmt: skip
-            headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-            assert request(server.port, method, "/mcp", body, headers).status == status
-        assert request(server.port, "POST", "/mcp", b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
-        assert "streamable HTTP" in get(server.port, "/llms.txt").body.decode()
-    with serving(stored, workers=1) as server:
-        assert request(server.port, "POST", "/mcp", b"{}", {}).status == 404
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    for method, body, status in (
+        ("GET", b"", 405), ("DELETE", b"", 405), ("POST", b"{", 400), ("POST", b"[" * 100_000, 400), ("POST", b"x" * 4_000_000, 413),
+    ):  # fmt: skip
+        assert request(server.port, method, "/mcp", body, headers).status == status
+    assert request(server.port, "POST", "/mcp", b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
+    assert "streamable HTTP" in get(server.port, "/llms.txt").body.decode()
+    with application(stored, mcp=True) as app:
+        assert {tool["name"] for tool in listed_by(app)} == TOOLS - {"solve"}
+    with application(stored) as app:
+        assert request(app, "POST", "/mcp", b"{}", {}).status == 404
+
+
+def listed_by(app: Application) -> Any:
+    """The tools of an application that does not solve."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    answer = request(app, "POST", "/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', headers)
+    return answer.json()["result"]["tools"]
 
 
 def test_a_warehouse_that_is_missing_is_one_line(tmp_path: Path) -> None:

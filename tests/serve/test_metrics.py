@@ -17,11 +17,8 @@ import orjson
 import promql_parser
 import pytest
 import yaml
-from falcon.testing import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from sigdir.serve.app import create_app
-from sigdir.serve.core.settings import Settings
 from sigdir.serve.metrics.counts import OTHER
 from sigdir.serve.servers.start import is_served
 from sigdir.warehouse.publish.publish import fold
@@ -33,11 +30,12 @@ from tests.serve.support import (
     JSON,
     LISTS,
     SIGNATURES_PATH,
+    Place,
     Server,
+    application,
     by,
     get,
     only,
-    opened,
     post_text,
     request,
     selector,
@@ -59,9 +57,9 @@ def answered_by(server: Server, worker: int) -> Iterator[None]:
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def scraped(port: int) -> Samples:
+def scraped(at: Place) -> Samples:
     """The samples of a scrape by name and labels, read by the client library."""
-    answer = get(port, METRICS)
+    answer = get(at, METRICS)
     assert (answer.status, answer.header("Cache-Control")) == (200, "no-store")
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -220,17 +218,16 @@ def test_a_damaged_log_ends_no_scrape(tmp_path: Path) -> None:
     """The newest import is left out; the rest is there."""
     (tmp_path / "lines.txt").write_text("f(uint256)\n")
     import_files([tmp_path / "lines.txt"], tmp_path / "warehouse")
-    with opened(tmp_path / "warehouse") as storage:
-        client = TestClient(create_app(Settings(tmp_path / "warehouse"), *storage))
+    with application(tmp_path / "warehouse") as app:
         entry = Paths(tmp_path / "warehouse").log_entry(1)
         whole = entry.read_bytes()
         entry.write_bytes(whole.replace(b"import", b"imp0rt"))
-        damaged = client.simulate_get(METRICS)
+        damaged = get(app, METRICS)
         entry.write_bytes(whole)
-        mended = client.simulate_get(METRICS)
-    assert (damaged.status_code, mended.status_code) == (200, 200)
-    assert "sigdir_rows" in damaged.text
-    assert ["sigdir_last_import_candidates" in answer.text for answer in (damaged, mended)] == [False, True]
+        mended = get(app, METRICS)
+    assert (damaged.status, mended.status) == (200, 200)
+    assert b"sigdir_rows" in damaged.body
+    assert [b"sigdir_last_import_candidates" in answer.body for answer in (damaged, mended)] == [False, True]
 
 
 def test_a_form_that_stored_counts_as_stored(server: Server) -> None:
@@ -245,22 +242,21 @@ def test_a_form_that_stored_counts_as_stored(server: Server) -> None:
 
 def test_the_state_of_the_warehouse_is_shown(warehouse: Path) -> None:
     """Version, rows, staged rows, and how long folding has left a row behind."""
-    with serving(warehouse, workers=1) as server:
-        empty = scraped(server.port)
+    with application(warehouse) as app:
+        empty = scraped(app)
         assert value(empty, "warehouse_version") == -1
         assert value(empty, "fold_lag_seconds") == 0
         posted = time.time()
         for path in LISTS.values():
-            assert post_text(server.port, "Staged(uint256)", path).status == 201
-        staged = scraped(server.port)
+            assert post_text(app, "Staged(uint256)", path).status == 201
+        staged = scraped(app)
         assert [value(staged, "staged_rows", collection=collection) for collection in LISTS] == [1, 1]
         assert 0 < value(staged, "fold_lag_seconds") <= time.time() - posted + 1
         fold(Paths(warehouse))
-        folded = scraped(server.port)
+        folded = scraped(app)
         assert [value(folded, "staged_rows", collection=collection) for collection in LISTS] == [0, 0]
         assert [value(folded, "rows", collection=collection) for collection in LISTS] == [1, 1]
-        assert value(folded, "warehouse_version") == get(server.port, "/readyz").json()["version"] >= 0
+        assert value(folded, "warehouse_version") == get(app, "/readyz").json()["version"] >= 0
         assert value(folded, "fold_lag_seconds") == 0
         mark(Paths(warehouse).last_fold)  # as a server does that folds by itself
-        assert value(scraped(server.port), "last_fold_timestamp_seconds") >= int(posted)
-        assert server.errors() == []
+        assert value(scraped(app), "last_fold_timestamp_seconds") >= int(posted)

@@ -21,8 +21,22 @@ from sigdir.serve.core.misses import MissCounter, Misses, wanted
 from sigdir.serve.core.process import limited_memory
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import Sigdir, import_files
-from tests.serve.support import TRANSFER, Server, get, only, opened, post, post_text, selector, serving, topic, until
+from tests.conftest import import_files
+from tests.pipeline.support import invoke
+from tests.serve.support import (
+    TRANSFER,
+    Server,
+    application,
+    get,
+    only,
+    opened,
+    post,
+    post_text,
+    selector,
+    serving,
+    topic,
+    until,
+)
 
 API = "/api/v1/wanted/"
 HTML = {"Accept": "text/html"}
@@ -84,7 +98,7 @@ def test_without_memory_for_a_thread_the_answer_stays(warehouse: Path) -> None:
     assert [(one.hash, one.count) for one in found] == [("0x00000000", 2)]
 
 
-def test_counts_are_of_all_workers_and_survive_a_kill(warehouse: Path, run_sigdir: Sigdir) -> None:
+def test_counts_are_of_all_workers_and_survive_a_kill(warehouse: Path) -> None:
     """Of two workers, one killed after its counts were written; a text that is POSTed leaves the list, the page and the command."""
     lookup = f"/api/v1/signatures/?hex_signature__in={selector(NEW)},0x00000002"
     with serving(warehouse, "--count-misses", workers=2) as server:
@@ -101,10 +115,10 @@ def test_counts_are_of_all_workers_and_survive_a_kill(warehouse: Path, run_sigdi
         assert 'href="/wanted/"' in get(server.port, "/status/", HTML).body.decode()
         page = get(server.port, "/wanted/", HTML).body.decode()
         assert ("0x00000002" in page, selector(NEW) in page, 'href="/submit/"' in page) == (True, False, True)
-    found: list[dict[str, Any]] = json.loads(run_sigdir("wanted", "--json").stdout)
+    found: list[dict[str, Any]] = json.loads(invoke(warehouse, "wanted", "--json").stdout)
     assert [(one["collection"], one["hash"], one["count"]) for one in found] == [("signatures", "0x00000002", 20)]
-    with serving(warehouse, workers=1) as server:
-        assert (get(server.port, API).status, get(server.port, "/wanted/").status) == (404, 404)
+    with application(warehouse) as app:
+        assert (get(app, API).status, get(app, "/wanted/").status) == (404, 404)
 
 
 def test_the_table_is_bounded_and_its_error_too(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,14 +161,13 @@ def test_many_begin_the_table_at_once(warehouse: Path, capfd: pytest.CaptureFixt
     assert capfd.readouterr().err == ""
 
 
-def test_a_damaged_table_costs_no_lookup(warehouse: Path, run_sigdir: Sigdir) -> None:
+def test_a_damaged_table_costs_no_lookup(warehouse: Path) -> None:
     """Lookups answer, the list says which file is damaged, and the command refuses it in a line."""
     paths = Paths(warehouse)
     paths.misses.write_bytes(b"no database" * 500)
-    with serving(warehouse, "--count-misses", workers=1) as server:
-        assert get(server.port, "/api/v1/signatures/?hex_signature=0x00000001").json()["count"] == 0
-        answer = get(server.port, API)
-        assert answer.status == 503
-    refused = run_sigdir("wanted")
-    assert refused.returncode == 2
-    assert re.search(rb"misses.sqlite: .*; it can be deleted", refused.stderr)
+    with application(warehouse, count_misses=True) as app:
+        assert get(app, "/api/v1/signatures/?hex_signature=0x00000001").json()["count"] == 0
+        assert get(app, API).status == 503
+    refused = invoke(warehouse, "wanted")
+    assert refused.status == 2
+    assert re.search("misses.sqlite: .*; it can be deleted", refused.stderr)

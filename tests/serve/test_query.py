@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -105,18 +103,6 @@ def test_pages_hold_every_row_once(data: st.DataObject, oldest_first: bool, size
     assert all(len(page["results"]) == size for page in pages[:-1])
 
 
-@given(st.data(), st.integers(1, 10))
-def test_previous_leads_back_over_the_same_pages(data: st.DataObject, size: int) -> None:
-    """From the last page, ``previous`` gives the pages that ``next`` gave, backwards."""
-    segments = data.draw(cuts(data.draw(rows_of())))
-    forth = walk(segments, f"page_size={size}")
-    back = [answer(segments, f"page_size={size}&page=last")]
-    while back[-1]["previous"] is not None:
-        back.append(answer(segments, urlsplit(back[-1]["previous"]).query))
-    assert back[::-1] == forth
-    assert forth[0]["previous"] is None
-
-
 @given(st.data(), st.integers(1, 10), st.integers(1, 12))
 def test_any_page_is_its_slice(data: st.DataObject, size: int, number: int) -> None:
     """A numbered page has its rows, and links only to the pages next to it."""
@@ -179,23 +165,6 @@ def test_pages_that_are_not(wanted: str) -> None:
     """Anything that is not a number from 1 to the last page is an invalid page, and no other error."""
     with pytest.raises(InvalidPage):
         page_number(wanted, 7)
-
-
-@pytest.mark.parametrize("zeros", [19, 4300, 16_000])
-def test_leading_zeros_of_a_page_do_no_harm(zeros: int) -> None:
-    """Leading zeros, however many, change no number; the page is found or invalid."""
-    with suppress(InvalidPage):
-        assert page_number("0" * zeros + "3", 7) == 3
-
-
-@given(st.integers(-5, 50), st.integers(1, 40))
-def test_a_page_number_is_one_of_the_pages(wanted: int, pages: int) -> None:
-    """Exactly the numbers from 1 to the last page are pages."""
-    if 1 <= wanted <= pages:
-        assert page_number(str(wanted), pages) == wanted
-    else:
-        with pytest.raises(InvalidPage):
-            page_number(str(wanted), pages)
 
 
 # Links.
@@ -526,17 +495,6 @@ def test_a_long_page_comes_in_chunks_of_a_megabyte() -> None:
         assert page_of(view, SIGNATURES, parse(query), URL).is_longer_than(1 << 20) == is_long
 
 
-@given(st.lists(texts, min_size=2, max_size=20), st.data())
-def test_a_fragment_across_two_rows_is_in_neither(held: list[str], data: st.DataObject) -> None:
-    """A fragment that spans the end of one text and the beginning of the next is not found."""
-    at = data.draw(st.integers(0, len(held) - 2))
-    left, right = held[at], held[at + 1]
-    fragment = left[-data.draw(st.integers(1, len(left))) :] + right[: data.draw(st.integers(1, len(right)))]
-    rows = [Row(number, NOON_US + number, text, b"abcd") for number, text in enumerate(held, 1)]
-    expected = [number for number, text in enumerate(held) if fragment.lower() in text.lower()]
-    assert rows_with(segment_of(rows), fragment) == expected
-
-
 @pytest.mark.parametrize(
     ("fragment", "expected"),
     [
@@ -577,26 +535,6 @@ def test_more_matches_than_one_turn_of_the_scan_takes() -> None:
     assert rows_with(segment, "9(a") == [number - 1 for number in range(1, 20_001) if number % 10 == 9]
 
 
-@settings(max_examples=examples(200))
-@given(st.lists(hashes(4), max_size=40), st.text("0123456789abcdef", min_size=1, max_size=8))
-@example([b"\x12\x34\x56\x78"], "2345")
-def test_hex_digits_are_found_across_bytes(held: list[bytes], digits: str) -> None:
-    """with_hex gives the rows whose digits contain these anywhere."""
-    rows = [Row(number, NOON_US + number, "f()", hash) for number, hash in enumerate(held, 1)]
-    expected = [number for number, hash in enumerate(held) if digits in hash.hex()]
-    assert segment_of(rows, by_hash=True).with_hex(digits).tolist() == expected
-
-
-@given(st.data(), st.sampled_from([4, 32]), st.booleans())
-def test_a_hash_is_found_with_all_that_share_it(data: st.DataObject, width: int, by_hash: bool) -> None:
-    """with_hash gives every row with exactly this hash, sorted or not, and no other of the same beginning."""
-    held = data.draw(st.lists(hashes(width), max_size=40))
-    rows = [Row(number, NOON_US + number, "f()", hash) for number, hash in enumerate(held, 1)]
-    segment = segment_of(rows, width=width, by_hash=by_hash)
-    wanted = data.draw(st.one_of(hashes(width), st.sampled_from(held) if held else hashes(width)))
-    assert segment.with_hash(wanted).tolist() == [number for number, hash in enumerate(held) if hash == wanted]
-
-
 def test_collisions_beyond_four_bytes_are_told_apart() -> None:
     """Events whose hashes begin alike for 31 bytes are found one by one; functions come together."""
     begin = bytes(range(31))
@@ -621,20 +559,3 @@ def test_a_row_is_found_by_its_id_and_no_other_is(rows: list[Row], id: int) -> N
     """row_of_id finds the ids that are there, and nothing in the gaps between or beyond them."""
     expected = next((number for number, row in enumerate(rows) if row.id == id), None)
     assert segment_of(rows, slack=2).row_of_id(id) == expected
-
-
-@given(rows_of(), half_seconds, half_seconds)
-def test_a_range_of_times_is_both_ends_included(rows: list[Row], low: int, high: int) -> None:
-    """time_range gives the rows between two moments, both included; none where they are the wrong way."""
-    first, last = NOON_US + low * 500_000, NOON_US + high * 500_000
-    start, stop = segment_of(rows, slack=2).time_range(first, last)
-    expected = [number for number, row in enumerate(rows) if first <= row.created_at <= last]
-    assert list(range(start, stop)) == expected
-
-
-def test_texts_come_back_whole() -> None:
-    """text_at gives a row's text and nothing of its neighbours."""
-    rows = [Row(1, NOON_US, "f()", b"abcd"), Row(2, NOON_US + 1, "g(uint256)", b"abcd")]
-    segment = segment_of(rows, slack=3)
-    assert [segment.text_at(number) for number in range(2)] == ["f()", "g(uint256)"]
-    assert np.array_equal(segment.ids[:2], [1, 2])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import pytest
 import sigdir
 from sigdir.warehouse.sql.statistics import statistics
 from tests.conftest import ROOT, empty_warehouse, import_files
-from tests.warehouse.support import call_command
+from tests.pipeline.support import invoke
 
 FIGURES = ["growth", "sources", "types", "parameters", "shared", "zeros", "styles", "reasons"]
 HOSTILE = "</style><script>alert(1)</script> $\\frac{1}{2}$ \N{SNOWMAN}"
@@ -76,20 +74,15 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     out = tmp_path_factory.mktemp("made") / "report.html"
-    done = report(samples, out)
-    assert done.returncode == 0, done.stderr
-    *stages, summary = done.stderr.decode().splitlines()
+    done = invoke(samples, "report", out)
+    assert done.status == 0, done.stderr
+    *stages, summary = done.stderr.splitlines()
     assert stages == [
         f"{part} ..." for part in ("count names", "count types", "count collisions", "count imports", "draw")
     ]
     assert re.fullmatch(rf"{samples}: version 2, \d+ rows, \d+\.\d s: {out}, \d+ kB", summary)
     assert [file.name for file in out.parent.iterdir()] == [out.name]
     return out.read_bytes()
-
-
-def report(warehouse: Path, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "sigdir", "report", "--warehouse", str(warehouse), *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
 
 
 def test_the_page_is_self_contained(made: bytes) -> None:
@@ -160,33 +153,32 @@ def test_no_folder_of_the_machine_is_shown(samples: Path, made: bytes) -> None:
     assert str(ROOT).encode() not in made
 
 
-@pytest.mark.long
 def test_the_same_warehouse_gives_the_same_page(samples: Path, made: bytes) -> None:
     """No creation time and no random ids, so pages can be compared."""
-    assert report(samples, "-", "--quiet").stdout == made
+    assert invoke(samples, "report", "-", "--quiet").stdout == made
 
 
 def test_json_has_the_numbers_that_python_has(samples: Path) -> None:
     """--json writes the Statistics of the version and no page."""
-    done = report(samples, "--json", "--quiet")
+    done = invoke(samples, "report", "--json", "--quiet")
     assert (
         done.stdout
         == orjson.dumps(statistics(sigdir.open(samples)), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
     )
-    assert done.stderr == b""
+    assert done.stderr == ""
 
 
 def test_as_of_reports_an_older_version(samples: Path) -> None:
     """--as-of counts the rows of that version."""
-    numbers = orjson.loads(report(samples, "--json", "--as-of", "1").stdout)
+    numbers = orjson.loads(invoke(samples, "report", "--json", "--as-of", "1").stdout)
     assert (numbers["version"], numbers["rows"]["signatures"], numbers["import_count"]) == (1, 62, 1)
 
 
 def test_an_empty_warehouse_has_a_page_that_says_so(warehouse: Path, tmp_path: Path) -> None:
     """An empty warehouse is not an error."""
     empty_warehouse(warehouse)
-    done = call_command("report", tmp_path / "report.html", "--warehouse", warehouse)
-    assert done.exit_code == 0
+    done = invoke(warehouse, "report", tmp_path / "report.html")
+    assert done.status == 0
     assert "nothing imported yet" in done.stderr
     page = Page((tmp_path / "report.html").read_bytes())
     assert not page.all("figure")
@@ -206,9 +198,8 @@ def test_a_failure_is_one_line_and_changes_no_file(samples: Path, tmp_path: Path
         (samples, [kept, "--as-of", "99"], f"{samples} has no version 99"),
         (kept, [kept], f"{kept}"),
     ):
-        done = call_command("report", "--warehouse", warehouse, *arguments)
-        assert done.exit_code == 2, done
-        assert done.stdout == ""
+        done = invoke(warehouse, "report", *arguments)
+        assert (done.status, done.stdout) == (2, b""), done
         assert message in done.stderr.splitlines()[-1]
     assert kept.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == [kept.name]

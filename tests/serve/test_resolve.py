@@ -24,8 +24,8 @@ from tests.serve.support import (
     SPAM,
     TOPIC,
     TRANSFER,
+    Application,
     Row,
-    Server,
     get,
     post_text,
     request,
@@ -131,12 +131,10 @@ def test_a_list_has_the_results_of_the_lines(view: View, rows: dict[str, list[Ro
         ("?format=json", "*/*", True), ("?format=ndjson", "application/json", False),
     ],
 )  # fmt: skip
-def test_a_client_may_ask_for_a_list(server: Server, query: str, accept: str, is_list: bool) -> None:
+def test_a_client_may_ask_for_a_list(app: Application, query: str, accept: str, is_list: bool) -> None:
     """By ``format``, or by an Accept that prefers JSON; otherwise it gets lines."""
     headers = {"Accept": accept, "Content-Type": "application/json"}
-    got = request(
-        server.port, "POST", RESOLVE_PATH + query, json.dumps([selector("under_score()"), "zz"]).encode(), headers
-    )
+    got = request(app, "POST", RESOLVE_PATH + query, json.dumps([selector("under_score()"), "zz"]).encode(), headers)
     results = [{"hash": selector("under_score()"), "texts": ["under_score()"]}, {"hash": "zz", "error": NEITHER}]
     assert (got.status, got.header("Vary")) == (200, "Accept, Origin")
     assert got.header("Content-Type") == ("application/json" if is_list else "application/x-ndjson")
@@ -144,12 +142,12 @@ def test_a_client_may_ask_for_a_list(server: Server, query: str, accept: str, is
 
 
 @pytest.mark.parametrize("hash", [TOPIC, *map(selector, (TRANSFER, "under_score()", "nowhere()"))])
-def test_one_hash_is_answered_as_among_others(server: Server, hash: str) -> None:
+def test_one_hash_is_answered_as_among_others(app: Application, hash: str) -> None:
     """Few hashes are looked up one by one. The line is the same, and so is the list."""
     accept = {"Accept": "application/json"}
-    alone, among = (request(server.port, "GET", f"{RESOLVE_PATH}?hash={hashes}") for hashes in (hash, f"{hash},zz"))
+    alone, among = (request(app, "GET", f"{RESOLVE_PATH}?hash={hashes}") for hashes in (hash, f"{hash},zz"))
     listed, both = (
-        request(server.port, "GET", f"{RESOLVE_PATH}?hash={hashes}", headers=accept) for hashes in (hash, f"{hash},zz")
+        request(app, "GET", f"{RESOLVE_PATH}?hash={hashes}", headers=accept) for hashes in (hash, f"{hash},zz")
     )
     assert (alone.status, alone.body) == (200, among.body.splitlines(keepends=True)[0])
     assert listed.body == both.body.partition(b",\n")[0] + b"]\n"
@@ -157,8 +155,8 @@ def test_one_hash_is_answered_as_among_others(server: Server, hash: str) -> None
         assert (alone.header(name), listed.header(name)) == (among.header(name), both.header(name))
 
 
-def test_an_unknown_format_is_not_found(server: Server) -> None:
-    assert request(server.port, "POST", RESOLVE_PATH + "?format=xml", b"zz").status == 404
+def test_an_unknown_format_is_not_found(app: Application) -> None:
+    assert request(app, "POST", RESOLVE_PATH + "?format=xml", b"zz").status == 404
 
 
 def test_a_hash_that_many_texts_have_is_answered_whole_and_in_bounded_pieces(view: View) -> None:
@@ -275,14 +273,13 @@ def test_a_list_is_filtered_by_many_hashes(view: View, rows: dict[str, list[Row]
 # Over HTTP.
 
 
-def test_rows_in_files_and_rows_just_posted_are_found(server: Server) -> None:
+def test_rows_in_files_and_rows_just_posted_are_found(app: Application) -> None:
     posted = [
-        post_text(server.port, f"{kind}(uint8)", path).json()
-        for kind, path in (("a", SIGNATURES_PATH), ("A", EVENTS_PATH))
+        post_text(app, f"{kind}(uint8)", path).json() for kind, path in (("a", SIGNATURES_PATH), ("A", EVENTS_PATH))
     ]
     stored = selector("under_score()")
     sent = [stored, "?", posted[1]["hex_signature"], f"0x{TOPIC}", posted[0]["hex_signature"]]
-    got = request(server.port, "POST", RESOLVE_PATH, json.dumps(sent).encode())
+    got = request(app, "POST", RESOLVE_PATH, json.dumps(sent).encode())
     assert (got.status, got.header("Content-Type")) == (200, "application/x-ndjson")
     assert [json.loads(line) for line in got.body.splitlines()] == [
         {"hash": sent[0], "texts": ["under_score()"]},
@@ -291,13 +288,13 @@ def test_rows_in_files_and_rows_just_posted_are_found(server: Server) -> None:
         {"hash": sent[3], "texts": [EVENT]},
         {"hash": sent[4], "texts": ["a(uint8)"]},
     ]
-    page = get(server.port, f"{SIGNATURES_PATH}?hex_signature__in={stored},{posted[0]['hex_signature']}").json()
+    page = get(app, f"{SIGNATURES_PATH}?hex_signature__in={stored},{posted[0]['hex_signature']}").json()
     assert [row["text_signature"] for row in page["results"]] == ["a(uint8)", "under_score()"]
 
 
-def test_bodies_and_methods_are_bounded(server: Server) -> None:
+def test_bodies_and_methods_are_bounded(app: Application) -> None:
     line = b"aabbccdd\n"
     most = MAX_IMPORT_BODY // len(line)
-    assert request(server.port, "POST", RESOLVE_PATH, line * most).status == 200
-    assert request(server.port, "POST", RESOLVE_PATH, line * (most + 1)).status == 413
-    assert request(server.port, "PUT", RESOLVE_PATH, line).status == 405
+    assert request(app, "POST", RESOLVE_PATH, line * most).status == 200
+    assert request(app, "POST", RESOLVE_PATH, line * (most + 1)).status == 413
+    assert request(app, "PUT", RESOLVE_PATH, line).status == 405

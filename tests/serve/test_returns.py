@@ -13,7 +13,7 @@ from eth_abi.abi import encode
 from sigdir.signatures.readings import NOTHING_RETURNED
 from tests.conftest import import_files
 from tests.pipeline.support import invoke
-from tests.serve.support import FORM, TRANSFER, Server, get, post, request, selector, serving
+from tests.serve.support import FORM, TRANSFER, Application, application, get, post, request, selector
 
 PATH = "/api/v1/decode/"
 ONE = f"0x{1:064x}"
@@ -28,18 +28,17 @@ TUPLE = "function pair(uint256 id) returns ((address owner, uint8[] kinds) found
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     folder = tmp_path_factory.mktemp("returns")
     for name, declarations in SOURCES.items():
         (file := folder / f"{name}.txt").write_text("\n".join(declarations))
         import_files([file], folder / "warehouse")
-    with serving(folder / "warehouse", workers=1) as running:
-        yield running
-        assert running.errors() == []
+    with application(folder / "warehouse") as app:
+        yield app
 
 
-def returned(server: Server, **fields: Any) -> Any:
-    answer = post(server.port, PATH, {"as": "return", **fields})
+def returned(app: Application, **fields: Any) -> Any:
+    answer = post(app, PATH, {"as": "return", **fields})
     assert answer.status == 200, answer.body
     return answer.json()
 
@@ -48,9 +47,9 @@ def values(reading: Any, number: int = 0) -> list[tuple[str, Any]]:
     return [(one.get("name", ""), one["value"]) for one in reading["candidates"][number]["parameters"]]
 
 
-def test_what_is_declared_most_comes_first(server: Server) -> None:
+def test_what_is_declared_most_comes_first(app: Application) -> None:
     """Two sources say bool, one says uint256: both fit a word of 1, and the answer says so. Only one fits a word of 2."""
-    found = returned(server, data=ONE, selector=selector(TRANSFER))
+    found = returned(app, data=ONE, selector=selector(TRANSFER))
     assert (found["kind"], found["selector"], found["texts"]) == ("return", selector(TRANSFER), 2)
     assert [(one["declaration"].partition(" returns ")[2], one["confidence"], one["ambiguous"]) for one in found["candidates"]] == [
         ("(bool)", "medium", True), ("(uint256)", "low", False),
@@ -59,32 +58,32 @@ def test_what_is_declared_most_comes_first(server: Server) -> None:
         "declared 2 times", "the values encode to the same bytes", "1 other declaration fits as well",
     ]  # fmt: skip
     assert found["note"] == "It is ambiguous: 2 declarations fit, and the one that is declared most comes first."
-    sure = returned(server, data=f"0x{2:064x}", selector=selector(TRANSFER))
+    sure = returned(app, data=f"0x{2:064x}", selector=selector(TRANSFER))
     assert (values(sure), sure["candidates"][0]["confidence"]) == ([("", "2")], "high")
     assert sure["candidates"][1]["detail"].startswith("as (bool): the word at byte 0 is out of range")
 
 
-def test_the_types_that_use_all_of_the_data_come_before_commoner_ones(server: Server) -> None:
-    found = returned(server, data="0x" + encode(["uint256", "bool"], [7, True]).hex(), selector=selector(PRICE))
+def test_the_types_that_use_all_of_the_data_come_before_commoner_ones(app: Application) -> None:
+    found = returned(app, data="0x" + encode(["uint256", "bool"], [7, True]).hex(), selector=selector(PRICE))
     assert values(found) == [("amount", "7"), ("ok", True)]
     assert found["candidates"][1]["reasons"] == ["declared 1 time", "32 bytes left over"]
 
 
-def test_a_declaration_may_be_given(server: Server) -> None:
+def test_a_declaration_may_be_given(app: Application) -> None:
     """It is tried first and needs no directory; its selector is that of the call. Calls inside of bytes are decoded."""
     data = encode(["(address,uint8[])", "string"], [("0x" + "ab" * 20, [1, 2]), "é"])
-    found = returned(server, data=data.hex(), texts=[TUPLE])
+    found = returned(app, data=data.hex(), texts=[TUPLE])
     assert found["selector"] == selector("pair(uint256)")
     assert values(found) == [("found", ["0x" + "ab" * 20, [1, 2]]), ("name", "é")]
     mine = f"function {TRANSFER} returns (uint8 mine)"
-    assert values(returned(server, data=ONE, texts=[mine])) == [("mine", 1)]
+    assert values(returned(app, data=ONE, texts=[mine])) == [("mine", 1)]
     call = bytes.fromhex(selector(TRANSFER)[2:]) + bytes(64)
-    nested = returned(server, data=encode(["bytes"], [call]).hex(), selector=selector("raw(address)"))
+    nested = returned(app, data=encode(["bytes"], [call]).hex(), selector=selector("raw(address)"))
     assert nested["candidates"][0]["nested"][0]["candidates"][0]["text_signature"] == TRANSFER
 
 
-def test_a_standard_is_known_without_a_source(server: Server) -> None:
-    found = returned(server, data=f"0x{42:064x}", selector="70a08231")
+def test_a_standard_is_known_without_a_source(app: Application) -> None:
+    found = returned(app, data=f"0x{42:064x}", selector="70a08231")
     assert (values(found), found["candidates"][0]["confidence"]) == ([("balance", "42")], "high")
 
 
@@ -95,21 +94,21 @@ def test_a_standard_is_known_without_a_source(server: Server) -> None:
         ("0x08c379a0" + encode(["string"], ["no"]).hex(), "Error(string)"),
     ],
 )  # fmt: skip
-def test_a_revert_in_its_place_is_recognised(server: Server, data: str, text: str) -> None:
+def test_a_revert_in_its_place_is_recognised(app: Application, data: str, text: str) -> None:
     """The reading as values is there too, and says that nothing fits."""
-    found = returned(server, data=data, selector=selector(TRANSFER))
+    found = returned(app, data=data, selector=selector(TRANSFER))
     assert (found["kind"], found["candidates"][0]["text_signature"]) == ("revert", text)
     assert [other["kind"] for other in found["others"]] == ["return"]
 
 
-def test_data_that_no_declaration_fits_says_so(server: Server) -> None:
+def test_data_that_no_declaration_fits_says_so(app: Application) -> None:
     """Each declaration with its reason; a text without declarations, an unknown selector and no data say it as well."""
-    found = returned(server, data="0x" + "ff" * 33, selector=selector("raw(address)"))
+    found = returned(app, data="0x" + "ff" * 33, selector=selector("raw(address)"))
     assert (found["note"], found["candidates"][0]["reason"]) == ("No known declaration fits.", "bad_offset")
     for unknown in (selector("listed()"), "0x00000001"):
-        found = returned(server, data=ONE, selector=unknown)
+        found = returned(app, data=ONE, selector=unknown)
         assert (found["candidates"], found["note"]) == ([], "No known declaration says what this function returns.")
-    nothing = returned(server, data="0x", selector=selector(TRANSFER))
+    nothing = returned(app, data="0x", selector=selector(TRANSFER))
     assert (values(nothing), nothing["note"]) == ([], NOTHING_RETURNED)
     assert nothing["candidates"][0]["declaration"] == "function transfer(address, uint256)"
 
@@ -123,50 +122,48 @@ def test_data_that_no_declaration_fits_says_so(server: Server) -> None:
         ({"data": ONE, "texts": ["f("]}, "texts"), ({"topics": [ONE], "selector": "0xa9059cbb"}, "topics"),
     ],
 )  # fmt: skip
-def test_bad_input_names_the_field(server: Server, fields: dict[str, Any], field: str) -> None:
+def test_bad_input_names_the_field(app: Application, fields: dict[str, Any], field: str) -> None:
     """Alone it is a 400; in a list the others are answered."""
     given = {"as": "return", **fields}
-    answer = post(server.port, PATH, given)
+    answer = post(app, PATH, given)
     assert (answer.status, list(answer.json())) == (400, [field])
     good = {"as": "return", "data": ONE, "selector": selector(TRANSFER)}
-    bad, found = post(server.port, PATH, [given, good]).json()
+    bad, found = post(app, PATH, [given, good]).json()
     assert (bad["kind"], bad["field"], found["kind"]) == ("error", field, "return")
 
 
-def test_a_get_a_command_and_the_page_answer_the_same(server: Server) -> None:
+def test_a_get_a_command_and_the_page_answer_the_same(app: Application) -> None:
     """By selector and by text. The page's form leads to an address that can be shared, with the API's answer behind it."""
     fields = {"data": ONE, "as": "return", "selector": selector(TRANSFER)}
-    expected = post(server.port, PATH, fields).json()
-    assert get(server.port, f"{PATH}?{urlencode(fields)}").json() == expected
+    expected = post(app, PATH, fields).json()
+    assert get(app, f"{PATH}?{urlencode(fields)}").json() == expected
     declared = {"data": ONE, "as": "return", "text": f"{TRANSFER} returns (uint8 x)"}
-    by_text = get(server.port, f"{PATH}?{urlencode(declared)}").json()
+    by_text = get(app, f"{PATH}?{urlencode(declared)}").json()
     for arguments, answer in ((["--selector", selector(TRANSFER)], expected), (["--text", declared["text"]], by_text)):
-        ran = invoke(server.folder, "decode", "return", ONE, *arguments, "--json")
+        ran = invoke(app.folder, "decode", "return", ONE, *arguments, "--json")
         assert (ran.status, ran.stderr, json.loads(ran.stdout)) == (0, "", answer)
-    shown = (
-        invoke(server.folder, "decode", "return", ONE, "--selector", selector(TRANSFER)).stdout.decode().splitlines()
-    )
+    shown = invoke(app.folder, "decode", "return", ONE, "--selector", selector(TRANSFER)).stdout.decode().splitlines()
     assert shown[0].startswith(f"{TRANSFER}  (medium: declared 2 times; ")
     assert shown[0].endswith("as declared: function transfer(address, uint256) returns (bool)")
     assert shown[1].split() == ["bool", "true"]
     for call, name in ((selector(TRANSFER), "selector"), (declared["text"], "text")):
-        sent = request(server.port, "POST", "/decode/", urlencode({"data": ONE, "call": call}).encode(), FORM)
+        sent = request(app, "POST", "/decode/", urlencode({"data": ONE, "call": call}).encode(), FORM)
         assert (sent.status, sent.header("Location")) == (
             303,
             "/decode/?" + urlencode({"data": ONE, "as": "return", name: call}),
         )
-        page = get(server.port, sent.header("Location")).body.decode()
+        page = get(app, sent.header("Location")).body.decode()
         assert "As returned values: 32 bytes" in page
         assert f'href="{PATH}?' in page
 
 
-def test_a_bad_selector_on_the_command_line_and_the_page(server: Server) -> None:
+def test_a_bad_selector_on_the_command_line_and_the_page(app: Application) -> None:
     """One line and status 2; a page that says what is wrong and keeps what was entered."""
-    ran = invoke(server.folder, "decode", "return", ONE, "--selector", "0xa9059c")
+    ran = invoke(app.folder, "decode", "return", ONE, "--selector", "0xa9059c")
     assert (ran.status, ran.stderr) == (2, "Error: selector: 3 bytes; a selector has 4\n")
-    assert invoke(server.folder, "decode", "return", ONE).status == 2
+    assert invoke(app.folder, "decode", "return", ONE).status == 2
     body = urlencode({"data": ONE, "call": "0xa9059c"}).encode()
-    page = request(server.port, "POST", "/decode/", body, FORM)
+    page = request(app, "POST", "/decode/", body, FORM)
     assert page.status == 400
     assert "selector: 3 bytes; a selector has 4" in page.body.decode()
     assert 'value="0xa9059c"' in page.body.decode()

@@ -17,9 +17,8 @@ from sigdir.warehouse.evidence.usage import hashes_used
 from sigdir.warehouse.index import terms
 from sigdir.warehouse.log.manifest import Manifest
 from tests.conftest import import_files
-from tests.pipeline.support import keccak256
+from tests.pipeline.support import invoke, keccak256
 from tests.serve.support import FORM, opened
-from tests.warehouse.support import run_command
 
 PATH = "/api/v1/search/"
 SWAPS = [f"swap{n}(uint256,address)" for n in range(30)]
@@ -43,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     used = {"transfer(address,uint256)": 9000, "stop()": 7, "Paid(address)": 80}
     rows = [f"0x{keccak256(text)[: 32 if text[0] == 'P' else 4].hex()},{count}\n" for text, count in used.items()]
     (folder / "counts.csv").write_text("hash,count\n" + "".join(rows))
-    assert run_command("import", folder / "counts.csv", "--usage", "--warehouse", folder / "warehouse").returncode == 0
+    assert invoke(folder / "warehouse", "import", folder / "counts.csv", "--usage").status == 0
     return folder / "warehouse"
 
 
@@ -169,11 +168,11 @@ def test_the_page_says_what_it_understood(client: TestClient) -> None:
 
 def test_the_command_finds_the_same(folder: Path) -> None:
     """With the sentence on standard error; status 1 for nothing, 2 for what cannot be read."""
-    result = run_command("search", "pay", "(address,*)", "--warehouse", folder)
-    assert (result.returncode, "pay(address,uint256)" in result.stdout) == (0, True)
+    result = invoke(folder, "search", "pay", "(address,*)")
+    assert (result.status, b"pay(address,uint256)" in result.stdout) == (0, True)
     assert result.stderr == "signatures where the name has pay, and the parameters begin with (address)\n"
-    answer = json.loads(run_command("search", "kind:error", "--json", "--warehouse", folder).stdout)
+    answer = json.loads(invoke(folder, "search", "kind:error", "--json").stdout)
     assert answer[SIGNATURES]["results"][0]["declaration"] == "error Late(uint256 at)"
-    assert run_command("search", "nothing* (bytes)", "--warehouse", folder).returncode == 1
-    wrong = run_command("search", "(uint7)", "--warehouse", folder)
-    assert (wrong.returncode, "at column 2" in wrong.stderr) == (2, True)
+    assert invoke(folder, "search", "nothing* (bytes)").status == 1
+    wrong = invoke(folder, "search", "(uint7)")
+    assert (wrong.status, "at column 2" in wrong.stderr) == (2, True)

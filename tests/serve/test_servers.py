@@ -24,6 +24,7 @@ import pytest
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
+from tests.examples import long_except
 from tests.serve.support import HOST, JSON, children_of, get, post_text, request, until
 
 WIRE = ROOT.parent / "shared" / "wire"
@@ -113,7 +114,7 @@ def test_each_server_has_a_line() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("name", long_except(set(LINES) - {"granian"}, LINES))
 def test_a_server_by_its_line(tmp_path: Path, name: str) -> None:
     """The recorded cases; costly requests in a process of their own; one count for all workers; SIGTERM finishes a POST
     that waits for the right to write, and leaves no process."""

@@ -21,8 +21,8 @@ from sigdir.serve.core.named_queries import parse_queries, read_queries
 from sigdir.serve.core.settings import Settings
 from sigdir.warehouse import QueryError
 from tests.conftest import SAFETY_SECONDS, import_files
+from tests.pipeline.support import invoke
 from tests.serve.support import HOST, TRANSFER, get, opened, post, selector, serving
-from tests.warehouse.support import run_command
 
 PATH = "/api/v1/sql/"
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
@@ -248,5 +248,5 @@ def test_a_query_whose_client_hangs_up_ends(folder: Path) -> None:
 
 
 def test_few_threads_cannot_serve_sql(tmp_path: Path) -> None:
-    result = run_command("serve", "--sql", "--threads", "2", "--warehouse", tmp_path)
-    assert (result.returncode, "--threads 3 or more" in result.stderr) == (2, True)
+    result = invoke(tmp_path, "serve", "--sql", "--threads", "2")
+    assert (result.status, "--threads 3 or more" in result.stderr) == (2, True)

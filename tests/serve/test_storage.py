@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from http.client import HTTPException
@@ -18,9 +17,7 @@ import pytest
 
 from sigdir.serve.servers.start import EXTRAS, StartError, require_package, why_it_ended
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
-from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
@@ -143,48 +140,12 @@ def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(tmp_path
         assert_no_traceback(server)
 
 
-def shortened_data_file(paths: Paths) -> None:
-    file = read_snapshot(paths).files[SIGNATURES][0].path
-    os.truncate(file, file.stat().st_size // 2)
-    shutil.rmtree(paths.cache, ignore_errors=True)
-
-
-def missing_data_file(paths: Paths) -> None:
-    read_snapshot(paths).files[SIGNATURES][0].path.unlink()
-
-
-def lost_log_entry(paths: Paths) -> None:
-    paths.log_entry(1).unlink()
-
-
-def empty_log_entry(paths: Paths) -> None:
-    paths.log_entry(2).write_bytes(b"")
-
-
-def staging_that_is_none(paths: Paths) -> None:
-    paths.staging.write_bytes(b"no database " * 1000)
-
-
-@pytest.mark.parametrize(
-    "damage", [shortened_data_file, missing_data_file, lost_log_entry, empty_log_entry, staging_that_is_none]
-)
-def test_what_keeps_a_worker_from_starting_is_named(tmp_path: Path, damage: Callable[[Paths], None]) -> None:
-    """The command fails with one line and no traceback."""
-    paths = Paths(tmp_path / "warehouse")
-    for name in ("one", "two"):
-        import_files([lines_file(tmp_path, name, 50)], paths.root)
-    damage(paths)
-    with pytest.raises((WarehouseError, OSError), match=str(paths.root)) as caught:
-        Reader(paths)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("kind", EXTRAS)
 def test_a_server_that_cannot_start_says_why(tmp_path: Path, kind: str) -> None:
     """A real worker that finds a damaged warehouse: its own line, the server's, and status 2."""
     paths = Paths(tmp_path / "warehouse")
     import_files([lines_file(tmp_path, "one", 50)], paths.root)
-    missing_data_file(paths)
+    read_snapshot(paths).files[SIGNATURES][0].path.unlink()
     done = subprocess.run(
         [*command_line(), "serve", "--port", "0", "--server", kind], cwd=ROOT, env=environment(paths.root),
         capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,

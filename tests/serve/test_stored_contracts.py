@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline.support import invoke
-from tests.serve.support import TRANSFER, Server, get, post, selector, serving
+from tests.serve.support import TRANSFER, Application, application, get, post, selector
 from tests.serve.test_contract_at_hand import WORK_ABI, WORKED, entry
 
 TOKEN, PROXY, NOWHERE = ("0x" + digits * 20 for digits in ("ab", "cd", "0e"))
@@ -38,22 +38,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Server]:
-    with serving(folder / "warehouse", workers=1) as running:
-        yield running
-        assert running.errors() == []
+def app(folder: Path) -> Iterator[Application]:
+    with application(folder / "warehouse") as app:
+        yield app
 
 
-def decoded(server: Server, **fields: Any) -> Any:
-    answer = post(server.port, PATH, {"data": CALL} | fields)
+def decoded(app: Application, **fields: Any) -> Any:
+    answer = post(app, PATH, {"data": CALL} | fields)
     assert answer.status == 200, answer.body
     return answer.json()
 
 
 @pytest.mark.parametrize("address", [TOKEN, PROXY])
-def test_the_text_of_the_address_comes_first(server: Server, address: str) -> None:
+def test_the_text_of_the_address_comes_first(app: Application, address: str) -> None:
     """By POST and by GET, through a proxy that an import named; another text of the selector is ruled out."""
-    found = decoded(server, chain=1, to=address)
+    found = decoded(app, chain=1, to=address)
     assert [(one["text_signature"], one["in_contract"]) for one in found["candidates"]] == [
         (WORKED, True),
         (TRANSFER, False),
@@ -61,26 +60,26 @@ def test_the_text_of_the_address_comes_first(server: Server, address: str) -> No
     assert found["candidates"][0]["confidence"] == "high"
     assert (found["contract"]["by"], found["contract"]["texts"]) == ("deployment", 4)
     assert found["contract"]["implementations"] == ([TOKEN] if address == PROXY else [])
-    assert get(server.port, f"{PATH}?data={CALL}&chain=1&to={address}").json() == found
+    assert get(app, f"{PATH}?data={CALL}&chain=1&to={address}").json() == found
 
 
-def test_code_and_abi_are_asked_before_the_address(server: Server) -> None:
+def test_code_and_abi_are_asked_before_the_address(app: Application) -> None:
     """An ABI rules; the code of a minimal proxy is followed on the chain, and without a chain it says what it is."""
-    by_abi = decoded(server, chain=1, to=TOKEN, abi=[entry("transfer", "address", "uint256")])
+    by_abi = decoded(app, chain=1, to=TOKEN, abi=[entry("transfer", "address", "uint256")])
     assert (by_abi["candidates"][0]["text_signature"], by_abi["contract"]["by"]) == (TRANSFER, "abi")
-    followed = decoded(server, chain=1, code=MINIMAL)
+    followed = decoded(app, chain=1, code=MINIMAL)
     assert (followed["candidates"][0]["text_signature"], followed["contract"]["address"]) == (WORKED, TOKEN)
-    assert decoded(server, code=MINIMAL)["contract"]["proxies"][0]["address"] == TOKEN
+    assert decoded(app, code=MINIMAL)["contract"]["proxies"][0]["address"] == TOKEN
 
 
-def test_an_address_that_nobody_has_seen(server: Server) -> None:
+def test_an_address_that_nobody_has_seen(app: Application) -> None:
     """The data is read all the same, and the answer says so; a node's transaction has an address and no chain."""
-    found = decoded(server, chain=1, to=NOWHERE)
+    found = decoded(app, chain=1, to=NOWHERE)
     assert (found["contract"]["by"], found["contract"]["detail"]) == ("none", f"no import has seen 1:{NOWHERE}")
-    plain = decoded(server)
+    plain = decoded(app)
     assert found["candidates"] == plain["candidates"]
-    assert decoded(server, to=TOKEN) == plain
-    answer = get(server.port, f"/api/v1/contracts/1/{NOWHERE}/")
+    assert decoded(app, to=TOKEN) == plain
+    answer = get(app, f"/api/v1/contracts/1/{NOWHERE}/")
     assert (answer.status, answer.json()) == (404, {"detail": f"No import has seen a contract at 1:{NOWHERE}."})
 
 
@@ -89,17 +88,17 @@ def test_an_address_that_nobody_has_seen(server: Server) -> None:
     ({"chain": "x", "to": TOKEN}, "chain", "'x' is no chain"), ({"chain": 1, "to": "0x12"}, "to", "'0x12' is no address"),
     ({"chain": 1, "to": ["0x"]}, "to", "is no address"), ({"chain": 1}, "to", "needs an address"),
 ])  # fmt: skip
-def test_what_is_no_address_is_refused(server: Server, fields: dict[str, Any], field: str, why: str) -> None:
+def test_what_is_no_address_is_refused(app: Application, fields: dict[str, Any], field: str, why: str) -> None:
     """The answer names the field. In a list the other inputs are read."""
-    answer = post(server.port, PATH, {"data": CALL} | fields)
+    answer = post(app, PATH, {"data": CALL} | fields)
     assert (answer.status, why in answer.json()[field][0]) == (400, True), answer.body
-    bad, good = post(server.port, PATH, [{"data": CALL} | fields, CALL]).json()
+    bad, good = post(app, PATH, [{"data": CALL} | fields, CALL]).json()
     assert (bad["kind"], bad["field"], good["kind"]) == ("error", field, "calldata")
 
 
-def test_what_is_at_an_address(server: Server) -> None:
+def test_what_is_at_an_address(app: Application) -> None:
     """Who says so, and the texts with their declarations; a hidden text keeps its selector, and nothing else of it is shown."""
-    answer = get(server.port, CONTRACT)
+    answer = get(app, CONTRACT)
     found = answer.json()
     assert [one["text_signature"] for one in found["functions"]] == [WORKED, None]
     assert found["functions"][1]["hash"] == selector("hidden()")
@@ -109,20 +108,20 @@ def test_what_is_at_an_address(server: Server) -> None:
     assert [one["text_signature"] for one in found["events"] + found["errors"]] == ["Moved(uint256)", "Late()"]
     [said] = found["deployments"]
     assert (said["source"], said["by"], said["interface"]) == ("abi.json", "abi", found["interface"])
-    assert get(server.port, CONTRACT, {"If-None-Match": answer.header("ETag")}).status == 304
+    assert get(app, CONTRACT, {"If-None-Match": answer.header("ETag")}).status == 304
     for path in (f"/api/v1/contracts/x/{TOKEN}/", "/api/v1/contracts/1/0x12/"):
-        assert get(server.port, path).status == 400
+        assert get(app, path).status == 400
 
 
-def test_the_pages(server: Server) -> None:
+def test_the_pages(app: Application) -> None:
     """The page of an address has its texts and leads to decoding, which takes the address and can be shared."""
-    page = get(server.port, f"/contracts/1/{PROXY}/", {"Accept": "text/html"}).body.decode()
+    page = get(app, f"/contracts/1/{PROXY}/", {"Accept": "text/html"}).body.decode()
     assert all(
         text in page for text in (f"/contracts/1/{TOKEN}/", "workMyDirefulOwner", f"/decode/?chain=1&amp;to={PROXY}")
     )
-    assert get(server.port, f"/contracts/1/{NOWHERE}/", {"Accept": "text/html"}).status == 404
-    shared = get(server.port, f"/decode/?data={CALL}&chain=1&to={TOKEN}", {"Accept": "text/html"}).body.decode()
+    assert get(app, f"/contracts/1/{NOWHERE}/", {"Accept": "text/html"}).status == 404
+    shared = get(app, f"/decode/?data={CALL}&chain=1&to={TOKEN}", {"Accept": "text/html"}).body.decode()
     assert f"Read by the contract 1:{TOKEN}: 4 texts." in shared
     assert f">1:{TOKEN}</textarea>" in shared
-    refused = get(server.port, f"/decode/?data={CALL}&chain=1&to=0x12", {"Accept": "text/html"})
+    refused = get(app, f"/decode/?data={CALL}&chain=1&to=0x12", {"Accept": "text/html"})
     assert (refused.status, "is no address" in refused.body.decode()) == (400, True)

@@ -20,12 +20,12 @@ from tests.serve.support import (
     SIGNATURES_PATH,
     TRANSFER,
     Answer,
-    Server,
+    Application,
+    application,
     get,
     post,
     request,
     selector,
-    serving,
     topic,
 )
 from tests.signatures.assembly import dispatcher, error_code, event_code, reads_words
@@ -59,8 +59,8 @@ DECLARED = f"declared({', '.join(f'uint8 parameter{number}' for number in range(
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One worker over these texts as functions, errors and events. Not one of them is rejected."""
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """Over these texts as functions, errors and events. Not one of them is rejected."""
     folder = tmp_path_factory.mktemp("stored")
     lines = [*FUNCTIONS.values(), *(f"error {text}" for text in ERRORS.values())]
     lines += [f"event {text}" for text in ERRORS.values()]
@@ -69,9 +69,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     source.write_text("\n".join(lines))
     report = import_files([source], folder / "warehouse")
     assert [sum(file.new.values()) for file in report.files] == [len(lines)]
-    with serving(folder / "warehouse", workers=1) as running:
-        yield running
-        assert running.errors() == []
+    with application(folder / "warehouse") as app:
+        yield app
 
 
 def assert_answered(answer: Answer, *statuses: int) -> None:
@@ -80,15 +79,11 @@ def assert_answered(answer: Answer, *statuses: int) -> None:
     assert len(answer.body) <= LARGEST
 
 
-def _walk(server: Server, collection: str, text: str, hash: str) -> None:
+def _walk(app: Application, collection: str, text: str, hash: str) -> None:
     """Each route that finds a text by its hash, its id or its name, as JSON and as a page."""
     path = EVENTS_PATH if collection == "topic" else SIGNATURES_PATH
     name = quote(text[:40])
-    [row] = [
-        row
-        for row in get(server.port, f"{path}?hex_signature={hash}").json()["results"]
-        if row["text_signature"] == text
-    ]
+    [row] = [row for row in get(app, f"{path}?hex_signature={hash}").json()["results"] if row["text_signature"] == text]
     files = "topic0" if collection == "topic" else "signatures"
     kind = "event" if collection == "topic" else "function"
     routes = [
@@ -100,36 +95,36 @@ def _walk(server: Server, collection: str, text: str, hash: str) -> None:
     ]  # fmt: skip
     for route in routes:
         for headers in ({}, HTML):
-            answer = get(server.port, route, headers)
+            answer = get(app, route, headers)
             assert answer.status < 500, (route, answer.body[:400])
             assert len(answer.body) <= LARGEST, route
-    assert_answered(post(server.port, "/api/v1/resolve/", [hash]))
+    assert_answered(post(app, "/api/v1/resolve/", [hash]))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_of_any_text_is_shown(server: Server, name: str) -> None:
+def test_a_function_of_any_text_is_shown(app: Application, name: str) -> None:
     text = FUNCTIONS[name]
-    _walk(server, "selector", text, selector(text))
+    _walk(app, "selector", text, selector(text))
     for words in (0, 1, 40):
         data = selector(text) + f"{32:064x}" * words
-        answer = get(server.port, f"/api/v1/decode/?data={data}")
+        answer = get(app, f"/api/v1/decode/?data={data}")
         assert_answered(answer)
         assert answer.json()["candidates"][0]["text_signature"] == text
-        assert_answered(get(server.port, f"/decode/?data={data}", HTML))
+        assert_answered(get(app, f"/decode/?data={data}", HTML))
         inner = selector("multicall(bytes[])") + f"{32:064x}{1:064x}{32:064x}{len(data) // 2 - 1:064x}" + data[2:]
-        assert_answered(get(server.port, f"/api/v1/decode/?data={inner + '00' * 28}"))
+        assert_answered(get(app, f"/api/v1/decode/?data={inner + '00' * 28}"))
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_an_event_of_any_text_is_shown(server: Server, name: str) -> None:
+def test_an_event_of_any_text_is_shown(app: Application, name: str) -> None:
     text = ERRORS[name]
-    _walk(server, "topic", text, topic(text))
+    _walk(app, "topic", text, topic(text))
     for words in (0, 3):
         log = {"topics": [topic(text), "0x" + f"{1:064x}"], "data": "0x" + f"{32:064x}" * words}
-        answer = post(server.port, "/api/v1/decode/", log)
+        answer = post(app, "/api/v1/decode/", log)
         assert_answered(answer)
         assert answer.json()["candidates"][0]["text_signature"] == text
-        shown = request(server.port, "GET", f"/decode/?data={quote(json.dumps(log))}", headers=HTML)
+        shown = request(app, "GET", f"/decode/?data={quote(json.dumps(log))}", headers=HTML)
         assert_answered(shown)
 
 
@@ -141,10 +136,10 @@ def _code() -> bytes:
     return dispatcher(functions, body=errors + events, function=reads_words(2))
 
 
-def test_a_contract_with_all_of_them_is_explained(server: Server) -> None:
+def test_a_contract_with_all_of_them_is_explained(app: Application) -> None:
     """The function beside them is whole; what has no room is counted, what cannot be declared has its text."""
     code = _code().hex()
-    answer = post(server.port, "/api/v1/contract/", {"code": code})
+    answer = post(app, "/api/v1/contract/", {"code": code})
     assert_answered(answer)
     found = answer.json()
     texts = [one for each in ("functions", "events", "errors") for member in found[each] for one in member["texts"]]
@@ -155,32 +150,32 @@ def test_a_contract_with_all_of_them_is_explained(server: Server) -> None:
     assert "known texts left out" in found["note"]
     assert f"{FUNCTIONS['32 tuples deep']}: too long or nested too deeply to declare" in found["solidity"]
     for path, name in (("/decode/", "data"), ("/api/v1/decode/", "code")):
-        assert_answered(request(server.port, "POST", path, f"{name}={code}".encode(), {
+        assert_answered(request(app, "POST", path, f"{name}={code}".encode(), {
             "Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html, application/json",
         }), 200, 303)  # fmt: skip
-    assert_answered(get(server.port, f"/decode/?data=0x{code}", HTML))
+    assert_answered(get(app, f"/decode/?data=0x{code}", HTML))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_code_of_a_token_is_explained_whatever_is_stored_for_it(server: Server, name: str) -> None:
+def test_the_code_of_a_token_is_explained_whatever_is_stored_for_it(app: Application, name: str) -> None:
     """Each of them alone in a small contract beside ERC-20's transfer."""
     code = dispatcher(
         [bytes.fromhex(selector(text)[2:]) for text in (TRANSFER, FUNCTIONS[name])], function=reads_words(2)
     ).hex()
-    answer = post(server.port, "/api/v1/contract/", {"code": code})
+    answer = post(app, "/api/v1/contract/", {"code": code})
     assert_answered(answer)
     assert "transfer" in [entry["name"] for entry in answer.json()["abi"]]
-    assert_answered(get(server.port, f"/decode/?data=0x{code}", HTML))
+    assert_answered(get(app, f"/decode/?data=0x{code}", HTML))
 
 
-def test_the_commands_and_sql_take_all_of_them(server: Server, tmp_path: Path) -> None:
+def test_the_commands_and_sql_take_all_of_them(app: Application, tmp_path: Path) -> None:
     """Decoding, contracts, declarations and their names in SQL, and the export of an ABI."""
     for text in FUNCTIONS.values():
         for form in ([], ["--json"]):
-            assert invoke(server.folder, "decode", selector(text) + f"{32:064x}", *form).status in (0, 1)
+            assert invoke(app.folder, "decode", selector(text) + f"{32:064x}", *form).status in (0, 1)
     for form in ([], ["--json"], ["--abi"], ["--solidity"]):
-        assert invoke(server.folder, "decode", "contract", _code().hex(), *form).status == 1
-    opened = sigdir.open(server.folder)
+        assert invoke(app.folder, "decode", "contract", _code().hex(), *form).status == 1
+    opened = sigdir.open(app.folder)
     for view in ("signatures", "event_signatures"):
         query = f"SELECT count(*) FROM (SELECT parameter_types(text_signature) AS types FROM {view})"
         [[count]] = opened.sql(query).rows()
@@ -192,7 +187,7 @@ def test_the_commands_and_sql_take_all_of_them(server: Server, tmp_path: Path) -
         assert opened.sql(f"SELECT * FROM {view}").rows()
     hashes, target = tmp_path / "hashes.txt", tmp_path / "abi.json"
     hashes.write_text("\n".join(map(selector, [TRANSFER, *FUNCTIONS.values()])))
-    made = invoke(server.folder, "export", "abi", target, "--hashes", hashes)
+    made = invoke(app.folder, "export", "abi", target, "--hashes", hashes)
     assert made.status == 0, made.stderr
     names = [entry["name"] for entry in json.loads(target.read_text())]
     assert names[0] == "transfer"

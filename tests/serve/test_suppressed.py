@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,7 @@ from sigdir.warehouse.jobs.suppress import change_list
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.suppressed import entries_of, read, sealed, sealed_version, unsealed
-from sigdir.warehouse.transfer.backup import backup
-from tests.conftest import Sigdir, import_files
+from tests.conftest import import_files
 from tests.pipeline.support import invoke
 from tests.serve.support import (
     EVENTS_PATH,
@@ -222,33 +221,6 @@ def test_pages_have_no_holes(served: Served) -> None:
     assert sum(file["rows"] for file in version["files"]) == OTHERS + 2
 
 
-@pytest.mark.long
-def test_what_is_stored_stays(served: Served, run_sigdir: Sigdir) -> None:
-    """Export, SQL and verify have the rows."""
-    served.suppress(*(f"{kind} {text}" for kind, text in KINDS))
-    fold(served.paths)
-    assert served.counts()[0] == (OTHERS, 2)
-    warehouse = Warehouse(served.paths.root)
-    assert (warehouse.count(SIGNATURES), warehouse.count(EVENT_SIGNATURES)) == (OTHERS + 2, 3)
-    query = "SELECT text_signature FROM signatures WHERE text_signature ILIKE '%rude%' ORDER BY 1"
-    assert warehouse.sql(query).rows() == [(RUDE_STAGED,), (RUDE,)]
-    exported = run_sigdir("export", "csv", "-")
-    assert exported.returncode == 0, exported.stderr
-    assert RUDE.encode() in exported.stdout
-    verified = run_sigdir("verify")
-    assert verified.returncode == 0, verified.stdout + verified.stderr
-
-
-def test_a_backup_hides_what_its_source_hides(served: Served, tmp_path: Path) -> None:
-    """Served from the first moment on with the same list; the next backup takes a changed list along."""
-    copy = Paths(tmp_path / "copy")
-    for texts in ((RUDE,), (RUDE, RUDE_STAGED)):
-        served.suppress(*texts)
-        backup(served.paths, copy)
-        with opened(copy.root) as (reader, _):
-            assert reader.current().count(SIGNATURES) == OTHERS + 2 - len(texts)
-
-
 def test_a_text_that_is_taken_off_the_list_is_back(served: Served) -> None:
     """With its id and time, for every route."""
     before = served.get(f"{SIGNATURES_PATH}?hex_signature={selector(RUDE)}").json
@@ -364,9 +336,8 @@ def test_a_list_that_breaks_under_a_server_keeps_hiding(served: Served, capfd: p
     assert capfd.readouterr().err.count("line 1") == 1
 
 
-@pytest.mark.parametrize("damage", [lambda paths: paths.suppressed.write_text("no signature\n")])
-def test_a_server_does_not_start_with_a_broken_list(served: Served, damage: Callable[[Paths], Any]) -> None:
-    damage(served.paths)
+def test_a_server_does_not_start_with_a_broken_list(served: Served) -> None:
+    served.paths.suppressed.write_text("no signature\n")
     with pytest.raises(UnreadableWarehouse, match=r"suppressed\.txt, line 1"):
         Reader(served.paths)
 

@@ -26,7 +26,7 @@ from tests.serve.support import (
     SIGNATURES_PATH,
     SOLIDITY_PATH,
     TRANSFER,
-    Server,
+    Application,
     by,
     get,
     opened,
@@ -237,21 +237,21 @@ def test_the_command_passes_both_to_its_workers(tmp_path: Path, server_name: str
         ("event e(uint256)", "other_collection", "1"), ("f(uint[01])", "bad_array", "7"),
     ],
 )  # fmt: skip
-def test_a_refused_text_says_why_and_where(server: Server, text: str, reason: str, position: str) -> None:
+def test_a_refused_text_says_why_and_where(app: Application, text: str, reason: str, position: str) -> None:
     """The reason is a word of the grammar's list, the position counts from 1; the body is the contract's."""
-    answer = post_text(server.port, text)
+    answer = post_text(app, text)
     assert answer.status == 400
     assert answer.json() == {"text_signature": ["Unknown signature format"]}
     assert (answer.header("Reject-Reason"), answer.header("Reject-Position")) == (reason, position)
 
 
-def test_a_duplicate_names_the_row_that_has_the_text(server: Server) -> None:
+def test_a_duplicate_names_the_row_that_has_the_text(app: Application) -> None:
     """For a row of a file and for a staged one, in any spelling."""
-    assert post_text(server.port, "duplicated(uint256)").status == 201
+    assert post_text(app, "duplicated(uint256)").status == 201
     for written in ("duplicated(uint amount)", "function set(bytes a, tuple(uint8 b, string c)[] d)"):
-        answer = post_text(server.port, written)
+        answer = post_text(app, written)
         assert (answer.status, answer.header("Reject-Reason")) == (400, "duplicate")
-        row = get(server.port, f"{SIGNATURES_PATH}{answer.header('Existing-Id')}/").json()
+        row = get(app, f"{SIGNATURES_PATH}{answer.header('Existing-Id')}/").json()
         canonical = {"d": "duplicated(uint256)", "f": "set(bytes,(uint8,string)[])"}[written[0]]
         assert (row["text_signature"], row["hex_signature"]) == (canonical, selector(canonical))
 
@@ -266,9 +266,9 @@ def test_a_duplicate_names_the_row_that_has_the_text(server: Server) -> None:
         ("x" * 5000, "x" * 40),
     ],
 )  # fmt: skip
-def test_parameters_that_a_list_does_not_have_are_named(server: Server, query: str, unknown: str) -> None:
+def test_parameters_that_a_list_does_not_have_are_named(app: Application, query: str, unknown: str) -> None:
     """They are ignored, as the contract says, and a header names them."""
-    answer = get(server.port, f"{SIGNATURES_PATH}?{query}")
+    answer = get(app, f"{SIGNATURES_PATH}?{query}")
     assert (answer.status, answer.header("Unknown-Parameters")) == (200, unknown)
     assert answer.header("Set-Cookie") == ""
 
