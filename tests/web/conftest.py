@@ -1,4 +1,4 @@
-"""One server for all pages, and a real Chromium whose console must stay empty."""
+"""One warehouse for all pages, the application over it, a server for a real Chromium whose console must stay empty."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 from sigdir.serve.pages.decode import EXAMPLE, LOG_EXAMPLE, MULTICALL_EXAMPLE, PROXY_EXAMPLE
 from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.examples import long_except
-from tests.serve.support import HOST, Server, digest, serving
+from tests.serve.support import HOST, Application, Server, application, digest, serving
 from tests.signatures.assembly import dispatcher, error_code, event_code, metadata, reads_words
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -60,13 +60,24 @@ PAGED = [f"pagedRow{number}(uint256)" for number in range(130)]
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundled samples, a text that collides with one of them, and enough rows for several pages."""
     folder = tmp_path_factory.mktemp("web")
     (folder / "paged.txt").write_text("\n".join([COLLIDING, *PAGED]))
     import_files([folder / "paged.txt"], folder / "warehouse", source="rows for <b>pages</b>")
     import_files([ROOT / "samples"], folder / "warehouse")
-    with serving(folder / "warehouse", workers=1) as running:
+    return folder / "warehouse"
+
+
+@pytest.fixture(scope="session")
+def app(folder: Path) -> Iterator[Application]:
+    with application(folder) as app:
+        yield app
+
+
+@pytest.fixture(scope="session")
+def server(folder: Path) -> Iterator[Server]:
+    with serving(folder, workers=1) as running:
         yield running
         assert running.errors() == []
 

@@ -7,7 +7,6 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from sigdir.serve.pages.decode import EXAMPLE
 from tests.conftest import ROOT
 from tests.examples import long_except
 from tests.serve.support import HOST, SIGNATURES_PATH, Server, found, get, request
-from tests.web.conftest import COLLIDING, PAGED, PHONE, SOME_PATHS, Open
+from tests.web.conftest import COLLIDING, PHONE, SOME_PATHS, Open
 
 TRANSFER = "transfer(address,uint256)"
 
@@ -87,16 +86,6 @@ def test_the_box_accepts_every_form_of_a_signature(page_of: Open) -> None:
         assert rows(page, "Functions and errors")[0] == TRANSFER
 
 
-def test_the_match_is_marked(page_of: Open) -> None:
-    """The matching part of a text or hash is in <mark>, in any case."""
-    page = page_of("/search/?q=TRANSFERfrom")
-    marks = page.locator("#results .text mark").all_inner_texts()
-    assert marks
-    assert {mark.lower() for mark in marks} == {"transferfrom"}
-    page.goto("/search/?q=0xa9059")
-    assert page.locator("#results .hex mark").first.inner_text() == "a9059"
-
-
 def test_rows_look_like_links(page_of: Open) -> None:
     """The text of a row has the colour and the underline of every other link."""
     page = page_of("/search/?q=Transfer(address,address,uint256)&in=events")
@@ -104,38 +93,6 @@ def test_rows_look_like_links(page_of: Open) -> None:
     row, link = (page.locator(link).first.evaluate(look) for link in (".rows a", ".pages.json a"))
     assert row == link
     assert row[1] == "underline"
-
-
-def test_results_have_pages(page_of: Open) -> None:
-    """Every row of a long result is on exactly one page; links go forward and back."""
-    page = page_of("/search/?q=pagedRow")
-    follow(page, page.get_by_role("link", name="All 130 functions and errors"))
-    seen = results(page)
-    while page.get_by_role("link", name="Next").count():
-        follow(page, page.get_by_role("link", name="Next"))
-        seen += results(page)
-    assert sorted(seen) == sorted(PAGED)
-    expect(page.get_by_text("Page 3 of 3")).to_be_visible()
-    page.get_by_role("link", name="Previous").click()
-    expect(page.get_by_text("Page 2 of 3")).to_be_visible()
-
-
-def test_browsing_goes_to_the_oldest_row_and_back(page_of: Open) -> None:
-    """Links alone lead from the newest row to the oldest and back."""
-    page = page_of("/browse/functions/")
-    seen = page.locator(".rows .text").all_inner_texts()
-    first = list(seen)
-    steps = 0
-    while page.get_by_role("link", name="Older").count():
-        follow(page, page.get_by_role("link", name="Older"))
-        seen += page.locator(".rows .text").all_inner_texts()
-        steps += 1
-    assert len(seen) == len(set(seen))
-    assert set(PAGED) <= set(seen)
-    assert seen[-1] == COLLIDING
-    for _ in range(steps):
-        follow(page, page.get_by_role("link", name="Newer"))
-    assert page.locator(".rows .text").all_inner_texts() == first
 
 
 def test_copy_buttons_copy(page_of: Open) -> None:
@@ -206,39 +163,6 @@ def test_a_list_is_previewed_then_stored_then_found(page_of: Open, server: Serve
     assert set(methods) == {"GET"}
     page.get_by_role("link", name=new).click()
     expect(page.get_by_text("by a user of this server")).to_be_visible()
-
-
-def test_a_solidity_file_can_be_uploaded(page_of: Open, tmp_path: Path) -> None:
-    """The format is detected, structs become tuples, and the line numbers are the file's."""
-    source = tmp_path / "Desk.sol"
-    source.write_text(
-        "contract Desk {\n  struct S { uint a; bool b; }\n  function fromAFile(S[] calldata s) external {}\n}"
-    )
-    page = page_of("/submit/")
-    page.get_by_label("or a file").set_input_files(source)
-    follow(page, page.get_by_role("button", name="Preview"))
-    assert page.locator("tbody tr").all_inner_texts()[0].split("\n")[0].split() == [
-        "3",
-        "new",
-        "fromAFile((uint256,bool)[])",
-    ]
-
-
-def test_an_abi_can_be_pasted(page_of: Open) -> None:
-    """JSON is detected; entries without a selector are left out."""
-    page = page_of("/submit/")
-    submit(
-        page,
-        '[{"type":"constructor","inputs":[]},{"type":"event","name":"FromJson","inputs":[{"type":"uint256","name":"a"}]}]',
-    )
-    assert page.locator("tbody tr").all_inner_texts()[0].split("\n")[0].split() == ["2", "new", "FromJson(uint256)"]
-
-
-def test_a_source_that_cannot_be_parsed_has_its_reason(page_of: Open) -> None:
-    page = page_of("/submit/")
-    submit(page, "contract {")
-    expect(page.locator("tbody tr").first).to_contain_text("contract {")
-    expect(page.locator("tbody tr").first).to_contain_text("cannot place this statement")
 
 
 def test_unreadable_input_is_an_error_on_the_page(page_of: Open) -> None:

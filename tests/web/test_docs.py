@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sigdir.serve.core import openapi
-from tests.serve.support import HOST, Server, get
+from tests.serve.support import HOST, Application, Place, Server, get
 from tests.web.conftest import Open
 
 EXAMPLES = {
@@ -25,19 +25,19 @@ EXAMPLES = {
 
 
 @pytest.fixture
-def document(server: Server) -> Any:
-    return get(server.port, "/api/v1/openapi.json").json()
+def document(app: Application) -> Any:
+    return get(app, "/api/v1/openapi.json").json()
 
 
-def body_of(server: Server) -> str:
-    answer = get(server.port, "/docs/")
+def body_of(at: Place) -> str:
+    answer = get(at, "/docs/")
     assert answer.status == 200
     return answer.body.decode()
 
 
-def test_every_operation_is_on_the_page(server: Server, document: Any) -> None:
+def test_every_operation_is_on_the_page(app: Application, document: Any) -> None:
     """With its path, parameters and answers; each operation has a tag with a description."""
-    body = body_of(server)
+    body = body_of(app)
     tags = {tag["name"] for tag in document["tags"]}
     for path, item in document["paths"].items():
         for method in ("get", "post"):
@@ -57,19 +57,19 @@ def test_every_operation_is_on_the_page(server: Server, document: Any) -> None:
     assert not re.search(r"<style|\sstyle=|<script(?! src=)|\son[a-z]+=|javascript:", body)
 
 
-def test_every_linked_example_answers(server: Server) -> None:
+def test_every_linked_example_answers(app: Application) -> None:
     """With 200, or with a redirect to the newest version."""
-    addresses = re.findall(r'<div class="try" data-try>.*?<a href="([^"]+)">Try it', body_of(server), re.DOTALL)
+    addresses = re.findall(r'<div class="try" data-try>.*?<a href="([^"]+)">Try it', body_of(app), re.DOTALL)
     assert len(addresses) > 15
     for address in map(unescape, addresses):
-        assert get(server.port, address).status in (200, 302), address
+        assert get(app, address).status in (200, 302), address
 
 
 def test_every_curl_command_runs(server: Server, tmp_path: Path) -> None:
     """Unchanged, with the address under which the page was requested."""
     for name, text in EXAMPLES.items():
         (tmp_path / name).write_text(text)
-    lines = re.findall(r'aria-label="The curl command[^"]*">(.*?)</pre>', body_of(server), re.DOTALL)
+    lines = re.findall(r'aria-label="The curl command[^"]*">(.*?)</pre>', body_of(server.port), re.DOTALL)
     assert len(lines) > 25
     for line in map(unescape, lines):
         words = shlex.split(line)
@@ -81,9 +81,9 @@ def test_every_curl_command_runs(server: Server, tmp_path: Path) -> None:
         assert ran.stdout in (b"200", b"201", b"302"), line
 
 
-def test_the_page_is_cached(server: Server) -> None:
-    answer = get(server.port, "/docs/")
-    again = get(server.port, "/docs/", {"If-None-Match": answer.header("ETag")})
+def test_the_page_is_cached(app: Application) -> None:
+    answer = get(app, "/docs/")
+    again = get(app, "/docs/", {"If-None-Match": answer.header("ETag")})
     assert (again.status, answer.header("Cache-Control")) == (304, "public, max-age=3600")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape, unescape
 from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
@@ -22,14 +22,14 @@ from tests.serve.support import (
     HOST,
     SIGNATURES_PATH,
     Answer,
-    Server,
+    Application,
     get,
     multipart,
     post_text,
     request,
     topic,
 )
-from tests.web.conftest import PAGED
+from tests.web.conftest import COLLIDING, PAGED
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
@@ -60,9 +60,9 @@ def visible(answer: Answer) -> str:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_has_a_strict_policy_and_no_script_of_its_own(server: Server, path: str) -> None:
+def test_a_page_has_a_strict_policy_and_no_script_of_its_own(app: Application, path: str) -> None:
     """Everything comes from our own files: no inline style, script or handler is in a page."""
-    answer = get(server.port, path)
+    answer = get(app, path)
     assert answer.status == 200
     assert answer.header("Content-Type") == "text/html; charset=utf-8"
     policy = answer.header("Content-Security-Policy")
@@ -78,21 +78,21 @@ def test_a_page_has_a_strict_policy_and_no_script_of_its_own(server: Server, pat
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path != "/submit/"])
-def test_a_page_is_cached_until_the_view_changes(server: Server, path: str) -> None:
+def test_a_page_is_cached_until_the_view_changes(app: Application, path: str) -> None:
     """A client with the current ETag gets 304 without a body, until a row is added."""
-    answer = get(server.port, path)
+    answer = get(app, path)
     tag = {"If-None-Match": answer.header("ETag")}
-    again = get(server.port, path, tag)
+    again = get(app, path, tag)
     assert (again.status, again.body) == (304, b"")
     assert again.header("ETag") == answer.header("ETag")
     assert answer.header("Cache-Control") == "no-cache"
-    assert post_text(server.port, f"cached{abs(hash(path))}(uint256)").status == 201
-    assert get(server.port, path, tag).status == 200
+    assert post_text(app, f"cached{abs(hash(path))}(uint256)").status == 201
+    assert get(app, path, tag).status == 200
 
 
-def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> None:
+def test_assets_are_cached_for_ever_under_names_that_change(app: Application) -> None:
     """Assets answer at the names that pages use, packed on request, once, unless an image; other names are 404."""
-    names = re.findall(r"/assets/[\w.-]+", get(server.port, "/").body.decode())
+    names = re.findall(r"/assets/[\w.-]+", get(app, "/").body.decode())
     assert {re.sub(r"-\w{12}", "", name) for name in names} == {
         "/assets/icon.svg",
         "/assets/preview.png",
@@ -100,17 +100,17 @@ def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> N
         "/assets/site.js",
     }
     for name in set(names):
-        answer = get(server.port, name)
+        answer = get(app, name)
         assert answer.status == 200
         assert answer.header("Cache-Control") == "public, max-age=31536000, immutable"
         if name.endswith(".png"):
-            assert get(server.port, name, {"Accept-Encoding": "gzip"}).body == answer.body
+            assert get(app, name, {"Accept-Encoding": "gzip"}).body == answer.body
         elif len(answer.body) >= 1024:
-            packed = get(server.port, name, {"Accept-Encoding": "gzip"})
+            packed = get(app, name, {"Accept-Encoding": "gzip"})
             assert gzip.decompress(packed.body) == answer.body
-            packed = get(server.port, name, {"Accept-Encoding": "gzip, deflate, br, zstd"})
+            packed = get(app, name, {"Accept-Encoding": "gzip, deflate, br, zstd"})
             assert zstd.decompress(packed.body) == answer.body
-        assert get(server.port, re.sub(r"-\w", "-z", name)).status == 404
+        assert get(app, re.sub(r"-\w", "-z", name)).status == 404
     req = falcon.testing.create_req(headers={"Accept-Encoding": "zstd"})
     once, again = falcon.Response(), falcon.Response()
     for resp in (once, again):
@@ -124,33 +124,33 @@ def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> N
     assert len(assets()["preview.png"].body) < 100_000
 
 
-def test_the_icon_is_where_browsers_look_for_one(server: Server) -> None:
+def test_the_icon_is_where_browsers_look_for_one(app: Application) -> None:
     """For JSON answers too, cached for a day; it is the same icon that pages name."""
-    answer = get(server.port, "/favicon.ico", BROWSER)
+    answer = get(app, "/favicon.ico", BROWSER)
     assert (answer.status, answer.header("Content-Type")) == (200, "image/svg+xml")
     assert answer.header("Cache-Control") == "public, max-age=86400"
-    (icon,) = set(re.findall(r"/assets/icon[\w.-]+", get(server.port, "/").body.decode()))
-    assert answer.body == get(server.port, icon).body
+    (icon,) = set(re.findall(r"/assets/icon[\w.-]+", get(app, "/").body.decode()))
+    assert answer.body == get(app, icon).body
 
 
-def test_a_shared_link_has_a_title_a_sentence_and_a_picture(server: Server) -> None:
+def test_a_shared_link_has_a_title_a_sentence_and_a_picture(app: Application) -> None:
     """Each is of its page and escaped; the picture is a file of ours, whole where the server has an address."""
     found = Elements()
-    found.feed(get(server.port, "/selector/0xa9059cbb/").body.decode())
+    found.feed(get(app, "/selector/0xa9059cbb/").body.decode())
     named = {
         pairs["property"]: pairs["content"] or "" for tag, pairs in found.found if tag == "meta" and "property" in pairs
     }
     assert named["og:title"] == "0xa9059cbb transfer(address,uint256)"
     assert named["og:description"].startswith("0xa9059cbb is the selector of transfer(address,uint256). 2 known")
-    picture = get(server.port, named["og:image"])
+    picture = get(app, named["og:image"])
     assert (picture.status, picture.header("Content-Type"), picture.body[:4]) == (200, "image/png", b"\x89PNG")
-    evil = get(server.port, f"/search/?q={quote(EVIL)}").body.decode()
+    evil = get(app, f"/search/?q={quote(EVIL)}").body.decode()
     assert f'property="og:title" content="{escape(EVIL)}' in evil.replace("&#34;", "&quot;").replace("&#39;", "&#x27;")
 
 
-def test_crawlers_are_told_what_costs_much(server: Server) -> None:
+def test_crawlers_are_told_what_costs_much(app: Application) -> None:
     """Decoding, solving and the search are left out; pages of selectors and topics are not."""
-    answer = get(server.port, "/robots.txt")
+    answer = get(app, "/robots.txt")
     assert answer.header("Content-Type") == "text/plain; charset=utf-8"
     rules = RobotFileParser()
     rules.parse(answer.body.decode().splitlines())
@@ -160,18 +160,21 @@ def test_crawlers_are_told_what_costs_much(server: Server) -> None:
         assert not rules.can_fetch("anyone", path)
 
 
-def test_a_large_page_is_gzipped(server: Server) -> None:
-    answer = get(server.port, "/search/?q=transfer", {"Accept-Encoding": "gzip"})
-    assert b"<mark>transfer</mark>" in gzip.decompress(answer.body)
+def test_the_match_is_marked(app: Application) -> None:
+    """The matching part of a text or hash is in <mark>, in any case; a large page is packed."""
+    answer = get(app, "/search/?q=TRANSFERfrom", {"Accept-Encoding": "gzip"})
+    marks = re.findall("<mark>(.*?)</mark>", gzip.decompress(answer.body).decode())
+    assert {mark.lower() for mark in marks} == {"transferfrom"}
+    assert b"<mark>a9059</mark>" in get(app, "/search/?q=0xa9059").body
 
 
 @pytest.mark.parametrize("path", ["/", "/status/"])
-def test_counts_are_live(server: Server, path: str) -> None:
+def test_counts_are_live(app: Application, path: str) -> None:
     """A row that was just stored is counted."""
-    before = int(get(server.port, f"{SIGNATURES_PATH}?page_size=1").json()["count"])
-    assert f"{before:,}" in visible(get(server.port, path))
-    assert post_text(server.port, f"counted{len(path)}()").status == 201
-    assert f"{before + 1:,}" in visible(get(server.port, path))
+    before = int(get(app, f"{SIGNATURES_PATH}?page_size=1").json()["count"])
+    assert f"{before:,}" in visible(get(app, path))
+    assert post_text(app, f"counted{len(path)}()").status == 201
+    assert f"{before + 1:,}" in visible(get(app, path))
 
 
 # Errors.
@@ -183,9 +186,9 @@ def test_counts_are_live(server: Server, path: str) -> None:
              "/selector/0xa9059cbb/?id=999", "/search/?q=transfer&in=functions&page=999", "/search/?q=a&page=0",
              "/search/?q=a&in=functions&page=x", "/assets/../page.py", "/assets/nope.css"]
 )  # fmt: skip
-def test_a_missing_page_is_an_html_page(server: Server, path: str) -> None:
+def test_a_missing_page_is_an_html_page(app: Application, path: str) -> None:
     """A 404 is an HTML page with a search box, except for assets."""
-    answer = get(server.port, path, BROWSER)
+    answer = get(app, path, BROWSER)
     assert answer.status == 404
     if "/assets/" not in path:
         assert answer.header("Content-Type").startswith("text/html")
@@ -194,8 +197,8 @@ def test_a_missing_page_is_an_html_page(server: Server, path: str) -> None:
         assert answer.header("ETag") == ""
 
 
-def test_other_clients_get_json_for_a_missing_page(server: Server) -> None:
-    assert get(server.port, "/nope").json() == {"detail": "Not found."}
+def test_other_clients_get_json_for_a_missing_page(app: Application) -> None:
+    assert get(app, "/nope").json() == {"detail": "Not found."}
 
 
 @pytest.mark.parametrize(
@@ -203,8 +206,8 @@ def test_other_clients_get_json_for_a_missing_page(server: Server) -> None:
                      ("/topic/" + TOPIC.upper().replace("X", "x") + "/", f"/topic/{TOPIC}/"), ("/search?q=a", "/search/?q=a"),
                      ("/browse/events", "/browse/events/"), ("/status", "/status/")]
 )  # fmt: skip
-def test_other_spellings_redirect_to_the_page(server: Server, path: str, to: str) -> None:
-    answer = get(server.port, path)
+def test_other_spellings_redirect_to_the_page(app: Application, path: str, to: str) -> None:
+    answer = get(app, path)
     assert (answer.status, answer.header("Location")) == (301, to)
 
 
@@ -218,35 +221,35 @@ def test_other_spellings_redirect_to_the_page(server: Server, path: str, to: str
         ("/signatures/", "/browse/functions/"), ("/event-signatures/?sort=-created_at", "/browse/events/"), ("/signatures/?query=%00%ff", "/search/?q=%00%EF%BF%BD"),
     ],
 )  # fmt: skip
-def test_links_to_other_directories_lead_on(server: Server, path: str, to: str) -> None:
+def test_links_to_other_directories_lead_on(app: Application, path: str, to: str) -> None:
     """To the record of a known hash, else to the search; a link without a question to the newest rows."""
     for method in ("GET", "HEAD"):
-        answer = request(server.port, method, path)
+        answer = request(app, method, path)
         assert answer.status == (301 if to.startswith("/signatures/") else 302)
         assert answer.header("Location") == to
 
 
 @pytest.mark.parametrize("path", ["/", "/search/", "/browse/", "/selector/0xa9059cbb/", "/status/"])
-def test_a_page_without_a_form_refuses_post(server: Server, path: str) -> None:
-    answer = request(server.port, "POST", path, b"a=1", FORM)
+def test_a_page_without_a_form_refuses_post(app: Application, path: str) -> None:
+    answer = request(app, "POST", path, b"a=1", FORM)
     assert answer.status == 405
     assert answer.header("Content-Type").startswith("text/html")
-    head = request(server.port, "HEAD", path)
+    head = request(app, "HEAD", path)
     assert (head.status, head.body) == (200, b"")
 
 
 @pytest.mark.parametrize("path", ["/search/", "/search/results/"])
-def test_a_query_has_a_maximum_length(server: Server, path: str) -> None:
-    assert get(server.port, f"{path}?q={'a' * 16_384}").status == 414
-    assert get(server.port, f"{path}?q=0x{'a' * 16_000}").status == 200
+def test_a_query_has_a_maximum_length(app: Application, path: str) -> None:
+    assert get(app, f"{path}?q={'a' * 16_384}").status == 414
+    assert get(app, f"{path}?q=0x{'a' * 16_000}").status == 200
 
 
 @pytest.mark.parametrize("path", ["/search/", "/search/results/"])
-def test_a_part_of_a_signature_has_256_characters(server: Server, path: str) -> None:
+def test_a_part_of_a_signature_has_256_characters(app: Application, path: str) -> None:
     """A whole signature may be longer: it is looked up by its hash."""
     told = "a part of one is searched up to 256 characters, and this has"
     for text, is_told in (("a" * 256, False), ("a" * 257, True), ("a" * 257 + "()", False)):
-        assert (told in get(server.port, f"{path}?q={text}").body.decode()) == is_told
+        assert (told in get(app, f"{path}?q={text}").body.decode()) == is_told
 
 
 # Hostile input.
@@ -254,9 +257,9 @@ def test_a_part_of_a_signature_has_256_characters(server: Server, path: str) -> 
 
 @pytest.mark.parametrize("path", ["/search/", "/search/results/", "/submit/"])
 @pytest.mark.parametrize("name", ["q", "text", "in", "as", "page"])
-def test_parameters_are_shown_as_text(server: Server, path: str, name: str) -> None:
+def test_parameters_are_shown_as_text(app: Application, path: str, name: str) -> None:
     """Markup and template syntax in a parameter is shown literally and does nothing."""
-    answer = get(server.port, f"{path}?{urlencode({name: EVIL})}", BROWSER)
+    answer = get(app, f"{path}?{urlencode({name: EVIL})}", BROWSER)
     elements = Elements()
     elements.feed(answer.body.decode())
     assert {src for tag, named in elements.found if tag in ("script", "img") for src in [named.get("src")]} <= OWN
@@ -265,50 +268,47 @@ def test_parameters_are_shown_as_text(server: Server, path: str, name: str) -> N
         assert EVIL in unescape(answer.body.decode())
 
 
-def test_source_names_are_shown_as_text(server: Server) -> None:
+def test_source_names_are_shown_as_text(app: Application) -> None:
     """Whoever imports a source chooses its name."""
-    body = get(server.port, "/status/").body.decode()
+    body = get(app, "/status/").body.decode()
     assert "rows for &lt;b&gt;pages&lt;/b&gt;" in body
     assert "<b>pages" not in body
 
 
 @pytest.mark.parametrize("query", ["\0", "é", "%", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), "((((", ")" * 500, "0x", "0xz", "a" * 900, "\n\n",
                                    "function", "event ", "<", "&lt;", "*", "1e400", "f(" + "(" * 2000])  # fmt: skip
-def test_any_query_has_an_answer(server: Server, query: str) -> None:
-    assert get(server.port, "/search/?q=" + quote(query)).status == 200
+def test_any_query_has_an_answer(app: Application, query: str) -> None:
+    assert get(app, "/search/?q=" + quote(query)).status == 200
 
 
 @pytest.mark.parametrize(
     ("query", "shown"), [("0xa9059cbb", ["functions"]), ("0xa9059cbb" + "00" * 64, ["functions"]), (TOPIC, ["events"]),
                          ("0xddf252ad", ["functions", "events"]), ("transfer", ["functions", "events"])]
 )  # fmt: skip
-def test_a_whole_hash_is_searched_in_its_own_collection(server: Server, query: str, shown: list[str]) -> None:
+def test_a_whole_hash_is_searched_in_its_own_collection(app: Application, query: str, shown: list[str]) -> None:
     """A collection without such hashes has no heading; events whose topic begins with a selector are shown."""
-    body = get(server.port, f"/search/?q={query}").body.decode()
+    body = get(app, f"/search/?q={query}").body.decode()
     assert re.findall(r'<section aria-labelledby="(\w+)"', body) == shown
 
 
 @pytest.mark.parametrize("query", ["0x00000000", "0x00000000" + "00" * 64, "0x" + "00" * 32, "noSuchName"])
-def test_nothing_found_is_one_line_with_a_link(server: Server, query: str) -> None:
+def test_nothing_found_is_one_line_with_a_link(app: Application, query: str) -> None:
     """The line links to Submit, and so does the page of an unknown hash."""
-    body = get(server.port, f"/search/?q={query}").body.decode()
+    body = get(app, f"/search/?q={query}").body.decode()
     assert '<p class="none">Nothing found. If you know the signature, <a href="/submit/">submit it</a>.</p>' in body
     assert "<section" not in body
     for path in ("/selector/0x00000000/", f"/topic/0x{'0' * 64}/"):
-        assert (
-            'If you know the signature, <a href="/submit/">submit it</a>.'
-            in get(server.port, path, BROWSER).body.decode()
-        )
-    assert "submit it" not in visible(get(server.port, "/selector/0x12/", BROWSER))
+        assert 'If you know the signature, <a href="/submit/">submit it</a>.' in get(app, path, BROWSER).body.decode()
+    assert "submit it" not in visible(get(app, "/selector/0x12/", BROWSER))
 
 
 @pytest.mark.parametrize(
     ("path", "source"), [("/selector/0xa9059cbb/", "ERC-20"), (f"/topic/{TOPIC}/", "ERC-20"),
                          (f"/topic/{topic('TransferBatch(address,address,address,uint256[],uint256[])')}/", "ERC-1155")]
 )  # fmt: skip
-def test_a_well_known_signature_has_a_badge(server: Server, path: str, source: str) -> None:
+def test_a_well_known_signature_has_a_badge(app: Application, path: str, source: str) -> None:
     """Functions and events alike name the standard that defines them."""
-    assert f'<span class="tag good">{source}</span>' in get(server.port, path).body.decode()
+    assert f'<span class="tag good">{source}</span>' in get(app, path).body.decode()
 
 
 @pytest.mark.parametrize(
@@ -317,8 +317,8 @@ def test_a_well_known_signature_has_a_badge(server: Server, path: str, source: s
      ("nope(uint7)", "Not a valid signature: not a valid width for this type, at column 6.\nNothing found.\n"),
      ("0x" + "ab" * 20, "addresses have no signature. The search is for its first four bytes.\nNothing found.\n")]
 )  # fmt: skip
-def test_what_cannot_be_a_signature_is_not_offered_for_submission(server: Server, query: str, sentence: str) -> None:
-    page = visible(get(server.port, f"/search/?q={quote(query)}"))
+def test_what_cannot_be_a_signature_is_not_offered_for_submission(app: Application, query: str, sentence: str) -> None:
+    page = visible(get(app, f"/search/?q={quote(query)}"))
     assert sentence in page
     assert "submit it" not in page
 
@@ -328,93 +328,92 @@ def test_what_cannot_be_a_signature_is_not_offered_for_submission(server: Server
     [("transfre", "transfer"), ("Transfre", "Transfer"), ("balnceOf(address)", "balanceOf(address)"),
      ("balnceOf(bool)", "balanceOf"), ("setAprovalForAl", "setApprovalForAll"), ("event Aproval(address", "Approval(address")]
 )  # fmt: skip
-def test_a_typing_error_gets_a_suggestion(server: Server, query: str, found: str) -> None:
+def test_a_typing_error_gets_a_suggestion(app: Application, query: str, found: str) -> None:
     """The name as it is stored, with the typed parameters if a row has them; the link finds it."""
-    page = get(server.port, f"/search/?q={quote(query)}").body.decode()
+    page = get(app, f"/search/?q={quote(query)}").body.decode()
     links = re.findall(r'<p class="suggestions">Did you mean (.*?)\?</p>', page)
     assert len(links) == 1
     address, text = re.findall(r'<a class="text" href="([^"]*)">(.*?)</a>', links[0])[0]
     assert (address, text) == (f"/search/?q={quote(found)}", found)
-    assert "Did you mean" not in get(server.port, address).body.decode()
+    assert "Did you mean" not in get(app, address).body.decode()
 
 
 # Submitting.
 
 
 def send_form(
-    server: Server, fields: Mapping[str, str], headers: Mapping[str, str] | None = None, path: str = "/submit/"
+    app: Application, fields: Mapping[str, str], headers: Mapping[str, str] | None = None, path: str = "/submit/"
 ) -> Answer:
-    return request(server.port, "POST", path, urlencode(fields).encode(), {**FORM, **(headers or {})})
+    return request(app, "POST", path, urlencode(fields).encode(), {**FORM, **(headers or {})})
 
 
-def store(server: Server, texts: str, headers: Mapping[str, str] | None = None) -> Answer:
+def store(app: Application, texts: str, headers: Mapping[str, str] | None = None) -> Answer:
     """Confirm a preview with these texts: the page that the answer redirects to."""
-    answer = send_form(server, {"texts": texts}, headers, "/submit/store/")
+    answer = send_form(app, {"texts": texts}, headers, "/submit/store/")
     assert (answer.status, answer.body) == (303, b"")
-    return get(server.port, answer.header("Location"))
+    return get(app, answer.header("Location"))
 
 
-def count(server: Server, text: str) -> int:
-    return int(get(server.port, f"{SIGNATURES_PATH}?{urlencode({'text_signature': text})}").json()["count"])
+def count(app: Application, text: str) -> int:
+    return int(get(app, f"{SIGNATURES_PATH}?{urlencode({'text_signature': text})}").json()["count"])
 
 
 @pytest.mark.parametrize("path", ["/submit/", "/submit/store/"])
 @pytest.mark.parametrize(
     "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "none"},
-                {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": f"http://{HOST}:1"},
+                {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://[::1"}, {"Origin": "://"}, {"Origin": f"http://{HOST}:1"},
                 {"Sec-Fetch-Site": "cross-site", "Origin": "the server's own"}]
 )  # fmt: skip
-def test_a_form_of_another_site_does_nothing(server: Server, path: str, headers: dict[str, str]) -> None:
+def test_a_form_of_another_site_does_nothing(app: Application, path: str, headers: dict[str, str]) -> None:
     """It is neither previewed nor stored."""
-    own = f"http://{HOST}:{server.port}"
+    own = f"http://{HOST}"
     headers = {name: own if value == "the server's own" else value for name, value in headers.items()}
     text = "forged(uint256)"
-    answer = send_form(server, {"texts": text, "text": text}, {"Host": own[7:], **headers}, path)
+    answer = send_form(app, {"texts": text, "text": text}, headers, path)
     assert answer.status == 403
-    assert count(server, text) == 0
+    assert count(app, text) == 0
 
 
 @pytest.mark.parametrize("header", ["Origin", "Sec-Fetch-Site"])
-def test_our_own_form_is_accepted(server: Server, header: str) -> None:
-    own = f"{HOST}:{server.port}"
-    value = "same-origin" if header == "Sec-Fetch-Site" else f"http://{own}"
+def test_our_own_form_is_accepted(app: Application, header: str) -> None:
+    value = "same-origin" if header == "Sec-Fetch-Site" else f"http://{HOST}"
     text = f"ours{len(header)}(uint256)"
-    assert store(server, text, {header: value}).status == 200
-    assert count(server, text) == 1
+    assert store(app, text, {header: value}).status == 200
+    assert count(app, text) == 1
 
 
-def test_a_preview_carries_the_new_texts(server: Server) -> None:
+def test_a_preview_carries_the_new_texts(app: Application) -> None:
     """Only the new texts, each with its keyword, so that storing them needs nothing else."""
     text = "carried(uint)\nevent Carried(address indexed a)\ntransfer(address,uint256)\nno good\ncarried(uint256)"
-    body = send_form(server, {"text": text, "as": "functions"}).body.decode()
+    body = send_form(app, {"text": text, "as": "functions"}).body.decode()
     carried = re.search(r'<textarea name="texts" hidden>(.*?)</textarea>', body, re.DOTALL)
     assert carried is not None
     assert carried[1].split("\n") == ["function carried(uint256)", "event Carried(address)", ""]
-    assert count(server, "carried") == 0
+    assert count(app, "carried") == 0
 
 
-def test_lines_without_a_keyword_go_where_the_form_says(server: Server) -> None:
-    page = visible(send_form(server, {"text": "Plain(uint256)", "as": "events"}))
+def test_lines_without_a_keyword_go_where_the_form_says(app: Application) -> None:
+    page = visible(send_form(app, {"text": "Plain(uint256)", "as": "events"}))
     assert re.search(r"topic 0x[0-9a-f]{64}", page)
 
 
-def test_texts_are_checked_again_before_they_are_stored(server: Server) -> None:
+def test_texts_are_checked_again_before_they_are_stored(app: Application) -> None:
     """A text without a preview, or stored by another request since, is handled like any other."""
-    answer = store(server, "stored(bad)\nfunction storedAgain()\nfunction storedAgain()")
+    answer = store(app, "stored(bad)\nfunction storedAgain()\nfunction storedAgain()")
     assert (
         "1 signature is now stored on disk and served. 2 lines are in the directory already or were rejected."
         in visible(answer)
     )
-    assert count(server, "storedAgain") == 1
-    assert "Nothing new" in visible(store(server, "function storedAgain()"))
+    assert count(app, "storedAgain") == 1
+    assert "Nothing new" in visible(store(app, "function storedAgain()"))
 
 
-def test_a_large_submission_is_redirected_to_all_of_its_rows(server: Server) -> None:
+def test_a_large_submission_is_redirected_to_all_of_its_rows(app: Application) -> None:
     """2,000 rows of both collections have a short address."""
     lines = [f"{'event' if number % 2 else 'function'} redirected{number}(uint8)" for number in range(2000)]
-    answer = send_form(server, {"texts": "\n".join(lines)}, path="/submit/store/")
+    answer = send_form(app, {"texts": "\n".join(lines)}, path="/submit/store/")
     assert len(answer.header("Location")) < 200
-    page = get(server.port, answer.header("Location")).body.decode()
+    page = get(app, answer.header("Location")).body.decode()
     assert "2,000 signatures are now stored" in page
     assert len(set(re.findall(r">(redirected\d+)\(uint8\)<", page))) == 2000
 
@@ -423,34 +422,44 @@ def test_a_large_submission_is_redirected_to_all_of_its_rows(server: Server) -> 
     "query", ["functions=x", "functions=1", "functions=1-", "events=" + "9" * 30 + "-1", "others=-1", "others=" + "9" * 30,
               "functions=" + ",".join(["1-1"] * 101)]
 )  # fmt: skip
-def test_stored_rows_that_cannot_be_are_not_found(server: Server, query: str) -> None:
-    assert get(server.port, f"/submit/stored/?{query}").status == 404
+def test_stored_rows_that_cannot_be_are_not_found(app: Application, query: str) -> None:
+    assert get(app, f"/submit/stored/?{query}").status == 404
 
 
-def test_a_submission_has_a_maximum_size(server: Server) -> None:
+def test_a_submission_has_a_maximum_size(app: Application) -> None:
     """2,000 signatures get a preview, one more is refused; a body over 4 MiB is not read."""
     lines = [f"bounded{number}()" for number in range(2001)]
-    assert "2,000 new" in visible(send_form(server, {"text": "\n".join(lines[:2000])}))
-    refused = send_form(server, {"text": "\n".join(lines)})
+    assert "2,000 new" in visible(send_form(app, {"text": "\n".join(lines[:2000])}))
+    refused = send_form(app, {"text": "\n".join(lines)})
     assert refused.status == 413
     assert "More than 2,000" in visible(refused)
-    assert count(server, "bounded") == 0
-    large = request(server.port, "POST", "/submit/", b"text=" + b"a" * (4 << 20), FORM)
+    assert count(app, "bounded") == 0
+    large = request(app, "POST", "/submit/", b"text=" + b"a" * (4 << 20), FORM)
     assert large.status == 413
     assert large.header("Content-Type").startswith("text/html")
 
 
-def test_an_artifact_is_detected_by_its_content(server: Server) -> None:
-    """A compiler's JSON with an ABI inside, uploaded under any name."""
-    body, headers = multipart({"kind": "auto"}, {"file": b'{"abi": [{"type": "error", "name": "Mine", "inputs": []}]}'})
-    page = visible(request(server.port, "POST", "/submit/", body.replace(b"a.sol", b"a.bin"), headers))
-    assert "1 new" in page
-    assert "Mine()" in page
+@pytest.mark.parametrize(
+    ("content", "name", "row"),
+    [
+        ('{"abi": [{"type": "error", "name": "Mine", "inputs": []}]}', "a.bin", "1 new Mine()"),
+        ('[{"type":"constructor","inputs":[]},{"type":"event","name":"FromJson","inputs":[{"type":"uint256","name":"a"}]}]',
+         "a.txt", "2 new FromJson(uint256)"),
+        ("contract Desk {\n  struct S { uint a; bool b; }\n  function fromAFile(S[] calldata s) external {}\n}", "a.sol",
+         "3 new fromAFile((uint256,bool)[])"),
+    ],
+)  # fmt: skip
+def test_a_format_is_detected_by_the_content(app: Application, content: str, name: str, row: str) -> None:
+    """Of a file under any name; structs become tuples, and the numbers are the file's."""
+    body, headers = multipart({"kind": "auto"}, {"file": content.encode()})
+    answer = request(app, "POST", "/submit/", body.replace(b"a.sol", name.encode()), headers)
+    [cells] = re.findall("<tbody>(.*?)</tr>", answer.body.decode(), re.DOTALL)
+    assert re.sub("<[^>]*>", " ", cells.replace("<wbr>", "")).split()[:3] == row.split()
 
 
-def test_invalid_utf8_is_rejected_with_its_column(server: Server) -> None:
+def test_invalid_utf8_is_rejected_with_its_column(app: Application) -> None:
     body, headers = multipart({"kind": "list"}, {"file": b"f\xff()"})
-    page = visible(request(server.port, "POST", "/submit/", body, headers))
+    page = visible(request(app, "POST", "/submit/", body, headers))
     assert "not UTF-8, at column 2" in page
 
 
@@ -458,12 +467,13 @@ def test_invalid_utf8_is_rejected_with_its_column(server: Server) -> None:
     ("line", "message"), [("transfer", "expected ( after the name, as in name(types), at column 9"),
                        ("hello world", "expected ( after the name, as in name(types), at column 7"),
                        ("f(uint256)x", "unexpected text after the signature"),
+                       ("contract {", "cannot place this statement"),
                        ("f(Unknown.Type)", "a contract declares this type: submit the file that declares it too, at column 3"),
                        ("f(Set.Data storage)", "a type that only library functions accept; it has no canonical text")]
 )  # fmt: skip
-def test_a_rejected_line_says_what_to_correct(server: Server, line: str, message: str) -> None:
+def test_a_rejected_line_says_what_to_correct(app: Application, line: str, message: str) -> None:
     """The message fits a user who pasted a list: it names no ABIs, and mentions other files."""
-    page = visible(send_form(server, {"text": line, "kind": "list"}))
+    page = visible(send_form(app, {"text": line, "kind": "auto" if line == "contract {" else "list"}))
     assert message in page
     assert "of an ABI" not in re.sub(r"Signatures, an ABI.*", "", page, flags=re.DOTALL)
 
@@ -471,7 +481,7 @@ def test_a_rejected_line_says_what_to_correct(server: Server, line: str, message
 # Links.
 
 
-def test_every_link_answers(server: Server) -> None:
+def test_every_link_answers(app: Application) -> None:
     """Every link of every page gets 200 or a redirect."""
     seen: set[str] = set()
     waiting = list(PAGES)
@@ -480,23 +490,41 @@ def test_every_link_answers(server: Server) -> None:
         if path in seen or len(seen) > 300:
             continue
         seen.add(path)
-        answer = get(server.port, path, BROWSER)
+        answer = get(app, path, BROWSER)
         assert answer.status in (200, 302), path
         if path in PAGES:
             waiting += [unescape(link) for link in re.findall(r'(?:href|src)="(/[^"]*)"', answer.body.decode())]
     assert len(seen) > 50
 
 
-def test_browse_shows_every_row_once_while_rows_are_added(server: Server) -> None:
-    """A page continues after the last row seen, so rows added meanwhile neither repeat nor hide another."""
-    path, seen = "/browse/functions/", []
-    for number in range(50):
-        page = get(server.port, path).body.decode()
-        seen += re.findall(r'class="text" href="[^"]*">(.*?)</a>', page)
-        assert post_text(server.port, f"meanwhile{number}(bool)").status == 201
-        older = re.search(r'rel="next" href="([^"]*)"', page)
-        if older is None:
-            break
-        path = unescape(older[1])
+def walked(app: Application, path: str, relation: str) -> Iterator[tuple[str, list[str]]]:
+    """The path and the texts of each page that links of this relation lead to."""
+    link: str | None = path
+    while link is not None:
+        page = get(app, path := link).body.decode()
+        yield path, [re.sub("</?mark>", "", text) for text in re.findall(r'class="text" href="[^"]*">(.*?)</a>', page)]
+        following = re.search(rf'rel="{relation}" href="([^"]*)"', page)
+        link = unescape(following[1]) if following else None
+
+
+def test_browse_shows_every_row_once_while_rows_are_added(app: Application) -> None:
+    """A page continues after the last row seen, so rows added meanwhile neither repeat nor hide another; links lead back."""
+    pages = []
+    for number, page in enumerate(walked(app, "/browse/functions/", "next")):
+        pages.append(page)
+        assert post_text(app, f"meanwhile{number}(bool)").status == 201
+    seen = [text for _, texts in pages for text in texts]
     assert len(seen) == len(set(seen))
     assert set(PAGED) <= set(seen)
+    assert seen[-1] == COLLIDING
+    back = [text for _, texts in walked(app, pages[-1][0], "prev") for text in texts]
+    assert set(seen) <= set(back)
+
+
+def test_results_have_pages(app: Application) -> None:
+    """Every row of a long result is on exactly one page."""
+    found = get(app, "/search/?q=pagedRow").body.decode()
+    assert "All 130 functions and errors" in found
+    link = re.findall(r'href="(/search/[^"]*in=functions[^"]*)"', found)[0]
+    pages = list(walked(app, unescape(link), "next"))
+    assert (len(pages), sorted(text for _, texts in pages for text in texts)) == (3, sorted(PAGED))
