@@ -157,3 +157,18 @@ def certificates(folder: Path) -> tuple[Path, Path, Path]:
 def _openssl(folder: Path, *arguments: str) -> None:
     done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def chain() -> Iterator[str]:
+    """The address of a local chain: anvil, while the block runs."""
+    need(ANVIL)
+    with subprocess.Popen(
+        [ANVIL, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            listening = next(line for line in process.stdout if line.startswith("Listening on "))
+            yield f"http://{listening.split()[-1]}"
+        finally:
+            process.terminate()

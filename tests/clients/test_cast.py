@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.collections import EVENT_SIGNATURES
-from tests.clients.support import CAST, Front, need
+from tests.clients.support import CAST, Front
 from tests.conftest import ROOT
 from tests.serve.support import TOPIC, TRANSFER, Server, found, post_text, selector
 
-
-@pytest.fixture(autouse=True)
-def _cast() -> None:
-    need(CAST)
+pytestmark = pytest.mark.skipif(not CAST.exists(), reason=f"{CAST} is not installed: make -C tests/clients")
 
 
 def test_4byte(front: Front) -> None:

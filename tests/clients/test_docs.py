@@ -10,14 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.support import (
-    CAST,
-    DUCKDB,
-    MODULES,
-    WHATSABI,
-    Front,
-    need,
-)
+from tests.clients.support import CAST, DUCKDB, MODULES, WHATSABI, Front, need
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.serve.support import Server
 

@@ -7,13 +7,7 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.collections import EVENT_SIGNATURES
-from tests.clients.support import (
-    FORGE,
-    HERE,
-    MODULES,
-    Front,
-    need,
-)
+from tests.clients.support import FORGE, HERE, MODULES, Front, need
 from tests.serve.support import Server, found
 
 _CONTRACT = """// SPDX-License-Identifier: MIT

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.clients.support import ANVIL, CAST, Front, need
+from tests.clients.support import CAST, Front, need
+from tests.clients.support import chain as chain_of_anvil
 from tests.clients.test_docs import PAGE
 from tests.conftest import ROOT, Sigdir
 from tests.serve.support import Server
@@ -52,16 +52,8 @@ class Chain:
 @pytest.fixture(scope="module")
 def chain(front: Front, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
     need(CAST)
-    need(ANVIL)
-    with subprocess.Popen(
-        [ANVIL, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            listening = next(line for line in process.stdout if line.startswith("Listening on "))
-            yield Chain(front, f"http://{listening.split()[-1]}", tmp_path_factory.mktemp("home"))
-        finally:
-            process.terminate()
+    with chain_of_anvil() as url:
+        yield Chain(front, url, tmp_path_factory.mktemp("home"))
 
 
 def assert_shows(printed: str, page: str) -> None:

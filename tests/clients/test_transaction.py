@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import pytest
 from sigdir.pipeline.node import Node, NodeCall
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.proxies import slot
-from tests.clients.support import ANVIL, need
+from tests.clients.support import chain
 from tests.conftest import ROOT, import_files
 from tests.pipeline.support import CommandResult, invoke
-from tests.serve.support import Server, get, serving
+from tests.serve.support import application, get
 
 EXAMPLES = ROOT / "docs" / "examples"
 SENDER, RECIPIENT = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
@@ -69,16 +68,8 @@ class Chain:
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Chain]:
-    need(ANVIL)
-    with subprocess.Popen(
-        [ANVIL, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            listening = next(line for line in process.stdout if line.startswith("Listening on "))
-            yield Chain(f"http://{listening.split()[-1]}")
-        finally:
-            process.terminate()
+    with chain() as url:
+        yield Chain(url)
 
 
 @pytest.fixture(scope="module")
@@ -195,33 +186,27 @@ def test_what_the_node_answers_is_said(node: Chain, explain: Callable[..., Comma
     assert (made["to"], made["call"], made["created"][:2]) == (None, None, "0x")
 
 
-@pytest.fixture(scope="module")
-def server(node: Chain, warehouse: Path) -> Iterator[Server]:
-    with serving(warehouse, "--rpc", node.url, workers=1) as running:
-        yield running
-        assert running.errors() == []
-
-
-def test_the_page_of_a_server_with_a_node(node: Chain, server: Server) -> None:
+def test_the_page_of_a_server_with_a_node(node: Chain, warehouse: Path) -> None:
     """It shows the call, the logs, and what each was read by; a hash that is none is an answer of 400."""
     node.make(TOKEN, (EXAMPLES / "token.hex").read_text().strip())
     sent = node.send(TOKEN, call(7))
-    assert 'name="tx"' in get(server.port, "/decode/").body.decode()
-    page = get(server.port, f"/decode/?tx={sent}")
-    assert page.status == 200
-    for part in (
-        "The call",
-        "Log 0",
-        "contract&#39;s code 0x",
-        "succeeded",
-        "Transfer(address",
-        "<dt>Value</dt><dd>0 wei</dd>",
-        "Send 7 to 0x7099",
-        "Receiver",
-    ):
-        assert part in page.body.decode().replace("<wbr>", "")
-    for wrong, status in (("0x12", 400), ("0x" + "7" * 64, 404)):
-        answer = get(server.port, f"/decode/?tx={wrong}")
-        assert answer.status == status
-        assert "transaction" in answer.body.decode()
-        assert node.url not in answer.body.decode()
+    with application(warehouse, rpc=node.url) as app:
+        assert 'name="tx"' in get(app, "/decode/").body.decode()
+        page = get(app, f"/decode/?tx={sent}")
+        assert page.status == 200
+        for part in (
+            "The call",
+            "Log 0",
+            "contract&#39;s code 0x",
+            "succeeded",
+            "Transfer(address",
+            "<dt>Value</dt><dd>0 wei</dd>",
+            "Send 7 to 0x7099",
+            "Receiver",
+        ):
+            assert part in page.body.decode().replace("<wbr>", "")
+        for wrong, status in (("0x12", 400), ("0x" + "7" * 64, 404)):
+            answer = get(app, f"/decode/?tx={wrong}")
+            assert answer.status == status
+            assert "transaction" in answer.body.decode()
+            assert node.url not in answer.body.decode()

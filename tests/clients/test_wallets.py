@@ -17,7 +17,7 @@ from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
 
 from tests.conftest import ROOT, import_files
-from tests.serve.support import Server, get, serving
+from tests.serve.support import Application, application, get
 
 APPROVE, OLDER, NEWER = (
     "approve(address,uint256)", "watch_tg_invmru_2f69f1b(address,address)", "sign_szabo_bytecode(bytes16,uint128)",
@@ -41,15 +41,15 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def listed(warehouse: Path) -> Iterator[Server]:
-    with serving(warehouse, workers=1) as running:
-        yield running
+def listed(warehouse: Path) -> Iterator[Application]:
+    with application(warehouse) as app:
+        yield app
 
 
 @pytest.fixture(scope="module")
-def ranked(warehouse: Path) -> Iterator[Server]:
-    with serving(warehouse, workers=1, variables={"SIGDIR_RANK_LISTS": "1"}) as running:
-        yield running
+def ranked(warehouse: Path) -> Iterator[Application]:
+    with application(warehouse, rank_lists=True) as app:
+        yield app
 
 
 def first(rows: Rows) -> str:
@@ -139,8 +139,8 @@ CLIENTS = [
 ]  # fmt: skip
 
 
-def shown(client: Client, server: Server) -> str:
-    answer = get(server.port, client.path).json()
+def shown(client: Client, app: Application) -> str:
+    answer = get(app, client.path).json()
     if "result" in answer:
         return client.takes(answer["result"]["function"][SELECTOR])
     assert (answer["count"], answer["next"]) == (len(answer["results"]), None)
@@ -148,7 +148,7 @@ def shown(client: Client, server: Server) -> str:
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.source)
-def test_what_a_client_shows(client: Client, listed: Server, ranked: Server) -> None:
+def test_what_a_client_shows(client: Client, listed: Application, ranked: Application) -> None:
     """The flag mends what a client shows, whatever row it takes; what a client asks for by name it still gets."""
     assert (shown(client, listed), shown(client, ranked)) == (client.without, client.with_ranks)
 
@@ -156,18 +156,18 @@ def test_what_a_client_shows(client: Client, listed: Server, ranked: Server) -> 
 HASHES = f"{SELECTOR},0xa9059cbb,0x00000001"
 
 
-def texts(server: Server, query: str) -> list[str]:
-    answer = get(server.port, f"{LISTS}?{query}")
+def texts(app: Application, query: str) -> list[str]:
+    answer = get(app, f"{LISTS}?{query}")
     assert answer.status == 200
     return [row["text_signature"] for row in answer.json()["results"]]
 
 
-def test_several_hashes_and_pages_are_ranked_too(ranked: Server) -> None:
+def test_several_hashes_and_pages_are_ranked_too(ranked: Application) -> None:
     """Hash by hash; links lead on in the same order; pages by cursor go by id; other lists stay as they are."""
     assert texts(ranked, f"hex_signature__in={HASHES}") == [APPROVE, "transfer(address,uint256)"]
     path, found = f"{LISTS}?hex_signature={SELECTOR}&filter=false&page_size=1", []
     while path:
-        page = get(ranked.port, path).json()
+        page = get(ranked, path).json()
         found += [row["text_signature"] for row in page["results"]]
         parts = urlsplit(page["next"] or "")
         path = f"{parts.path}?{parts.query}" if page["next"] else ""
@@ -175,10 +175,10 @@ def test_several_hashes_and_pages_are_ranked_too(ranked: Server) -> None:
     assert texts(ranked, f"hex_signature={SELECTOR}&filter=false&cursor=") == [NEWER, APPROVE, OLDER]
     assert texts(ranked, f"hex_signature={SELECTOR[:9]}")[0] == texts(ranked, "filter=false")[0] == NEWER
     assert texts(ranked, f"hex_signature={SELECTOR}&text_signature=address") == [APPROVE, OLDER]
-    assert get(ranked.port, f"{LISTS}?hex_signature={SELECTOR}&page=2").status == 404
+    assert get(ranked, f"{LISTS}?hex_signature={SELECTOR}&page=2").status == 404
 
 
-def test_only_a_server_with_ranks_knows_the_filter(listed: Server, ranked: Server) -> None:
+def test_only_a_server_with_ranks_knows_the_filter(listed: Application, ranked: Application) -> None:
     query = f"{LISTS}?hex_signature={SELECTOR}&filter=false&text=x"
-    assert get(listed.port, query).header("Unknown-Parameters") == "filter, text"
-    assert get(ranked.port, query).header("Unknown-Parameters") == "text"
+    assert get(listed, query).header("Unknown-Parameters") == "filter, text"
+    assert get(ranked, query).header("Unknown-Parameters") == "text"
