@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from sigdir.cli.errors import Command
 from sigdir.cli.main import main
-from tests.conftest import ROOT, empty_warehouse, environment, import_files
+from tests.conftest import ROOT, environment, import_files
 from tests.pipeline.support import write_files
 from tests.serve.support import opened
 
@@ -62,28 +62,18 @@ def test_q_is_short_for_quiet() -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["sigdir import list", "sigdir sql --file list", "sigdir sql --output list", "sigdir export csv list",
-     "sigdir decode --file list", "sigdir decode --output list"],
+    ("words", "answer"),
+    [
+        ("sigdir ver", "plain,verify"), ("sigdir import list", "file,list"), ("sigdir sql --file list", "file,list"),
+        ("sigdir sql --output list", "file,list"), ("sigdir export csv list", "file,list"),
+        ("sigdir decode --file list", "file,list"), ("sigdir decode --output list", "file,list"),
+    ],
 )  # fmt: skip
-def test_bash_completes_names_of_files(words: str) -> None:
-    """Bash itself completes them where the answer is `file`."""
+def test_bash_completes_commands_and_names_of_files(words: str, answer: str) -> None:
+    """Bash itself completes files where the answer is `file`. The README sets it up."""
     asked = {"_SIGDIR_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("sigdir")], cwd=ROOT, env=environment(ROOT) | asked, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
-    assert done.stdout == "file,list\n"
-
-
-def test_the_shell_completes_commands() -> None:
-    """As the README sets it up."""
-    words = {"_SIGDIR_COMPLETE": "bash_complete", "COMP_WORDS": "sigdir ver", "COMP_CWORD": "1"}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("sigdir")], cwd=ROOT, env=environment(ROOT) | words, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
-    assert done.stdout == "plain,verify\n"
+    done = CliRunner().invoke(main, env=asked, prog_name="sigdir")
+    assert done.stdout == f"{answer}\n"
     assert 'eval "$(_SIGDIR_COMPLETE=bash_source sigdir)"' in (ROOT / "README.md").read_text()
 
 
@@ -109,84 +99,68 @@ def test_help_loads_no_engine(arguments: list[str], loaded: str, others: set[str
     assert not (ENGINES | others).intersection(modules)
 
 
-def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
-    """They would make its start a third longer. pyarrow loads pandas by itself in some calls."""
-    lines = tmp_path / "lines.txt"
-    lines.write_text("transfer(address,uint256)\nevent Moved(uint256)\n")
-    import_files([lines], tmp_path / "warehouse")
-    look = (
-        "import sys; from pathlib import Path; from sigdir.serve.servers.startup import open_app; from sigdir.serve.core.settings import Settings\n"
-        f"open_app(Settings(warehouse=Path({str(tmp_path / 'warehouse')!r}))); print(*sys.modules, sep='\\n')"
+LOADED_BY = """
+import sys
+from sigdir.cli.main import main
+for line in sys.argv[1:]:
+    try: main(line.split("|"))
+    except SystemExit as end: assert end.code == 0
+print(*sys.modules, sep="\\n")
+"""
+OPENED = """
+import sys
+from pathlib import Path
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.servers.startup import open_app
+open_app(Settings(warehouse=Path(sys.argv[1])))
+print(*sys.modules, sep="\\n")
+"""
+NOT_FOR_A_QUERY = {
+    "difflib", "numba", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "sigdir.signatures.rank",
+    "sigdir.warehouse.sql.functions", "tarfile", "backports.zstd",
+}  # fmt: skip
+"""Most queries call no function, read no rejects and write no packed file. pyarrow loads pandas for a time with a zone."""
+ENTRY = '{"selector": "0x771602f7", "abi": {"name": "add", "type": "function", "inputs": [{"type": "uint256", "name": "a"}, {"type": "uint256"}], "outputs": []}}'
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "loaded", "others"),
+    [
+        (OPENED, ["{warehouse}"], "sigdir.warehouse.index.view", {"duckdb", "pandas"}),
+        (LOADED_BY, ["stats"], "sigdir.warehouse.log.snapshot", {"duckdb", "pandas"}),
+        (LOADED_BY, ["sql|SELECT count(*) FROM signatures"], "sigdir.warehouse.sql.engine", NOT_FOR_A_QUERY),
+        (LOADED_BY, ["sql|SELECT * FROM signatures"], "sigdir.warehouse.sql.engine", NOT_FOR_A_QUERY),
+        (
+            LOADED_BY,
+            [f"import|{{folder}}/{name}.txt|--source|{name}|--warehouse|{{folder}}/new" for name in "012"],
+            "sigdir.pipeline.run",
+            {"pandas"},
+        ),
+    ],
+    ids=["worker", "stats", "count", "rows", "import"],
+)
+def test_a_command_loads_only_what_it_needs(
+    tmp_path: Path, warehouse: Path, code: str, arguments: list[str], loaded: str, others: set[str]
+) -> None:
+    """DuckDB and pandas would make a start a third longer. The second import has declarations, rejects and another label."""
+    texts = (
+        "f(uint256)\nevent Moved(uint256)\n",
+        "f(uint256)\nfunction g(uint a)\nevent E(uint b)\nnot one(\n",
+        f"{ENTRY}\n",
     )
-    with opened(tmp_path / "warehouse"):
+    files = write_files(tmp_path, {f"{number}.txt": text for number, text in enumerate(texts)})
+    import_files(files[:1], warehouse)
+    with opened(warehouse):
         pass  # the index is built
-    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
-    modules = done.stdout.splitlines()
-    assert "sigdir.warehouse.index.view" in modules
-    assert not {"duckdb", "pandas"}.intersection(modules)
-
-
-def test_an_import_of_lines_or_of_a_dump_loads_no_pandas(tmp_path: Path) -> None:
-    """It would take a quarter of a second. The second import has declarations, rejects and another label."""
-    entry = '{"selector": "0x771602f7", "abi": {"name": "add", "type": "function", "inputs": [{"type": "uint256", "name": "a"}, {"type": "uint256"}], "outputs": []}}'
-    look = (
-        "import sys; from sigdir.cli.main import main\n"
-        "for name in sys.argv[1:]:\n"
-        "    try: main(['import', name, '--source', name])\n"
-        "    except SystemExit as end: assert end.code == 0\n"
-        "print(*sys.modules, sep='\\n')"
-    )
-    texts = ("f(uint256)\n", "f(uint256)\nfunction g(uint a)\nevent E(uint b)\nnot one(\n", f"{entry}\n")
-    files = write_files(tmp_path / "in", {f"{number}.txt": text for number, text in enumerate(texts)})
+    given = [argument.format(warehouse=warehouse, folder=tmp_path) for argument in arguments]
     done = subprocess.run(
-        [sys.executable, "-c", look, *files], cwd=ROOT, env=environment(tmp_path / "warehouse"),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    modules = done.stdout.splitlines()
-    assert "sigdir.pipeline.run" in modules
-    assert "pandas" not in modules
-
-
-@pytest.mark.parametrize("columns", ["count(*)", "*"])
-def test_a_query_loads_only_what_it_needs(tmp_path: Path, columns: str) -> None:
-    """They took a fifth of its time: most queries call no function, read no rejects and write no packed file.
-
-    pyarrow loads pandas for a time with a zone.
-    """
-    lines = tmp_path / "lines.txt"
-    lines.write_text("transfer(address,uint256)\n")
-    import_files([lines], tmp_path / "warehouse")
-    look = (
-        "import sys\nfrom sigdir.cli.main import main\ntry: main()\nexcept SystemExit: print(*sys.modules, sep='\\n')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", look, "sql", f"SELECT {columns} FROM signatures"],
-        cwd=ROOT, env=environment(tmp_path / "warehouse"), capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    modules = done.stdout.splitlines()
-    assert "sigdir.warehouse.sql.engine" in modules
-    not_needed = {
-        "difflib",
-        "numba",
-        "pandas",
-        "pyarrow.compute",
-        "pyarrow.dataset",
-        "pyarrow.parquet",
-        "sigdir.signatures.rank",
-        "sigdir.warehouse.sql.functions",
-        "tarfile",
-        "backports.zstd",
-    }
-    assert not not_needed.intersection(modules)
-
-
-def test_stats_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
-    """They would more than double its time."""
-    empty_warehouse(tmp_path)
-    look = "import sys\nfrom sigdir.cli.main import main\ntry: main(['stats'])\nexcept SystemExit: print(*sys.modules, sep='\\n')"
-    done = subprocess.run(
-        [sys.executable, "-c", look], cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *given],
+        cwd=ROOT,
+        env=environment(warehouse),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     modules = done.stdout.splitlines()
-    assert "sigdir.warehouse.log.snapshot" in modules
-    assert not {"duckdb", "pandas"}.intersection(modules)
+    assert loaded in modules
+    assert not others.intersection(modules)

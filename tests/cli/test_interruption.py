@@ -15,10 +15,12 @@ import pytest
 
 import sigdir
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
+from tests.examples import examples
+from tests.pipeline.support import invoke
 from tests.serve.support import children_of, serving, until
 
 ROWS = 200_000
-MOMENTS = 4
+MOMENTS = examples(4) + 1
 
 PATIENT = """
 import sys
@@ -97,7 +99,7 @@ def test_a_long_command_ends_at_any_moment(folder: Path, name: str) -> None:
     """And what is stored is whole afterwards."""
     arguments = [argument.format(folder=folder) for argument in LONG[name]]
     for moment in range(MOMENTS):
-        status, lines = interrupted(folder / "warehouse", arguments, 0.2 + 0.6 * moment + 0.3 * random.random())
+        status, lines = interrupted(folder / "warehouse", arguments, 0.2 + 0.6 * moment + 0.6 * random.random())
         require_a_clean_end(status, lines)
         assert name not in ("sql", "stream") or status == 130
     with sigdir.open(folder / "warehouse") as warehouse:
@@ -117,11 +119,8 @@ def test_a_mirror_ends_at_any_moment(directory: str, tmp_path: Path) -> None:
     for moment in range(2 * MOMENTS):
         arguments = ["mirror", directory, "--rate", "20"]
         require_a_clean_end(*interrupted(tmp_path / "warehouse", arguments, 0.3 * moment))
-    done = subprocess.run(
-        [sys.executable, "-m", "sigdir", "mirror", directory, "--rate", "100"], cwd=ROOT,
-        env=environment(tmp_path / "warehouse"), capture_output=True, timeout=SAFETY_SECONDS, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = invoke(tmp_path / "warehouse", "mirror", directory, "--rate", "100")
+    assert done.status == 0, done.stderr
     with sigdir.open(tmp_path / "warehouse") as warehouse:
         assert warehouse.count("signatures") in (ROWS, 2 * ROWS)
 
