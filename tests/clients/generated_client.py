@@ -25,9 +25,10 @@ CALLS: dict[str, dict[str, Any]] = {
 def main(address: str) -> None:
     """Import every operation, and call some."""
     client = import_module("generated").Client(base_url=address, raise_on_unexpected_status=True)
-    results = {}
+    results: dict[str, Any] = {}
     for module in pkgutil.walk_packages(import_module("generated.api").__path__, "generated.api."):
-        call, name = getattr(import_module(module.name), "sync_detailed", None), module.name.rpartition(".")[2]
+        call: Any = getattr(import_module(module.name), "sync_detailed", None)
+        name = module.name.rpartition(".")[2]
         if call is not None:
             results[name] = None
         if name in CALLS:
