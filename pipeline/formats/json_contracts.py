@@ -65,16 +65,12 @@ def _of_value(findings: Iterable[Finding], checker: CodeChecker) -> Iterator[lis
         if isinstance(finding, Sources):
             yield finding
         else:
-            yield [_at_line(entry, before + entry.line) for entry in _checked(finding, checker)]
+            yield [entry._replace(line=before + entry.line) for entry in _checked(finding, checker)]
             before += finding.size
 
 
 def _checked(finding: Entries, checker: CodeChecker) -> Iterable[Entry]:
     return finding.candidates if finding.holder is None else checker.check(finding.candidates, finding.holder)
-
-
-def _at_line(entry: Entry, line: int) -> Entry:
-    return Entry(entry.text, line, *entry[2:])  # _replace takes three times as long
 
 
 def _of_lines(source: Source, checker: CodeChecker) -> Iterator[list[Entry] | Sources]:
@@ -87,7 +83,7 @@ def _of_lines(source: Source, checker: CodeChecker) -> Iterator[list[Entry] | So
             if isinstance(finding, Sources):
                 yield finding
             else:
-                yield [_at_line(entry, number) for entry in _checked(finding, checker)]
+                yield [entry._replace(line=number) for entry in _checked(finding, checker)]
         if finding is None:
             yield [rejected_entry(value, number)]
 
