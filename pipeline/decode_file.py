@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sigdir.pipeline.directory import Directory, Source, known_of_all, opened
 from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.row_writers import distinct_names
+from sigdir.pipeline.row_writers import WRITERS, distinct_names
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.signatures.decode_columns import ColumnDecoder, Row, argument_keys, parameter_names, read_input
 from sigdir.signatures.decode_input import BadInput as BadData
@@ -79,7 +78,7 @@ def decode_file(
             progress.stage("decode", int(found[0][1]) if found else 0)
             query = columns_query(rows, decoding.types(hash for hash, _ in found)) if is_parquet else lines_query(rows)
             with open_target(target, packs=not is_parquet) as out:
-                (_write_parquet if is_parquet else _write_lines)(out, engine.batches(query, _BATCH_ROWS))
+                (WRITERS["parquet"] if is_parquet else _write_lines)(engine.batches(query, _BATCH_ROWS), out)
     return decoding.report
 
 
@@ -91,13 +90,7 @@ def _is_parquet(target: str) -> bool:
     return target.lower().endswith(".parquet")
 
 
-def _write_parquet(out: BinaryIO, batches: pa.RecordBatchReader) -> None:
-    with pq.ParquetWriter(out, batches.schema, compression="zstd") as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-
-
-def _write_lines(out: BinaryIO, batches: pa.RecordBatchReader) -> None:
+def _write_lines(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
     for batch in batches:
         out.writelines(line.encode() + b"\n" for line in batch.column(0).to_pylist())
 

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from sigdir.pipeline.errors import BadTarget
 from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.row_writers import rows_of
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.operator_key import PrivateKey
 from sigdir.signatures.pack import Pack
@@ -117,7 +118,6 @@ def _with_empty(ranges: Iterator[tuple[str, list[PackRow]]]) -> Iterator[tuple[s
 
 def _ranges(warehouse: Warehouse, collection: Collection) -> Iterator[tuple[str, list[PackRow]]]:
     """The ranges that have texts, each with its digits, in their order."""
-    batches = warehouse.sql(_RANKED, [collection.value]).reader()
-    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    rows = rows_of(warehouse.sql(_RANKED, [collection.value]).reader())
     for prefix, some in groupby(rows, lambda row: row[0][2 : 2 + DIGITS]):
         yield prefix, [PackRow(text, position) for _, text, position in some]

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ import pyarrow as pa
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import parquet
 from sigdir.pipeline.formats.column_tables import BadRows, column_batches, hashes_of, integers_of
+from sigdir.pipeline.row_writers import rows_of
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
@@ -219,9 +221,9 @@ class SourcifyTables:
             return
         self._add_up()
         self._warn_of_hashes_without_text()
-        rows = (row for batch in self._tables.batches(_JOINED, _ROWS) for row in _rows(batch))
-        for file, entries in groupby(rows, key=lambda row: row[0]):
-            yield from pack((entry for _, entry in entries), file)
+        rows = rows_of(self._tables.batches(_JOINED, _ROWS))
+        for file, some in groupby(rows, key=itemgetter(0)):
+            yield from pack((_entry(*row) for _, *row in some), file)
 
     def _warn_of_what_is_missing(self) -> None:
         for table, other, loss in (
@@ -235,7 +237,7 @@ class SourcifyTables:
                     source.warnings.append(f"Sourcify's table {table} is not among the inputs: {loss}")
 
     def _warn_of_unread_rows(self) -> None:
-        unread = dict(row for batch in self._tables.batches(_UNREAD, _ROWS) for row in _values(batch))
+        unread = dict(self._tables.rows(_UNREAD))
         for source in self._files[COMPILED]:
             if rows := unread.get(source.number, 0):
                 source.warnings.append(f"{rows:,} rows have no hash of 32 bytes or no known signature_type")
@@ -248,21 +250,15 @@ class SourcifyTables:
             )
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, Entry]]:
-    """The number of the file, and the candidate, of each row of the join."""
-    for file, number, text, declared, reason, kind, compilations in _values(batch):
-        kind = Kind(kind)
-        entry = Entry(text, number, kind.collection, declared, reason)
-        if kind and reason == OK:
-            contracts = min(compilations, MOST_CONTRACTS)
-            entry = entry._replace(sighting=Sighting(kind, Witness.DECLARED, contracts=contracts, verified=True))
-        yield file, entry
+def _entry(number: int, text: bytes, declared: bytes, reason: int, kind: int, compilations: int) -> Entry:
+    """The candidate of a row of the join."""
+    entry = Entry(text, number, Kind(kind).collection, declared, reason)
+    if not kind or reason != OK:
+        return entry
+    contracts = min(compilations, MOST_CONTRACTS)
+    return entry._replace(sighting=Sighting(Kind(kind), Witness.DECLARED, contracts=contracts, verified=True))
 
 
 def _rows_of(column: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Values of 8 bytes or more as uint8, a row each."""
     return np.ascontiguousarray(column).view(np.uint8).reshape(len(column), column.dtype.itemsize)
-
-
-def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
