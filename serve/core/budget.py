@@ -144,7 +144,7 @@ class BudgetProcess:
 
     def _answer(self, environ: dict[str, str], body: Iterable[bytes], is_gone: Callable[[], bool]) -> Answer:
         budget = self._budget_of(0)
-        if self._process is None:
+        if self._process is None or self._process.poll() is not None:  # the system ends what has most memory
             self.start()
         assert self._connection is not None
         try:

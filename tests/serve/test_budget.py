@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
+import termios
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -204,13 +206,20 @@ def test_a_process_that_does_not_start_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_process_that_was_killed_is_replaced(clients: tuple[TestClient, TestClient], process: BudgetProcess) -> None:
-    """The request that finds it dead is told to come again."""
+    """The request that it was answering is told to come again; one that comes later is answered by the new one."""
     assert ask(clients[1], "a call").status_code == 200
     assert process._process is not None
+    process._process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask, clients[1], "a call")
+        assert process._connection is not None
+        connection = process._connection.fileno()
+        until(lambda: any(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4))), "the request to be sent")
+        process._process.kill()
+        assert (first.result().status_code, first.result().headers["Retry-After"]) == (503, "10")
+    assert ask(clients[1], "a call").status_code == 200
     process._process.kill()
     process._process.wait()
-    first = ask(clients[1], "a call")
-    assert (first.status_code, first.headers["Retry-After"]) == (503, "10")
     assert ask(clients[1], "a call").status_code == 200
 
 
