@@ -214,6 +214,7 @@ def test_any_flipped_byte_is_found(paths: Paths) -> None:
         assert_found(paths, "file", file.path.name)
     file.path.unlink()
     assert_found(paths, "file", file.path.name, "missing")
+    file.path.write_bytes(good)
     for at in range(0, len(good), len(good) // 12):
         flip(file.path, at)
         assert_some_finding(paths, file.path)
