@@ -416,9 +416,9 @@ def test_bodies_are_not_read() -> None:
 
 
 def test_many_errors_take_time_in_proportion() -> None:
-    """A hundred thousand statements that do not parse are all rejects."""
-    found = list(declarations(b"@a;" * 100_000))
-    assert len(found) == 100_000
+    """Thirty thousand statements that do not parse are all rejects."""
+    found = list(declarations(b"@a;" * 30_000))
+    assert len(found) == 30_000
     assert {REASONS[entry.reject_reason] for entry in found} == {"syntax"}
 
 
