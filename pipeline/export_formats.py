@@ -22,11 +22,10 @@ import pyarrow.parquet as pq
 from sigdir.pipeline.export_rows import BATCHES_AHEAD, ExportRows
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.keccak_rows import keccak256_column
+from sigdir.warehouse.index.build import hashes_of
 from sigdir.warehouse.index.records import RECORD, csv_head, csv_line
-from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.table.parallel import in_background
-from sigdir.warehouse.table.parquet import row_groups
-from sigdir.warehouse.table.schema import FILE_SCHEMA
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, row_groups
 
 SOURCIFY_SCHEMA = pa.schema(
     [

@@ -21,7 +21,7 @@ from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATU
 from sigdir.signatures.plural import counted
 from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.index.scan import batches, pieces
+from sigdir.warehouse.index.build import batches, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import Template
 from sigdir.warehouse.log.snapshot import Snapshot

@@ -26,8 +26,8 @@ from sigdir.warehouse.log.manifest import CONTRACTS, USAGE
 from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.mapped import MappedDraft
 from sigdir.warehouse.publish.spill import Ids, ImportSightings, SightedInput, Spill, text_ids_in
+from sigdir.warehouse.table.parquet import REJECT_SCHEMA
 from sigdir.warehouse.table.rejects import RejectsWriter
-from sigdir.warehouse.table.schema import REJECT_SCHEMA
 
 _EXAMPLES_PER_REASON = 3
 

@@ -27,8 +27,8 @@ from sigdir.serve.http.negotiate import HTML, NDJSON
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.pages.page import rendered, send
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.index.build import batches, pieces
 from sigdir.warehouse.index.records import RECORD, csv_head, csv_line
-from sigdir.warehouse.index.scan import batches, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import Template
 from sigdir.warehouse.index.view import Reader
@@ -36,9 +36,8 @@ from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
-from sigdir.warehouse.table.parquet import file_bytes, sha256_of
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, file_bytes, sha256_of
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.table.schema import FILE_SCHEMA
 from sigdir.warehouse.table.times import iso
 
 CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"

@@ -37,7 +37,7 @@ from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.log.damage import FIELD
+from sigdir.warehouse.log.entry import FIELD
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.batch import Batch, Progress
@@ -49,10 +49,9 @@ from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.files import RunFolder, make_folder
-from sigdir.warehouse.table.parquet import NewRows, rows_table
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA, NewRows, rows_table
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.rejects import RejectsWriter, rows_and_digest
-from sigdir.warehouse.table.schema import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA
 from sigdir.warehouse.verify import verify
 from tests.conftest import SAFETY_SECONDS
 

@@ -17,7 +17,7 @@ from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.publish import dedupe, key_table
+from sigdir.warehouse.publish import dedupe
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.spill import Spill, text_ids_in
 from sigdir.warehouse.staging.rows import StagedRow
@@ -85,7 +85,7 @@ def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
 @settings(max_examples=examples(80))
 @given(
     collection=st.sampled_from(COLLECTIONS),
-    part_rows=st.sampled_from([key_table.PART_ROWS, 16]),
+    part_rows=st.sampled_from([dedupe.PART_ROWS, 16]),
     places=st.lists(st.integers(NEW, STAGED), min_size=30, max_size=30),
     batch=st.lists(st.integers(0, 29), max_size=150),
     batch_rows=st.integers(1, 60),
@@ -99,8 +99,8 @@ def test_new_rows_equal_a_set(
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
         patch.setattr(dedupe, "_MAP_ROWS", map_rows)
         patch.setattr(parquet, "ROW_GROUP_ROWS", 4)
-        patch.setattr(key_table, "PART_ROWS", part_rows)
-        patch.setattr(key_table, "_CHUNK_ROWS", 8)
+        patch.setattr(dedupe, "PART_ROWS", part_rows)
+        patch.setattr(dedupe, "_CHUNK_ROWS", 8)
         folder = Path(name)
         spill = make_spill(folder, collection, cut([text_of(n) for n in batch], batch_rows))
         snapshot = snapshot_of(folder, collection, held[FILE_1:STAGED])

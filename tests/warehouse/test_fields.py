@@ -12,7 +12,7 @@ from sigdir.serve.core import openapi
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.index.records import csv_head, csv_line, render_record
 from sigdir.warehouse.table.fields import FIELDS, PARTITION, RECORD_FIELDS, STORED
-from sigdir.warehouse.table.schema import FILE_SCHEMA
+from sigdir.warehouse.table.parquet import FILE_SCHEMA
 from tests.conftest import ROOT
 
 

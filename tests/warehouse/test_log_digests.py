@@ -16,8 +16,7 @@ from deltalake import DeltaTable
 
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.jobs.compact import compact, everything
-from sigdir.warehouse.log.damage import FIELD
-from sigdir.warehouse.log.entry import read_entries
+from sigdir.warehouse.log.entry import FIELD, read_entries
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import advance, read_snapshot, read_state
 from sigdir.warehouse.staging.rows import NotedEntry

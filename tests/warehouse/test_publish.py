@@ -30,9 +30,9 @@ from sigdir.warehouse.staging.rows import HighWaterMark
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import Busy, CommitConflict
+from sigdir.warehouse.table.parquet import FILE_SCHEMA
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import Folder
-from sigdir.warehouse.table.schema import FILE_SCHEMA
 from tests.conftest import SAFETY_SECONDS
 from tests.warehouse.support import (
     Run,

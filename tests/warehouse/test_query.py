@@ -25,8 +25,8 @@ from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.sql.guard import TABLE_FUNCTIONS
 from sigdir.warehouse.sql.views import VIEWS as ALL_VIEWS
 from sigdir.warehouse.table.files import remove_dead_runs
+from sigdir.warehouse.table.parquet import FILE_SCHEMA
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.table.schema import FILE_SCHEMA
 from tests.conftest import empty_warehouse
 from tests.warehouse.support import (
     Run,

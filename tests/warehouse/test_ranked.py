@@ -17,8 +17,7 @@ from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked, Summary, noted_reasons, plain_reasons
 from sigdir.signatures.standards import NO_TEXT, canonical, sources
 from sigdir.warehouse.evidence.lookup import text_evidence
-from sigdir.warehouse.evidence.summaries import KINDS, SightingCounts, Summaries
-from sigdir.warehouse.evidence.sums import summed
+from sigdir.warehouse.evidence.summaries import KINDS, SightingCounts, Summaries, summed
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.summaries import summaries_of

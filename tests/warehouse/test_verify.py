@@ -29,9 +29,8 @@ from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import run_name
-from sigdir.warehouse.table.parquet import write_data_file
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, write_data_file
 from sigdir.warehouse.table.paths import Paths, index_name
-from sigdir.warehouse.table.schema import FILE_SCHEMA
 from tests.conftest import SAFETY_SECONDS, import_files
 from tests.warehouse.support import (
     REPOSITORY,

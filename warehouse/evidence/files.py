@@ -22,8 +22,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns
 from sigdir.warehouse.log.manifest import MAX_LISTED, POST, EvidenceFile, Manifest
 from sigdir.warehouse.table.files import make_folder, sync
-from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, naming, sha256_of
-from sigdir.warehouse.table.schema import SIGHTING_SCHEMA
+from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, SIGHTING_SCHEMA, naming, sha256_of
 
 DECLARED_GROUP_ROWS = 8_192
 """Sightings of a row group with declarations. One text's evidence is read by whole groups: 30 ms with 100,000 rows, 3 so."""

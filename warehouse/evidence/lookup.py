@@ -23,8 +23,7 @@ from sigdir.signatures.evidence import Kind, Witness
 from sigdir.warehouse.evidence.declarations import tally
 from sigdir.warehouse.evidence.files import footer_of, id_ranges
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
-from sigdir.warehouse.table.parquet import naming
-from sigdir.warehouse.table.schema import SIGHTING_SCHEMA
+from sigdir.warehouse.table.parquet import SIGHTING_SCHEMA, naming
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The index of a data file: built once, mapped by every process.
+"""The index of a data file: built once, mapped by every process. And a data file read in pieces, for which none is needed.
 
 Each Parquet file has a folder in the cache, derived from it alone (``derived.py``): one uncompressed file per column,
 ``hashes``, the order of its hashes, the grams of its names (``grams.py``), and the dictionary of its parameter lists
@@ -8,7 +8,7 @@ time and is built again. A data file's name is never reused, so neither is the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import Array, values
+from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.evidence.declarations import differs
@@ -24,13 +25,54 @@ from sigdir.warehouse.index.derived import allocate, build, map_column, new_colu
 from sigdir.warehouse.index.grams import Grams, build_grams
 from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.parameter_lists import ParameterLists, build_lists
-from sigdir.warehouse.index.scan import SEGMENT_COLUMNS, hashes_of
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
-from sigdir.warehouse.table.parquet import naming
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, naming
 from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
-from sigdir.warehouse.table.schema import FILE_SCHEMA
+
+_PIECE_ROWS = 1 << 14
+_ORDINARY_GROUP_BYTES = 16 << 20
+_PIECE_ROWS_OF_LONG_TEXTS = 1 << 8  # 16 MB, where each text has 64 KiB
+
+SEGMENT_COLUMNS = ("id", "created_at", "text_signature", "hash")
+"""The columns of data files that a segment has."""
+
+
+def batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of a data file, oldest rows first, the pages' checksums checked; raises UnreadableWarehouse."""
+    # By default pyarrow reads the whole file before the first row: 76 MB of memory instead of 3.
+    with naming(file), pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False) as parquet:
+        for group in range(parquet.num_row_groups):
+            size = parquet.metadata.row_group(group).total_byte_size
+            rows = _PIECE_ROWS if size <= _ORDINARY_GROUP_BYTES else _PIECE_ROWS_OF_LONG_TEXTS
+            yield from each(parquet.iter_batches(rows, [group], columns=list(columns), use_threads=False))
+
+
+def pieces(collection: Collection, file: Path) -> Iterator[Segment]:
+    """A data file's rows, oldest first, as segments that cannot be searched by hash; raises UnreadableWarehouse."""
+    for batch in batches(file, SEGMENT_COLUMNS):
+        bounds, text = bytes_of(batch["text_signature"])
+        first = int(bounds[0])
+        with naming(file):
+            yield Segment.of(
+                batch.num_rows,
+                values(batch["id"]),
+                values(batch["created_at"].view(pa.int64())),
+                bounds.astype(np.int64) - first,
+                text[first : bounds[-1]],
+                hashes_of(batch["hash"], collection.hash_bytes),
+                {},
+            )
+
+
+def hashes_of(column: pa.Array, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+    """A column of hashes of one width, uint8 of shape (rows, width); raises ValueError where they have another."""
+    starts, raw = bytes_of(column)
+    if (np.diff(starts) != width).any():
+        raise ValueError(f"a hash that is not of {width} bytes")
+    return raw[starts[0] : starts[-1]].reshape(len(column), width)
+
 
 _BATCH_ROWS = 1 << 17
 _COLUMNS = (

@@ -20,9 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.columns import as_readonly, bytes_of
-from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
+from sigdir.warehouse.evidence.summaries import COUNTS, Summaries, summed
 from sigdir.warehouse.evidence.summaries import weights as weights_of
-from sigdir.warehouse.evidence.sums import summed
 from sigdir.warehouse.evidence.usage import uses_of_hashes
 from sigdir.warehouse.index.derived import build, map_column, new_column, opened, require_written
 from sigdir.warehouse.index.segment import Segment

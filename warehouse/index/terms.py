@@ -17,7 +17,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.search_terms import MANY, SearchTerms, Shape
-from sigdir.warehouse.evidence.sums import named_by
+from sigdir.warehouse.evidence.summaries import named_by
 from sigdir.warehouse.evidence.usage import hashes_used
 from sigdir.warehouse.index.hash_order import ROW_MASK
 from sigdir.warehouse.index.parameter_lists import bounds_of, fits

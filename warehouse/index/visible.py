@@ -23,17 +23,15 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import blobs, numbers, strings, values
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.build import build_index, segment_of
-from sigdir.warehouse.index.scan import batches
+from sigdir.warehouse.index.build import batches, build_index, segment_of
 from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.log.manifest import ManifestFile, manifest_of
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import FileLock, make_folder, sync
-from sigdir.warehouse.table.parquet import naming, write_data_file
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, naming, write_data_file
 from sigdir.warehouse.table.paths import Paths, index_name
-from sigdir.warehouse.table.schema import FILE_SCHEMA
 from sigdir.warehouse.table.suppressed import NONE, Suppressed, read
 
 _KEPT = 4096

@@ -6,7 +6,9 @@ Invariants
     Rows stay in the order of their ids; ids, times, texts, hashes and import numbers stay as they are.
     No row moves between staging and the table: the commit carries the watermarks of the version it replaces.
     Files are replaced, never changed. Those of older versions stay until ``warehouse/jobs/vacuum.py``.
-    Files of evidence are merged in the same version, sorted, without what no longer counts.
+    Files of evidence are merged in the same version, without what no longer counts: a sighting is dropped where its
+    source was imported again, or where another of the same source says the same of the same text. A text keeps one
+    sighting by POST. A merged file is in the order of the ids, then of the sources, then as the sightings came.
 
 The steps are those of ``warehouse/publish/commit.py``.
 
@@ -19,7 +21,8 @@ day at most, whatever the traffic. Above that a row is written again once a tier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -28,9 +31,12 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.evidence.files import write_sightings
 from sigdir.warehouse.log.manifest import (
     CONTRACTS,
+    POST,
     EvidenceFile,
+    Manifest,
     ManifestFile,
     MappedFile,
     sync_folders,
@@ -43,14 +49,21 @@ from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.sql.contract_tables import ContractTables, add_files
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
-from sigdir.warehouse.sql.sightings import Merges, merge, with_replaced_sightings
+from sigdir.warehouse.sql.sightings import SightingTables
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import make_folder, run_name, sync
 from sigdir.warehouse.table.parallel import for_each
-from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, batches_in, naming, sha256_of, write_data_file
+from sigdir.warehouse.table.parquet import (
+    FILE_SCHEMA,
+    ROW_GROUP_ROWS,
+    SIGHTING_SCHEMA,
+    batches_in,
+    naming,
+    sha256_of,
+    write_data_file,
+)
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.table.schema import FILE_SCHEMA
 
 GATHER = 10
 """So many files of a tier are merged into one. With more, readers search more files between two merges."""
@@ -64,6 +77,7 @@ _TIERS = (0, SMALL_ROWS // GATHER**2, SMALL_ROWS // GATHER, SMALL_ROWS)
 
 AnyFile = TypeVar("AnyFile", DataFile, EvidenceFile, MappedFile)
 Files = Sequence[DataFile]
+Merges = Mapping[Collection, Sequence[Sequence[EvidenceFile]]]
 
 
 Choose = Callable[[Sequence[Any]], list[Sequence[Any]]]
@@ -181,7 +195,7 @@ class _MergedFiles(VersionContent):
         if not self.chosen.evidence and not self.chosen.contracts:
             return self.base.manifest
         base = self.base.evidence
-        evidence = merge(self.paths, self.run, base, self.chosen.evidence, self.threads)
+        evidence = merged_sightings(self.paths, self.run, base, self.chosen.evidence, self.threads)
         evidence = replace(evidence, mapped=self._merged_contracts(base.mapped))
         return write_manifest(self.paths, self.run, evidence, base)
 
@@ -222,6 +236,58 @@ def _counts(files: int, merges: list[Files]) -> dict[str, int]:
         "files_after": files - sum(len(merge) - 1 for merge in merges),
         "rows": sum(file.rows for merge in merges for file in merge),
     }
+
+
+# Sightings.
+
+
+_COMPARED = [name for name in SIGHTING_SCHEMA.names if name not in ("id", "source", "import_id")]
+_REPEATS = f"""
+CREATE TABLE repeats AS SELECT file_index, file_row_number, source FROM live
+WHERE (id, source) IN (SELECT (id, source) FROM live GROUP BY ALL HAVING count(*) > 1)
+QUALIFY row_number() OVER (
+    PARTITION BY id, source, {", ".join(f"if(source = {POST}, NULL, {name})" for name in _COMPARED)}
+    ORDER BY declaration IS NULL, import_id, file_index, file_row_number) > 1
+"""
+_ORDER = "id, source, file_index, file_row_number"
+
+
+def with_replaced_sightings(manifest: Manifest, merges: Merges) -> Merges:
+    """The merges, and each other file alone that has sightings which no longer count."""
+    found = {}
+    for collection in COLLECTIONS:
+        chosen = {file.path for files in merges.get(collection, ()) for file in files}
+        alone = [
+            [file]
+            for file in manifest.files[collection]
+            if file.path not in chosen and not all(manifest.counts(*pair) for pair in file.source_imports or ())
+        ]
+        found[collection] = [*merges.get(collection, ()), *alone]
+    return {collection: files for collection, files in found.items() if files}
+
+
+def merged_sightings(paths: Paths, run: str, base: Manifest, merges: Merges, threads: int) -> Manifest:
+    """Write and sync each list of files as one; returns what names them. Raises UnreadableWarehouse, QueryError."""
+    dropped: Counter[int] = Counter()
+    named = {collection: list(base.files[collection]) for collection in COLLECTIONS}
+    for collection, lists in merges.items():
+        for number, files in enumerate(lists, 1):
+            path = paths.evidence_file(collection, run, number)
+            with SightingTables(base, files, threads) as tables:
+                tables.execute(_REPEATS)
+                dropped.update(tables.counts(f"repeats WHERE source != {POST}"))
+                written = write_sightings(path, collection, tables.without("repeats", _ORDER))
+            at = named[collection].index(files[0])
+            named[collection][at:at] = [written] if written is not None else []
+            named[collection] = [file for file in named[collection] if file not in files]
+            sync_folders([written] if written is not None else [])
+    sources = {
+        number: replace(source, sightings=source.sightings - dropped[number]) for number, source in base.sources.items()
+    }
+    return replace(base, sources=sources, files={c: tuple(files) for c, files in named.items()})
+
+
+# Rows.
 
 
 def rows_of(files: Files) -> Iterator[pa.Table]:

@@ -5,7 +5,7 @@ Invariants
     fails where the name is taken.
     An entry has its name only once its bytes are on stable storage: an entry without bytes would end the log.
     Entries are never cleaned up: they are the history of imports.
-    Each file that is read is what was written: it holds a digest of its own bytes (``digest.py``).
+    Each file that is read is what was written: it holds a digest of its own bytes (``entry.py``).
 
 The log follows version 1 of Delta's protocol for readers and 2 for writers: https://github.com/delta-io/delta,
 PROTOCOL.md. An entry is one file of JSON lines, one action a line. We write four kinds:

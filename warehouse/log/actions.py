@@ -1,4 +1,4 @@
-"""What the actions of entries and checkpoints say. Delta's names for their fields stand here and in ``commit.py``."""
+"""What the actions of entries and checkpoints say. Delta's names for their fields stand here and in ``entry.py``."""
 
 from __future__ import annotations
 

@@ -21,8 +21,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from sigdir.warehouse.log.damage import DAMAGED, FIELD, damaged_checkpoint, is_whole, new_mark, with_digest
-from sigdir.warehouse.log.entry import read_actions
+from sigdir.warehouse.log.entry import DAMAGED, FIELD, damaged_checkpoint, is_whole, new_mark, read_actions, with_digest
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import write_file
 from sigdir.warehouse.table.paths import Paths

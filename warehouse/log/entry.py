@@ -1,4 +1,12 @@
-"""Reading log entries, each checked against its digest."""
+"""Log entries: reading them, each checked against its digest, and the bytes of new ones.
+
+Each file of ours, entry or checkpoint, has in FIELD the sha256 of its bytes without the 64 digits themselves. So a
+flipped bit is found by whoever reads the file. Another whole file in its place is not found by it. Damage is reported by
+the file's name, in one line, with what to do.
+
+Delta lets a writer put anything into an entry's ``commitInfo`` and into the metadata of a checkpoint's footer. Files of
+other programs have no digest. ``warehouse/publish/commit.py`` gives new entries their names.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +14,85 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+import secrets
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.log.actions import EPOCH, changes_of
-from sigdir.warehouse.log.damage import FIELD, RESTORE, damaged_entry, is_whole, naming_damaged
+from sigdir.warehouse.log.actions import (
+    COLUMN_TYPES,
+    EPOCH,
+    READER_VERSION,
+    SHA256,
+    WRITER_VERSION,
+    changes_of,
+    transaction_name,
+)
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.identity import usable_identity
 from sigdir.warehouse.table.paths import Paths
+
+FIELD = "sigdirSha256"
+
+
+def new_mark() -> str:
+    """What stands in the place of the digits until they are known: no other part of a file is like it."""
+    return secrets.token_hex(32)
+
+
+def with_digest(raw: bytes, mark: str) -> bytes:
+    """The bytes of a file with its digest in the place of the mark."""
+    return raw.replace(mark.encode(), _digest(raw, mark).encode())
+
+
+def is_whole(raw: bytes, digest: str) -> bool:
+    """Whether the bytes of a file are those that were written; ``digest`` is the one that it holds."""
+    return _digest(raw, digest) == digest
+
+
+def _digest(raw: bytes, digits: str) -> str:
+    return hashlib.sha256(raw.replace(digits.encode(), b"")).hexdigest()
+
+
+DAMAGED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+"""What parsing raises where JSON is not of the expected shape."""
+
+RESTORE = "put this file back from a backup"
+
+
+def reason_of(error: Exception) -> str:
+    """An error's first line; a damaged entry may have any character that ends a line in what the error quotes."""
+    return " ".join(str(error).partition("\n")[0].split())
+
+
+def damaged_entry(path: Path, why: str) -> UnreadableWarehouse:
+    """The error for an entry that cannot be used."""
+    return UnreadableWarehouse(f"{path}: damaged: {why}; {RESTORE}")
+
+
+@contextmanager
+def naming_damaged(path: Path) -> Iterator[None]:
+    """Raise UnreadableWarehouse for what an entry's JSON lacks, with the entry's file."""
+    try:
+        yield
+    except DAMAGED as error:
+        raise damaged_entry(path, f"{type(error).__name__}: {reason_of(error)}") from error
+
+
+def damaged_checkpoint(paths: Paths, file: Path, error: Exception) -> UnreadableWarehouse:
+    """The error for a checkpoint that cannot be used."""
+    return UnreadableWarehouse(
+        f"{file}: damaged: {reason_of(error)}; remove this file and {paths.last_checkpoint.name} beside it,"
+        " because the entries have what is in it"
+    )
+
 
 SUMMARY = "sigdir"
 """The field of ``commitInfo`` that holds our summary."""
@@ -136,3 +209,108 @@ def _summary(version: int, commit: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _committed_at(commit: Mapping[str, Any]) -> datetime:
     return EPOCH + timedelta(milliseconds=commit["timestamp"])
+
+
+_PARTITION = ["collection"]
+
+
+def first_entry() -> bytes:
+    """The bytes of entry 0, which makes the table."""
+    return _entry(_new_table(), {"operation": "CREATE TABLE", "operationParameters": {}})
+
+
+def version_entry(
+    paths: Paths,
+    files: Iterable[DataFile],
+    watermarks: Mapping[Collection, int],
+    summary: Mapping[str, Any],
+    replaced: Iterable[DataFile] = (),
+    data_change: bool = True,
+) -> bytes:
+    """The bytes of the entry of a version, which has ``files`` in place of those of ``replaced``.
+
+    Without ``data_change`` the rows are the same.
+    """
+    now = _now()
+    actions = [
+        *(_add(paths, file, now, data_change) for file in sorted(files, key=lambda file: file.first_id)),
+        *(_remove(paths, file, now, data_change) for file in replaced),
+        *(_watermark_action(collection, highest, now) for collection, highest in watermarks.items()),
+    ]
+    commit = {
+        "operation": "WRITE",
+        "operationParameters": {"mode": "Append", "partitionBy": json.dumps(_PARTITION)},
+        SUMMARY: json.dumps(dict(summary)),
+    }
+    return _entry(actions, commit)
+
+
+def _entry(actions: Iterable[Mapping[str, Any]], commit: Mapping[str, Any]) -> bytes:
+    """The bytes of an entry; ``commit`` are the fields of its ``commitInfo`` beside time and digest."""
+    mark = new_mark()
+    info = {"timestamp": _now(), **commit, "engineInfo": ENGINE, FIELD: mark}
+    lines = (json.dumps(action, separators=(",", ":")) + "\n" for action in ({"commitInfo": info}, *actions))
+    return with_digest("".join(lines).encode(), mark)
+
+
+def _new_table() -> list[dict[str, Any]]:
+    columns = [{"name": name, "type": kind, "nullable": False, "metadata": {}} for name, kind in COLUMN_TYPES.items()]
+    table = {
+        "id": str(uuid.uuid4()),
+        "name": "signatures",
+        "description": "Text signatures and their keccak-256 hashes",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": columns}),
+        "partitionColumns": _PARTITION,
+        "createdTime": _now(),
+        # The log is the history of imports: old entries must stay.
+        "configuration": {"delta.enableExpiredLogCleanup": "false"},
+    }
+    protocol = {"minReaderVersion": READER_VERSION, "minWriterVersion": WRITER_VERSION}
+    return [{"protocol": protocol}, {"metaData": table}]
+
+
+def _add(paths: Paths, file: DataFile, now: int, data_change: bool) -> dict[str, Any]:
+    stats = {
+        "numRecords": file.rows,
+        "minValues": {"id": file.first_id, "created_at": _iso(file.first_created_at)},
+        "maxValues": {"id": file.last_id, "created_at": _iso(file.last_created_at)},
+        "nullCount": {},
+    }
+    return {
+        "add": {
+            "path": paths.in_table(file.path),
+            "partitionValues": {"collection": file.collection},
+            "size": file.size,
+            "modificationTime": now,
+            "dataChange": data_change,
+            "stats": json.dumps(stats),
+            "tags": {SHA256: file.sha256},
+        }
+    }
+
+
+def _remove(paths: Paths, file: DataFile, now: int, data_change: bool) -> dict[str, Any]:
+    return {
+        "remove": {
+            "path": paths.in_table(file.path),
+            "deletionTimestamp": now,
+            "dataChange": data_change,
+            "extendedFileMetadata": True,
+            "partitionValues": {"collection": file.collection},
+            "size": file.size,
+        }
+    }
+
+
+def _watermark_action(collection: Collection, highest: int, now: int) -> dict[str, Any]:
+    return {"txn": {"appId": transaction_name(collection), "version": highest, "lastUpdated": now}}
+
+
+def _iso(microseconds: int) -> str:
+    return (EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _now() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.log.damage import DAMAGED, damaged_entry, reason_of
-from sigdir.warehouse.log.entry import LogEntry, read_summary
+from sigdir.warehouse.log.entry import DAMAGED, LogEntry, damaged_entry, read_summary, reason_of
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import make_folder, sync, write_file
 from sigdir.warehouse.table.paths import Paths

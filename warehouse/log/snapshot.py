@@ -14,8 +14,14 @@ from datetime import datetime
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.actions import WRITER_VERSION, changes_of
 from sigdir.warehouse.log.checkpoint import Checkpoint, newest_complete, read_checkpoint
-from sigdir.warehouse.log.damage import DAMAGED, damaged_checkpoint, damaged_entry
-from sigdir.warehouse.log.entry import existing_version, read_entry, sha256_of_entry
+from sigdir.warehouse.log.entry import (
+    DAMAGED,
+    damaged_checkpoint,
+    damaged_entry,
+    existing_version,
+    read_entry,
+    sha256_of_entry,
+)
 from sigdir.warehouse.log.history import version_at
 from sigdir.warehouse.log.manifest import Manifest, ManifestFile, manifest_at, manifest_of, manifest_of_entry
 from sigdir.warehouse.staging.reader import StagingReader, open_read_only

@@ -43,7 +43,7 @@ from typing import Any, ClassVar
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.visible import prebuild
 from sigdir.warehouse.log.checkpoint import write_checkpoint
-from sigdir.warehouse.log.commit import first_entry, version_entry
+from sigdir.warehouse.log.entry import first_entry, version_entry
 from sigdir.warehouse.log.manifest import ManifestFile, evidence_entry
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.batch import Staged

@@ -333,11 +333,9 @@ def _message(error: Exception) -> str:
 
 def _create_functions(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
     """Add the functions that hash, canonicalise and decode: 12 ms."""
-    from sigdir.warehouse.sql.decoding import register
     from sigdir.warehouse.sql.functions import create_functions
 
-    create_functions(connection)
-    register(connection, paths, snapshot)
+    create_functions(connection, paths, snapshot)
 
 
 def _create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:

@@ -1,12 +1,18 @@
-"""SQL functions over whole columns: keccak256, selector, topic0, canonical.
+"""SQL functions over whole columns: keccak256, selector, topic0, canonical, decode_calldata and decode_log.
 
 ::
 
     Warehouse("data").sql("SELECT selector('f(uint)')")
 
-Each runs the code of an import. Hashes are written as in the views: 0x and lower case. A text that the grammar
-refuses has no canonical form, selector or topic; the answer is NULL, as it is for NULL. Such functions are run on
+Each of the first four runs the code of an import. Hashes are written as in the views: 0x and lower case. A text that the
+grammar refuses has no canonical form, selector or topic; the answer is NULL, as it is for NULL. Such functions are run on
 other people's lists, and one bad line should not end the query.
+
+decode_calldata(data) and decode_log(topics, data) give the API's answer as JSON. Data and topics are blobs, or texts of hex
+digits with or without 0x. What cannot be read is NULL, as for the other functions. The texts come from the connection's own
+views, by a cursor of it, so a query of an older version decodes by that version's texts. Texts of a hash stand in the order
+of their rank, with their declarations, by the evidence of the same version. With two more arguments, a chain and an
+address, they read by the contract that imports have seen there.
 """
 
 from __future__ import annotations
@@ -24,6 +30,20 @@ from sigdir.signatures.columns import bytes_of
 
 if TYPE_CHECKING:
     from sigdir.signatures.grammar_rows import Normalised
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sigdir.signatures.collections import COLLECTIONS
+from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.table.paths import Paths
+
+if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
+    from sigdir.signatures.decode_columns import ColumnDecoder
+    from sigdir.signatures.readings import Input, Known
+    from sigdir.warehouse.sql.ranking import Ranking
 
 
 _HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
@@ -60,15 +80,6 @@ def topic0(texts: pa.ChunkedArray) -> pa.StringArray:
     from sigdir.signatures.collections import EVENTS
 
     return _hashed(texts, EVENTS, 32)
-
-
-def create_functions(connection: duckdb.DuckDBPyConnection) -> None:
-    """Add the functions to a connection, by their names here."""
-    for function in (keccak256, selector, topic0, canonical):
-        connection.create_function(
-            function.__name__, function, ["VARCHAR"], "VARCHAR",
-            type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
-        )  # fmt: skip
 
 
 def _hashed(texts: pa.ChunkedArray, collection: int, width: int) -> pa.StringArray:
@@ -120,3 +131,106 @@ def _where(kept: Array, texts: pa.StringArray) -> pa.StringArray:
     import pyarrow.compute as pc
 
     return texts if kept.all() else pc.if_else(pa.array(kept), texts, pa.scalar(None, pa.string()))
+
+
+# The engine would turn a text into a blob of its characters, so the macros look at the type first.
+_MACROS = """
+CREATE MACRO hex_digits(value) AS CASE typeof(value)
+    WHEN 'VARCHAR' THEN value::VARCHAR WHEN 'BLOB' THEN hex(value) WHEN '"NULL"' THEN NULL ELSE 'no bytes' END;
+CREATE MACRO decode_calldata(data) AS decode_calldata_hex(hex_digits(data), NULL, NULL),
+    (data, chain, address) AS decode_calldata_hex(hex_digits(data), chain::BIGINT, hex_digits(address));
+CREATE MACRO decode_log(topics, data) AS
+    decode_log_hex(list_transform(topics, lambda topic: hex_digits(topic)), hex_digits(data), NULL, NULL),
+    (topics, data, chain, address) AS decode_log_hex(
+        list_transform(topics, lambda topic: hex_digits(topic)), hex_digits(data), chain::BIGINT, hex_digits(address));
+"""
+
+
+def create_functions(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
+    """Add all functions to a connection that has the views of this version."""
+    documents = _Documents(weakref.ref(connection), paths, snapshot)
+    of_call: list[Any] = ["VARCHAR", "BIGINT", "VARCHAR"]
+    of_log: list[Any] = ["VARCHAR[]", *of_call]
+
+    def decode_calldata_hex(data: pa.ChunkedArray, chain: pa.ChunkedArray, address: pa.ChunkedArray) -> pa.StringArray:
+        return documents.of(((data, ()) for data in data.to_pylist()), chain, address)
+
+    def decode_log_hex(
+        topics: pa.ChunkedArray, data: pa.ChunkedArray, chain: pa.ChunkedArray, address: pa.ChunkedArray
+    ) -> pa.StringArray:
+        given = ([one for one in words or () if one is not None] for words in topics.to_pylist())
+        pairs = ((one or "" if words else None, words) for words, one in zip(given, data.to_pylist(), strict=True))
+        return documents.of(pairs, chain, address)
+
+    functions: list[tuple[Callable[..., pa.Array], list[Any]]] = [
+        *((function, ["VARCHAR"]) for function in (keccak256, selector, topic0, canonical)),
+        (decode_calldata_hex, of_call),
+        (decode_log_hex, of_log),
+    ]
+    for function, types in functions:
+        connection.create_function(
+            function.__name__, function, types, "VARCHAR", type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )  # fmt: skip
+    connection.execute(_MACROS)
+
+
+class _Documents:
+    """The answers by the texts of one version; the connection outlives a call of a function."""
+
+    def __init__(self, connection: weakref.ref[duckdb.DuckDBPyConnection], paths: Paths, snapshot: Snapshot) -> None:
+        self._connection, self._paths, self._snapshot = connection, paths, snapshot
+        self._ranking: Ranking | None = None
+        self._decoder: ColumnDecoder | None = None
+
+    def of(
+        self, pairs: Iterable[tuple[str | None, Sequence[str]]], chain: pa.ChunkedArray, address: pa.ChunkedArray
+    ) -> pa.StringArray:
+        """The answers for data with topics, by the contracts at addresses of chains, null for none.
+
+        None where there is no data, or a part of it is no bytes, hex or a word.
+        """
+        from sigdir.signatures.decode_columns import ColumnDecoder, read_input
+        from sigdir.signatures.decode_input import BadInput
+        from sigdir.signatures.readings import Form
+
+        def read(data: str | None, topics: Sequence[str]) -> Input | None:
+            try:
+                return None if data is None else read_input(Form.AUTO, data, topics)
+            except BadInput:
+                return None
+
+        self._decoder = self._decoder or ColumnDecoder(self._texts)
+        places = zip(chain.to_pylist(), address.to_pylist(), strict=True)
+        inputs = [
+            one and self._with_contract(one, *place)
+            for one, place in zip((read(*pair) for pair in pairs), places, strict=True)
+        ]
+        found = iter(self._decoder.documents([one for one in inputs if one is not None]))
+        return pa.array([None if one is None else next(found) for one in inputs], pa.string())
+
+    def _with_contract(self, input: Input, chain: int | None, address: str | None) -> Input:
+        """An input with the contract at an address; without one where there is no such address or chain."""
+        from sigdir.signatures.decode_input import BadInput
+        from sigdir.signatures.given_contract import with_contract
+        from sigdir.warehouse.evidence.contracts import deployed_contract
+
+        given = {"chain": chain, "to": f"0x{address[-40:]}" if address else None}
+        try:
+            [found] = with_contract([input], given, partial(deployed_contract, self._snapshot.evidence))
+        except BadInput:
+            return input
+        return found
+
+    def _texts(self, hashes: Sequence[bytes]) -> dict[bytes, list[Known]]:
+        from sigdir.signatures.readings import known_of
+        from sigdir.warehouse.sql.ranking import Ranking
+
+        self._ranking = self._ranking or Ranking.of(self._connection, self._paths, self._snapshot)
+        known: dict[bytes, list[Known]] = {hash: [] for hash in hashes}
+        for collection in COLLECTIONS:
+            wanted = [hash for hash in hashes if len(hash) == collection.hash_bytes]
+            if wanted:
+                ranked = self._ranking.ranked(collection, wanted)
+                known.update((hash, [known_of(one.summary) for one in texts]) for hash, texts in ranked.items())
+        return known

@@ -21,9 +21,8 @@ from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.fields import FIELDS, STORED, fields, sql_of
-from sigdir.warehouse.table.parquet import batches_in
+from sigdir.warehouse.table.parquet import REJECT_SCHEMA, batches_in
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.table.schema import REJECT_SCHEMA
 
 _SOURCE_TYPE = pa.struct(
     [

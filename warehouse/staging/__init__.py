@@ -14,5 +14,5 @@ SQLite, because several processes write it at once and each commit is durable by
 (0.15 ms an insert); a DuckDB file can be opened by one process only.
 
 Modules, each above those that it imports: ``writer`` and ``reader`` (a process's handles), ``transaction`` (the tables,
-rows and sequences in SQL), ``stamp`` (what shows a commit), ``rows``.
+rows and sequences in SQL), ``rows``.
 """

@@ -10,8 +10,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from sigdir.warehouse.staging.reader import WAIT_SECONDS, StagingReader, cannot_open
-from sigdir.warehouse.staging.stamp import given_out, open_stamp, writable_stamp
+from sigdir.warehouse.staging.reader import (
+    WAIT_SECONDS,
+    StagingReader,
+    cannot_open,
+    given_out,
+    open_stamp,
+    writable_stamp,
+)
 from sigdir.warehouse.staging.transaction import Transaction, create
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import file_identity, lock, make_folder, unlock

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import text
-from sigdir.warehouse.table.parquet import batches_in
-from sigdir.warehouse.table.schema import REJECT_SCHEMA
+from sigdir.warehouse.table.parquet import REJECT_SCHEMA, batches_in
 
 
 class RejectsWriter:

@@ -1,6 +1,7 @@
-"""Rows, of a data file or of staging; data files and their indexes, file by file in as many threads as are given.
+"""Rows, of a data file or of staging; data files and their indexes, and files of evidence, each by itself.
 
-Memory does not grow with the rows.
+Data files are checked in as many threads as are given. Memory does not grow with the rows. Readers trust the bytes of a
+mapped file that are those that were written, so nothing more is looked at.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from sigdir.signatures.arrow import Array
 from sigdir.signatures.canonicalise import check_canonical
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.build import open_index
+from sigdir.warehouse.log.manifest import EvidenceFile
 from sigdir.warehouse.staging.rows import HighWaterMark
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parallel import ordered_map
-from sigdir.warehouse.table.parquet import naming
-from sigdir.warehouse.table.schema import FILE_SCHEMA
-from sigdir.warehouse.verify.files import Finding, StoredFile, Verification, shortened
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, SIGHTING_SCHEMA, batches_in, naming
+from sigdir.warehouse.verify.files import Finding, StoredFile, Verification, reason_of, shortened
 
 NOTHING = HighWaterMark()
 """In front of the first row of a file."""
@@ -169,3 +170,36 @@ def _check_index(work: Verification, file: DataFile) -> None:
     if not fits and work.is_current(file.path):
         why = f"does not fit its data file, or is not as it was written: `rm -r {folder}` and restart the server"
         work.report.add("index", folder, f"{why}, which builds it again")
+
+
+_READ = ["id", "source", "import_id"]
+"""The columns that are compared with anything."""
+
+
+def check_evidence(work: Verification) -> None:
+    """Read all that the version's manifest names."""
+    work.begin_stage("evidence", 0)
+    try:
+        work.manifest = work.snapshot.evidence
+    except UnreadableWarehouse as error:
+        path = work.snapshot.manifest.path if work.snapshot.manifest is not None else work.paths.evidence
+        work.report.add("evidence", path, reason_of(error, path))
+    for file in work.manifest.sighting_files():
+        _check_evidence_file(work, file)
+    for mapped in work.manifest.mapped:
+        work.has_bytes(StoredFile("evidence", mapped.path, pa.schema([]), mapped.rows, mapped.size, mapped.sha256))
+        if any(said is not None and said[0] not in work.manifest.sources for said in mapped.statements):
+            work.report.add("evidence", mapped.path, "a statement of a source that is not in the manifest")
+
+
+def _check_evidence_file(work: Verification, file: EvidenceFile) -> None:
+    stored = StoredFile("evidence", file.path, SIGHTING_SCHEMA, file.rows, file.size, file.sha256)
+    if work.metadata_of(stored) is None:
+        return
+    try:
+        for _ in batches_in(file.path, _READ):
+            pass
+    except UnreadableWarehouse as error:
+        work.add_unreadable(stored, error)
+    else:
+        work.readable.add(file.path)

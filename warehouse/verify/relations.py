@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.snapshot import read_snapshot
-from sigdir.warehouse.table.schema import FILE_SCHEMA, SIGHTING_SCHEMA
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, SIGHTING_SCHEMA
 from sigdir.warehouse.verify.files import EVIDENCE, LOG, ROWS, SHOWN, STAGING, Verification
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.staging.reader import open_read_only
+from sigdir.warehouse.staging.reader import given_out, open_read_only
 from sigdir.warehouse.staging.rows import StagedRow
-from sigdir.warehouse.staging.stamp import given_out
 from sigdir.warehouse.staging.transaction import ACCEPT, Transaction
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.identity import FORMAT, usable_identity
