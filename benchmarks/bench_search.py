@@ -16,7 +16,7 @@ import pyarrow as pa
 from benchmarks import corpus, servers
 from benchmarks.bench_serve import _get, _wrk, rates, real_warehouse
 from benchmarks.measure import Figure
-from sigdir.serve.pages.ranking import find
+from sigdir.serve.pages.search import find
 from sigdir.serve.pages.search_query import parse_search
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.columns import as_readonly

@@ -14,7 +14,7 @@ from sigdir.cli.options import as_of_option, json_option, quiet_option, warehous
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
 from sigdir.cli.store import shown
-from sigdir.serve.statistics.report import page
+from sigdir.serve.statistics.figures import page
 from sigdir.signatures.plural import counted
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.statistics import Statistics, statistics

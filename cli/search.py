@@ -37,7 +37,7 @@ def search(terms: tuple[str, ...], folder: Path, limit: int, as_json: bool) -> N
       sigdir search balanceOf --json
     """
     from sigdir.serve.api.search import document_of, understood  # numba takes 0.5 s to load
-    from sigdir.serve.pages.ranking import find
+    from sigdir.serve.pages.search import find
     from sigdir.serve.pages.search_query import parse_search
     from sigdir.signatures.collections import COLLECTIONS
     from sigdir.warehouse.index.view import Reader

@@ -15,7 +15,7 @@ from sigdir.serve.api.evidence import EvidenceResource
 from sigdir.serve.api.health import DocumentResource, LiveResource, ReadyResource
 from sigdir.serve.api.imports import AbiImportResource, SolidityImportResource
 from sigdir.serve.api.search import SearchResource
-from sigdir.serve.api.stored_contract import StoredContractResource
+from sigdir.serve.api.stored_contract import StoredContractPage, StoredContractResource
 from sigdir.serve.api.wanted import WantedPage, WantedResource
 from sigdir.serve.bulk import changes, dumps, ranges, resolve
 from sigdir.serve.core.budget import BudgetProcess, CostlyRequests
@@ -24,32 +24,26 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
-from sigdir.serve.http.middleware import AnswerHeaders, Negotiation
+from sigdir.serve.http.middleware import AnswerHeaders, Negotiation, WriteAccess
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import Route, add_routes
 from sigdir.serve.http.streams import StreamLimit
-from sigdir.serve.http.write_access import WriteAccess
 from sigdir.serve.lists.resources import ListResource, RowResource
 from sigdir.serve.mcp_http import McpResource
-from sigdir.serve.metrics.counts import Counts
+from sigdir.serve.metrics.counts import AnswerRecorder, Counts
 from sigdir.serve.metrics.exposition import MetricsResource
-from sigdir.serve.metrics.recorder import AnswerRecorder
 from sigdir.serve.pages.answers import add_error_handlers
 from sigdir.serve.pages.assets import AssetResource, NamedAssetResource
-from sigdir.serve.pages.browse import BrowsePage
+from sigdir.serve.pages.browse import BrowsePage, HomePage, LinkPage
 from sigdir.serve.pages.decode import DecodePage
 from sigdir.serve.pages.docs import DocsPage
-from sigdir.serve.pages.home import HomePage, LinkPage
 from sigdir.serve.pages.page import page_cache, set_public_url
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
 from sigdir.serve.pages.solve import SolvePage
-from sigdir.serve.pages.statistics import StatisticsPage
-from sigdir.serve.pages.status import StatusPage
-from sigdir.serve.pages.stored import PATH as STORED_PATH
-from sigdir.serve.pages.stored import StoredPage
-from sigdir.serve.pages.stored_contract import StoredContractPage
-from sigdir.serve.pages.submit import StorePage, SubmitPage
+from sigdir.serve.pages.status import StatisticsPage, StatusPage
+from sigdir.serve.pages.submit import PATH as STORED_PATH
+from sigdir.serve.pages.submit import StoredPage, StorePage, SubmitPage
 from sigdir.signatures.collections import EVENT_SIGNATURES as EVENTS
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.origins import Origins

@@ -6,12 +6,12 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.core.posted_sources import abi_entries, solidity_entries
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.texts import store_entries
+from sigdir.serve.core.texts import abi_entries, solidity_entries, store_entries
 from sigdir.serve.core.writer import Writer
-from sigdir.serve.http import bodies, options
+from sigdir.serve.http import bodies
 from sigdir.serve.http.codings import json_bytes
+from sigdir.serve.lists.resources import ABI_FIELDS, SOLIDITY_FIELDS, Fields, description
 from sigdir.serve.pages.answers import answer
 from sigdir.signatures.candidates import Entry
 
@@ -24,7 +24,7 @@ class ImportResource:
     is_costly = True
     name: str
     """Its name in 4byte.directory's API."""
-    fields: options.Fields
+    fields: Fields
 
     def __init__(self, settings: Settings, writer: Writer) -> None:
         self._max_body, self._writer = settings.max_import_body, writer
@@ -40,12 +40,12 @@ class ImportResource:
         answer(req, resp, json_bytes(counters))
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
-        answer(req, resp, options.description(self.name, self.fields))
+        answer(req, resp, description(self.name, self.fields))
 
 
 class AbiImportResource(ImportResource):
     name = "Contract Abi Import Api"
-    fields = options.ABI_FIELDS
+    fields = ABI_FIELDS
 
     def entries(self, fields: dict[str, Any]) -> list[Entry]:
         return abi_entries(bodies.text_field(fields, "contract_abi"))
@@ -53,7 +53,7 @@ class AbiImportResource(ImportResource):
 
 class SolidityImportResource(ImportResource):
     name = "Solidity Import Api"
-    fields = options.SOLIDITY_FIELDS
+    fields = SOLIDITY_FIELDS
 
     def entries(self, fields: dict[str, Any]) -> list[Entry]:
         return solidity_entries(fields)

@@ -23,10 +23,10 @@ import falcon
 import numpy as np
 import orjson
 
-from sigdir.serve.core.cursors import InvalidCursor, cursor_at, id_of
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.negotiate import NDJSON
 from sigdir.serve.http.streams import StreamLimit
+from sigdir.serve.lists.paging import InvalidCursor, cursor_at, id_of
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.types import MAX_DECLARATION_BYTES

@@ -19,12 +19,12 @@ import falcon
 import numpy as np
 import pyarrow as pa
 
-from sigdir.serve.core.cursors import cursor_at
 from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.conditional import if_range_holds, is_current, not_modified, strong
 from sigdir.serve.http.errors import HttpError, detail, not_found
 from sigdir.serve.http.negotiate import HTML, NDJSON
 from sigdir.serve.http.streams import StreamLimit
+from sigdir.serve.lists.paging import cursor_at
 from sigdir.serve.pages.page import rendered, send
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.build import batches, pieces

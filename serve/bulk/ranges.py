@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import falcon
 
+from sigdir.serve.http.bodies import pairs_of
 from sigdir.serve.http.conditional import not_modified, strong, token_of
 from sigdir.serve.http.errors import detail, not_found
-from sigdir.serve.http.forms import pairs_of
 from sigdir.serve.http.page_cache import ANY_VIEW, PageCache
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.pack_texts import DIGITS, PackRow, is_prefix, range_bytes

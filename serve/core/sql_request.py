@@ -11,9 +11,8 @@ from typing import Any
 import falcon
 
 from sigdir.serve.core.named_queries import NamedQuery
-from sigdir.serve.http.bodies import fields_of
+from sigdir.serve.http.bodies import fields_of, pairs_of
 from sigdir.serve.http.errors import field_error
-from sigdir.serve.http.forms import pairs_of
 from sigdir.warehouse.table.errors import QueryError
 from sigdir.warehouse.table.times import number_or_time
 

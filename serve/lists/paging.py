@@ -1,23 +1,52 @@
-"""Pages of a list, by number or by cursor, with the links between them. Nothing here knows HTTP."""
+"""Pages of a list, by number or by cursor, with the links between them. Nothing here knows HTTP.
+
+A cursor is a client's position in a collection, as a text that is valid for ever: the id of the last row seen. An id
+never changes and is never reused, so a cursor outlives every version. Only this file knows its spelling: clients send it
+back as they got it.
+
+Lookups of whole hashes may go by evidence, for clients that show the first text of an answer.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import numpy.typing as npt
 import orjson
 
-from sigdir.serve.core.cursors import cursor_at, id_of
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, positive
 from sigdir.serve.lists.selection import Selection, selections_of
-from sigdir.signatures.collections import Collection
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.standards import canonical
+from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.records import records_size, render_rows
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
+
+_LETTERS: dict[Collection, str] = {SIGNATURES: "s", EVENT_SIGNATURES: "e"}
+
+
+class InvalidCursor(Exception):
+    """The text is not a cursor of this collection."""
+
+
+def cursor_at(collection: Collection, id: int) -> str:
+    """The cursor of a client that has seen all rows up to this id."""
+    return f"{_LETTERS[collection]}{id:x}"
+
+
+def id_of(collection: Collection, cursor: str) -> int:
+    """The id of the last row seen; raises InvalidCursor."""
+    if not re.fullmatch(f"{_LETTERS[collection]}(0|[1-9a-f][0-9a-f]{{0,14}})", cursor):
+        raise InvalidCursor
+    return int(cursor[1:], 16)
+
 
 Array = npt.NDArray[Any]
 
@@ -180,3 +209,41 @@ def _link_with(url: str, pairs: tuple[tuple[str, str], ...], name: str, value: s
 
 
 _name_of = itemgetter(0)
+
+
+def ranked_page(view: View, collection: Collection, query: Query, url: str) -> Page:
+    """The page of a lookup: the texts of each hash in the order of their rank, without those that are filtered.
+
+    A client that names an order gets it, and pages by cursor go by id. ``filter=false`` keeps every text. ``url`` and
+    errors are those of ``page_of``.
+    """
+    hashes = query.filter.looked_up(collection.hash_bytes) if query.filter is not None else []
+    if len(hashes) == 1:
+        selections = selections_of(view, collection, query.filter)
+        if _is_one_text(selections) and not (query.is_filtering and _is_another(hashes[0], selections[0])):
+            return page_of_selections(selections, collection, query, url)
+    rows = [row for hash in hashes for row in ranked_rows(view, collection, hash)]
+    if query.is_filtering:
+        rows = [row for row in rows if not row.is_filtered]
+    if query.is_ordered or query.cursor is not None:
+        rows.sort(key=lambda row: row.id)
+    else:
+        query = query._replace(oldest_first=True)  # in the order in which the selections stand
+    return page_of_selections(list(map(_selection, rows)), collection, query, url)
+
+
+def _is_one_text(selections: list[Selection]) -> bool:
+    """Whether a hash has one text, as all but one in ten thousand have."""
+    return len(selections) == 1 and selections[0].count == 1
+
+
+def _is_another(hash: bytes, selection: Selection) -> bool:
+    """Whether a hash's only text is not the standard's."""
+    standard = canonical().get(hash)
+    if standard is None or selection.rows is None:
+        return False
+    return selection.segment.text_at(int(selection.rows[0])) != standard
+
+
+def _selection(row: RankedRow) -> Selection:
+    return Selection(row.segment, 0, row.segment.rows, np.array([row.row], np.int64))

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from sigdir.serve.http.forms import pairs_of
+from sigdir.serve.http.bodies import pairs_of
 
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000

@@ -1,15 +1,17 @@
-"""The two collections over HTTP: pages of rows, single rows, and new rows."""
+"""The two collections over HTTP: pages of rows, single rows, new rows, and what OPTIONS says of the API's resources."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import falcon
 import numpy as np
+import orjson
 
-from sigdir.serve.core.cursors import InvalidCursor
 from sigdir.serve.core.settings import Settings, base_url
 from sigdir.serve.core.texts import canonical_text
 from sigdir.serve.core.writer import Writer
-from sigdir.serve.http import bodies, options
+from sigdir.serve.http import bodies
 from sigdir.serve.http.conditional import (
     has_any,
     is_current,
@@ -23,9 +25,8 @@ from sigdir.serve.http.errors import detail, field_error, not_found, reject
 from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.streams import WHOLE_BYTES, StreamLimit
-from sigdir.serve.lists.paging import InvalidPage, Page, page_of
+from sigdir.serve.lists.paging import InvalidCursor, InvalidPage, Page, page_of, ranked_page
 from sigdir.serve.lists.query import FAR, Query, parse
-from sigdir.serve.lists.ranking import ranked_page
 from sigdir.serve.lists.selection import needs_scan
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.pages.answers import answer, etag
@@ -36,7 +37,7 @@ from sigdir.warehouse.index.records import render_record, render_rows
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.rows import NewText, StagedRow
-from sigdir.warehouse.table.fields import MAX_SEARCHED
+from sigdir.warehouse.table.fields import MAX_SEARCHED, RECORD_FIELDS
 
 _CACHE_BYTES = 4 << 20
 _MIN_CHARACTERS = 3
@@ -176,7 +177,7 @@ class ListResource:
         return {} if id is None else {"Existing-Id": str(id)}
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
-        answer(req, resp, options.description(f"{self._collection.row_title} List", options.ROW_FIELDS))
+        answer(req, resp, description(f"{self._collection.row_title} List", ROW_FIELDS))
 
 
 def _require_short(query: Query) -> None:
@@ -211,4 +212,45 @@ class RowResource:
             answer(req, resp, body)
 
     def on_options(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
-        answer(req, resp, options.description(f"{self._collection.row_title} Instance"))
+        answer(req, resp, description(f"{self._collection.row_title} Instance"))
+
+
+Fields = dict[str, dict[str, Any]]
+
+
+def description(name: str, fields: Fields | None = None) -> bytes:
+    """The JSON of a description; ``fields`` are those of its POST, None if it has none."""
+    value: dict[str, Any] = {
+        "name": name,
+        "description": "",
+        "renders": [JSON, HTML],
+        "parses": [JSON, "application/x-www-form-urlencoded", "multipart/form-data"],
+    }
+    if fields is not None:
+        value["actions"] = {"POST": fields}
+    return orjson.dumps(value)
+
+
+def _field(kind: str, required: bool, read_only: bool, label: str) -> dict[str, Any]:
+    return {"type": kind, "required": required, "read_only": read_only, "label": label}
+
+
+def _label(name: str) -> str:
+    return "ID" if name == "id" else name.replace("_", " ").capitalize()
+
+
+_COUNTER_FIELDS = {
+    name: _field("integer", False, True, _label(name))
+    for name in ("num_processed", "num_imported", "num_duplicates", "num_ignored")
+}
+_POSTED = "text_signature"
+ROW_FIELDS: Fields = {
+    field.name: _field(field.type.options, field.name == _POSTED, field.name != _POSTED, _label(field.name))
+    for field in RECORD_FIELDS
+}
+ABI_FIELDS: Fields = {"contract_abi": _field("string", True, False, "Contract abi"), **_COUNTER_FIELDS}
+SOLIDITY_FIELDS: Fields = {
+    "source_file": _field("file upload", False, False, "Source file"),
+    "source_code": _field("string", False, False, "Source code"),
+    **_COUNTER_FIELDS,
+}

@@ -21,7 +21,8 @@ from sigdir.serve.http.codings import packed
 from sigdir.serve.http.conditional import has_any, is_current, not_modified, token_at, weak
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.pages import assets, row_markup
+from sigdir.serve.pages import assets
+from sigdir.serve.pages.rows import FILTERS, FUNCTIONS
 from sigdir.warehouse.index.view import Reader, View
 
 HTML_TYPE = "text/html; charset=utf-8"
@@ -63,8 +64,8 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     environment.globals |= {"asset": assets.asset_address, "navigation": NAVIGATION, "public_url": ""}
-    environment.filters |= row_markup.FILTERS
-    environment.globals |= row_markup.FUNCTIONS
+    environment.filters |= FILTERS
+    environment.globals |= FUNCTIONS
     search_box: Any = environment.get_template("search_box.html").module
     frame: Any = environment.get_template("frame.html").module
     environment.globals |= {"search": search_box.search}

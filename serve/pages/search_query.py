@@ -12,7 +12,7 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.search_terms import BadSearch, SearchTerms, is_structured, parse_terms
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
-Kind = Literal["nothing", "selector", "topic", "calldata", "address", "hex", "text", "fragment", "terms"]
+QueryKind = Literal["nothing", "selector", "topic", "calldata", "address", "hex", "text", "fragment", "terms"]
 
 MAX_CHARACTERS = 8000
 
@@ -33,7 +33,7 @@ class SearchQuery:
     """
 
     entered: str
-    kind: Kind
+    kind: QueryKind
     digits: str = ""
     fragment: str = ""
     canonical: str = ""

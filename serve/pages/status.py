@@ -1,4 +1,4 @@
-"""The status page: the version, its rows, the last imports and the last fold."""
+"""What there is in numbers: the status page, and the statistics page, whose charts are as last rendered in the background."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 import falcon
 
 from sigdir.serve.core.openapi import package_version
+from sigdir.serve.http.conditional import not_modified, weak
+from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.pages.page import ViewPage, rendered
+from sigdir.serve.pages.page import ViewPage, build, rendered, send
 from sigdir.serve.pages.rows import TITLES
+from sigdir.serve.statistics.background import BackgroundRenderer
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.index.origins import Origin, origin_of
 from sigdir.warehouse.index.view import Reader, View
@@ -53,3 +56,36 @@ def _collections(view: View) -> list[dict[str, Any]]:
         staged, files = rows - view.snapshot.count(collection), len(view.snapshot.files[collection])
         found.append({"title": TITLES[collection], "rows": rows, "staged": staged, "files": files})
     return found
+
+
+_RELOAD_SECONDS = 2
+
+
+class StatisticsPage:
+    """Shows the charts, or reloads until the first ones are rendered."""
+
+    kind = HTML
+
+    def __init__(self, reader: Reader, paths: Paths) -> None:
+        self._reader = reader
+        self._renderer = BackgroundRenderer(paths)
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        view = self._reader.current()
+        version = view.snapshot.version
+        statistics = self._renderer.newest(version, view.suppressed.id) if version >= 0 else None
+        if statistics is None:
+            self._send_without_charts(req, resp, version)
+            return
+        if not not_modified(req, resp, weak(f"{statistics.tag}-{build()}")):
+            send(req, resp, rendered("statistics.html", here="/statistics/", statistics=statistics))
+
+    def _send_without_charts(self, req: falcon.Request, resp: falcon.Response, version: int) -> None:
+        is_rendering = version >= 0 and not self._renderer.has_failed
+        resp.set_header("Cache-Control", "no-store")
+        if is_rendering:
+            resp.set_header("Refresh", str(_RELOAD_SECONDS))
+        page = rendered(
+            "statistics.html", here="/statistics/", statistics=None, version=version, is_rendering=is_rendering
+        )
+        send(req, resp, page)

@@ -1,30 +1,84 @@
 """Submit: a form, a preview of what was sent with it, and a second form that stores the new signatures.
 
 The server keeps nothing between the two requests: the preview's form carries the new texts, and storing checks
-each of them again. Storing redirects to the page of ``stored``.
+each of them again. Storing redirects to the page of the rows that it stored, so reloading that stores nothing again. Its
+address has the ids of the rows.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlencode
 
 import falcon
+import numpy as np
 
+from sigdir.pipeline.formats.solidity import declarations, has_too_many_tokens, is_too_long_to_post
+from sigdir.pipeline.formats.text import candidate_lines, without_comments
 from sigdir.serve.core.settings import MIB, Settings, base_url
-from sigdir.serve.core.texts import store_texts
+from sigdir.serve.core.texts import abi_entries, store_texts
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.negotiate import HTML
-from sigdir.serve.pages.page import rendered, send
+from sigdir.serve.pages.page import ViewPage, rendered, send
 from sigdir.serve.pages.preview import MAX_SIGNATURES, NEW, PreviewRow, counts, preview
-from sigdir.serve.pages.rows import BY_URL_NAME
-from sigdir.serve.pages.stored import stored_address
-from sigdir.serve.pages.submission import FORMATS, candidates, line_candidates
+from sigdir.serve.pages.rows import BY_URL_NAME, URL_NAMES, Row, rows_between
+from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.rows import NewText
+
+FORMATS = ("auto", "list", "abi", "solidity")
+_SOLIDITY = re.compile(rb"\b(?:pragma\s++solidity|contract|interface|library)\b")
+
+
+def candidates(text: bytes, format: str, file_name: str = "") -> Iterable[Entry]:
+    """The candidates of a submission; raises HttpError. ``format`` is one of FORMATS."""
+    if format == "auto":
+        format = _detected(text, file_name)
+    if format == "abi":
+        return abi_entries(_abi_of(text.decode("utf-8", "replace")))
+    if format == "solidity":
+        if has_too_many_tokens(text) or is_too_long_to_post(text):
+            raise detail(413, "This source is too long.")
+        return declarations(text)
+    return line_candidates(text)
+
+
+def line_candidates(text: bytes) -> Iterator[Entry]:
+    """One candidate a line, without comments and blank lines."""
+    if b"/*" in text:
+        text, _ = without_comments(text, inside=False)
+    starts, ends, lines = candidate_lines(np.frombuffer(text, np.uint8), 1)
+    for start, end, line in zip(starts.tolist(), ends.tolist(), lines.tolist(), strict=True):
+        yield Entry(text[start:end], line)
+
+
+def _detected(text: bytes, file_name: str) -> str:
+    if text.lstrip()[:1] in (b"[", b"{") and not file_name.endswith(".sol"):
+        return "abi"
+    return "solidity" if file_name.endswith(".sol") or _has_solidity(text) else "list"
+
+
+def _has_solidity(text: bytes) -> bool:
+    """Whether a word of Solidity stands in front of a brace or a semicolon."""
+    word = _SOLIDITY.search(text)
+    return word is not None and any(text.find(mark, word.end()) >= 0 for mark in (b"{", b";"))
+
+
+def _abi_of(text: str) -> str:
+    """The ABI inside a compiler's artifact, or the text unchanged."""
+    try:
+        value = bodies.loads(text)
+    except (ValueError, RecursionError):
+        return text  # abi_entries reports what is wrong with it
+    return json.dumps(value["abi"]) if isinstance(value, dict) and isinstance(value.get("abi"), list) else text
+
 
 _MAX_BODY = 4 * MIB
 _MAX_PREFILLED = 3000  # characters of the text that an address fills into the form
@@ -153,3 +207,64 @@ def _sentence(error: HttpError) -> str:
     """The text of an error, whatever the shape of its body."""
     (text, *_) = error.body.values()
     return text if isinstance(text, str) else " ".join(text)
+
+
+PATH = "/submit/stored/"
+
+_MAX_RANGES = 100
+_MAX_ROWS = 10_000
+_RANGE = re.compile(r"(\d{1,18})-(\d{1,18})", re.ASCII)
+_COUNT = re.compile(r"\d{1,9}", re.ASCII)
+
+
+def stored_address(ids: Mapping[Collection, Iterable[int]], others: int) -> str:
+    """The address of the page for rows stored now; ``others`` counts the lines that were not.
+
+    The ids of a transaction have no gaps, so these are a few ranges.
+    """
+    ranges = {URL_NAMES[collection]: ",".join(_ranges(found)) for collection, found in ids.items()}
+    values = {name: text for name, text in ranges.items() if text} | ({"others": str(others)} if others else {})
+    return PATH + (f"?{urlencode(values, safe=',')}" if values else "")
+
+
+def _ranges(ids: Iterable[int]) -> list[str]:
+    """Rising ids as inclusive ranges: 4-7, 9-9."""
+    found: list[tuple[int, int]] = []
+    for id in ids:
+        if found and found[-1][1] == id - 1:
+            found[-1] = found[-1][0], id
+        else:
+            found.append((id, id))
+    return [f"{first}-{last}" for first, last in found]
+
+
+class StoredPage(ViewPage):
+    """The rows of the parameters ``functions`` and ``events``, and how many ``others`` the submission had."""
+
+    def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
+        groups = [_rows(view, collection, req.get_param(name) or "") for name, collection in BY_URL_NAME.items()]
+        others = req.get_param("others") or "0"
+        if not _COUNT.fullmatch(others):
+            raise _no_such_rows()
+        return rendered(
+            "stored.html", here="/submit/", groups=[rows for rows in groups if rows], stored=sum(map(len, groups)),
+            others=int(others),
+        )  # fmt: skip
+
+
+def _rows(view: View, collection: Collection, written: str) -> list[Row]:
+    """The rows of ranges such as ``4-7,9-9``, oldest first, those that are there; raises HttpError."""
+    ranges = written.split(",") if written else []
+    if len(ranges) > _MAX_RANGES:
+        raise _no_such_rows()
+    found: list[Row] = []
+    for text in ranges:
+        match = _RANGE.fullmatch(text)
+        if match is None:
+            raise _no_such_rows()
+        found += rows_between(view, collection, int(match[1]), int(match[2]), _MAX_ROWS - len(found))
+    return found
+
+
+def _no_such_rows() -> HttpError:
+    return detail(404, "There are no such rows.")

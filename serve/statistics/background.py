@@ -19,7 +19,7 @@ from pathlib import Path
 import orjson
 
 from sigdir.serve.core.process import end_with_parent
-from sigdir.serve.statistics.report import TEMPLATES, about, rendered_figures
+from sigdir.serve.statistics.figures import TEMPLATES, about, rendered_figures
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.statistics import statistics
 from sigdir.warehouse.table.errors import Busy, WarehouseError

@@ -14,8 +14,7 @@ from typing import Any, Self
 import pytest
 
 from sigdir.serve.bulk.changes import changes
-from sigdir.serve.core.cursors import InvalidCursor, cursor_at, id_of
-from sigdir.serve.lists.paging import page_of
+from sigdir.serve.lists.paging import InvalidCursor, cursor_at, id_of, page_of
 from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.keccak_rows import keccak256_column

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigdir.serve.http.forms import pairs_of_form
+from sigdir.serve.http.bodies import pairs_of_form
 
 MIB = 1 << 20
 

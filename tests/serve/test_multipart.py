@@ -10,7 +10,7 @@ from falcon.media import MultipartFormHandler
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sigdir.serve.http.multipart import Part, parts_of_form
+from sigdir.serve.http.bodies import Part, parts_of_form
 
 TYPE = "multipart/form-data; boundary=b"
 pieces = st.sampled_from(

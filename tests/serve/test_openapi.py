@@ -27,8 +27,8 @@ from schemathesis.specs.openapi.checks import (
 from sigdir.serve.api import decode
 from sigdir.serve.bulk import changes, resolve
 from sigdir.serve.core import openapi, sql_request, sql_runner
-from sigdir.serve.core.cursors import cursor_at
 from sigdir.serve.lists import resources
+from sigdir.serve.lists.paging import cursor_at
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE
 from sigdir.signatures.abi_decoder import MAX_BYTES, REASONS
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sigdir
-from sigdir.serve.pages.ranking import find
+from sigdir.serve.pages.search import find
 from sigdir.serve.pages.search_query import parse_search
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse import QueryError, Warehouse

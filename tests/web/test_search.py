@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.serve.pages.abi import abi_json
-from sigdir.serve.pages.ranking import find
+from sigdir.serve.pages.search import find
 from sigdir.serve.pages.search_query import parse_search
 from sigdir.signatures.abi import abi_entry
 from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES
