@@ -1,6 +1,6 @@
 """Request bodies: JSON, urlencoded and multipart forms, each bounded, with the errors of 4byte.directory's API.
 
-Urlencoded names and values are those of query strings too. A body is decoded a megabyte at a time: ``urllib.parse`` takes
+Urlencoded names and values are those of query strings too. A body is decoded 64 KiB at a time: ``urllib.parse`` takes
 750 MB for 15 MB of percent-escapes, a list item for each.
 
 A multipart form (RFC 7578) is in memory, so a part is found by ``bytes.find``, which is linear. falcon's reader buffers a
@@ -14,18 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
-from string import hexdigits
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes
 
 import falcon
-import numpy as np
 
 from sigdir.serve.http.errors import detail, field_error
 
-_DIGITS = np.array([int(chr(byte), 16) if chr(byte) in hexdigits else 16 for byte in range(256)], np.uint8)
-"""The value of a byte as a hex digit, 16 for any that is none."""
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
 
 
 def pairs_of_form(body: bytes) -> Iterator[tuple[str, str]]:
@@ -50,19 +46,9 @@ def _decoded(piece: bytes) -> str:
         end = at + _CHUNK
         cut = piece.rfind(b"%", end - 2, end)
         end = end if cut < 0 else cut
-        out += _unescaped(piece[at:end].replace(b"+", b" "))
+        out += unquote_to_bytes(piece[at:end].replace(b"+", b" "))
         at = end
     return out.decode("utf-8", "replace")
-
-
-def _unescaped(chunk: bytes) -> bytes:
-    data = np.frombuffer(chunk, np.uint8).copy()
-    digits, is_kept = _DIGITS[data], np.ones(len(data), bool)
-    at = np.flatnonzero(data[:-2] == ord("%"))  # no escape begins in another one: % is no digit
-    at = at[(digits[at + 1] < 16) & (digits[at + 2] < 16)]
-    data[at] = digits[at + 1] << 4 | digits[at + 2]
-    is_kept[at + 1] = is_kept[at + 2] = False
-    return data[is_kept].tobytes()
 
 
 def pairs_of(query_string: str) -> list[tuple[str, str]]:

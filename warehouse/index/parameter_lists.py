@@ -14,21 +14,20 @@ At rest: 4 bytes a row, and the text of each list with 16 bytes.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
+from sigdir.signatures.arrow import Array, values
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.kernels import kernel
 from sigdir.signatures.search_terms import MANY, Shape
 
-Array = npt.NDArray[Any]
-
 _COMMA, _OPEN, _CLOSE = ord(","), ord("("), ord(")")
 _ONE, _ANY = ord("?"), ord("*")
+
+_PIECE_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,73 +187,29 @@ def _bounds_of(text: Array, offsets: Array, rows: Array, begins: Array, ends: Ar
 
 
 def build_lists(text: Array, offsets: Array, rows: int) -> ParameterLists:
-    """The dictionary of the rows' lists. Its hash table has a secret, so that nobody can make lists collide."""
-    numbers, begins, ends = _numbered(text, offsets, rows)
-    sizes = np.bincount(numbers, minlength=len(begins)) if rows else np.zeros(0, np.int64)
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    """The dictionary of the rows' lists: Arrow's, a million rows at a time."""
+    pieces = [np.arange(first, min(first + _PIECE_ROWS, rows)) for first in range(0, max(1, rows), _PIECE_ROWS)]
+    encoded = pa.chunked_array([_encoded(text, offsets, piece) for piece in pieces]).unify_dictionaries()
+    numbers = np.concatenate([values(chunk.indices) for chunk in encoded.chunks])
+    lists = encoded.chunk(0).dictionary
+    starts = np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=len(lists)))]).astype(np.int64)
     ordered = np.empty(rows, np.uint32)
     _order(numbers, starts[:-1].copy(), ordered)
-    list_offsets = np.concatenate([[0], np.cumsum(ends - begins)]).astype(np.int64)
-    lists = np.empty(max(1, int(list_offsets[-1])), np.uint8)
-    _copy(text, begins, list_offsets, lists)
-    return ParameterLists(as_readonly(lists), as_readonly(list_offsets), as_readonly(starts), as_readonly(ordered))
+    _, bounds, data = lists.buffers()
+    found = (
+        np.frombuffer(data or b"\0", np.uint8), np.frombuffer(bounds, np.int64, len(lists) + 1), starts, ordered,
+    )  # fmt: skip
+    return ParameterLists(*map(as_readonly, found))
 
 
-def _numbered(text: Array, offsets: Array, rows: int) -> tuple[Array, Array, Array]:
-    """The number of each row's list (uint32), in the order of their first rows; where each list stands first: int64."""
-    numbers = np.empty(rows, np.uint32)
-    begins, ends, hashes = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.uint64)
-    secret, table = np.uint64(int.from_bytes(os.urandom(8), "little") | 1), np.zeros(1 << 12, np.uint32)
-    row = count = 0
-    while row < rows:
-        row, count = _number(text, offsets, row, count, secret, table, numbers, begins, ends, hashes)
-        table = np.zeros(4 * len(table), np.uint32)
-        _enter(hashes[:count], table)
-    return numbers, begins[:count].copy(), ends[:count].copy()
-
-
-@kernel(nogil=True)
-def _number(
-    text: Array, offsets: Array, row: int, count: int, secret: Any, table: Array, numbers: Array, begins: Array,
-    ends: Array, hashes: Array,
-) -> tuple[int, int]:  # fmt: skip
-    """Number the lists from ``row`` on until the table is half full: the next row, and how many lists there are.
-
-    A place of the table has the number of a list, from 1.
-    """
-    mask = np.uint64(len(table) - 1)
-    while row < len(numbers) and 2 * count < len(table):
-        at, end = offsets[row], offsets[row + 1] - 1
-        while at < end and text[at] != _OPEN:
-            at += 1
-        begin = min(at + 1, end)
-        hash = secret
-        for k in range(begin, end):
-            hash = (hash ^ np.uint64(text[k])) * secret
-            hash ^= hash >> np.uint64(29)
-        place = hash & mask
-        while table[place] and not (
-            hashes[table[place] - 1] == hash
-            and _is_at(text, begin, end, text, begins[table[place] - 1], ends[table[place] - 1])
-        ):
-            place = (place + np.uint64(1)) & mask
-        if not table[place]:
-            begins[count], ends[count], hashes[count] = begin, end, hash
-            count += 1
-            table[place] = count
-        numbers[row] = table[place] - 1
-        row += 1
-    return row, count
-
-
-@kernel(nogil=True)
-def _enter(hashes: Array, table: Array) -> None:
-    mask = np.uint64(len(table) - 1)
-    for n in range(len(hashes)):
-        place = hashes[n] & mask
-        while table[place]:
-            place = (place + np.uint64(1)) & mask
-        table[place] = n + 1
+def _encoded(text: Array, offsets: Array, rows: Array) -> pa.DictionaryArray:
+    """The lists of these rows."""
+    begins, ends = bounds_of(text, offsets, rows)
+    bounds = np.concatenate([[0], np.cumsum(ends - begins)])
+    lists = np.empty(bounds[-1], np.uint8)
+    _copy(text, begins, bounds, lists)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(lists)]
+    return pa.Array.from_buffers(pa.large_binary(), len(rows), buffers).dictionary_encode()
 
 
 @kernel(nogil=True)
