@@ -46,6 +46,17 @@ _OWN_NAMES = (
 )  # fmt: skip
 
 
+class _Below:
+    """A path of the warehouse below another one."""
+
+    def __init__(self, parent: str, name: str) -> None:
+        self._parent, self._name = parent, name
+
+    def __get__(self, paths: Paths, _: type[Paths]) -> Path:
+        parent: Path = getattr(paths, self._parent)
+        return parent / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class Paths:
     """The paths of a warehouse. ``derived`` is the folder of ``cache`` and ``visible`` where ``root`` is read-only."""
@@ -53,9 +64,31 @@ class Paths:
     root: Path
     derived: Path | None = None
 
-    @property
-    def identity(self) -> Path:
-        return self.root / "warehouse.json"
+    identity = _Below("root", "warehouse.json")
+    table = _Below("root", "table")
+    log = _Below("table", "_delta_log")
+    staging = _Below("root", "staging.sqlite")
+    lock = _Below("root", "publish.lock")
+    store = _Below("root", "store.json")
+    pull_lock = _Below("root", "pull.lock")
+    last_pull = _Below("root", "last-pull")
+    last_fold = _Below("root", "last-fold")
+    staging_stamp = _Below("root", "staging.sqlite.stamp")
+    staging_wal = _Below("root", "staging.sqlite-wal")
+    """SQLite's own log of the staging file."""
+    rejects = _Below("root", "rejects")
+    evidence = _Below("root", "evidence")
+    kept_cache = _Below("root", "cache")
+    """The cache inside the warehouse, which may be there although it cannot be written."""
+    statistics = _Below("cache", "statistics.json")
+    misses = _Below("cache", "misses.sqlite")
+    statistics_lock = _Below("cache", "statistics.json.lock")
+    compile_lock = _Below("cache", "warm.lock")
+    """Held by the one worker that compiles the kernels."""
+    suppressed = _Below("root", "suppressed.txt")
+    tmp = _Below("root", "tmp")
+    last_checkpoint = _Below("log", "_last_checkpoint")
+    mirrors = _Below("root", "mirrors")
 
     def hold_warehouse(self) -> bool:
         """Whether the folder is a warehouse, also one that has lost ``warehouse.json``, or is just being made."""
@@ -68,58 +101,9 @@ class Paths:
         names = sorted(entry.name for entry in self.root.iterdir())
         return [name for name in names if not name.startswith((".", "staging.sqlite")) and name not in _OWN_NAMES]
 
-    @property
-    def table(self) -> Path:
-        return self.root / "table"
-
-    @property
-    def log(self) -> Path:
-        return self.table / "_delta_log"
-
-    @property
-    def staging(self) -> Path:
-        return self.root / "staging.sqlite"
-
-    @property
-    def lock(self) -> Path:
-        return self.root / "publish.lock"
-
-    @property
-    def store(self) -> Path:
-        return self.root / "store.json"
-
-    @property
-    def pull_lock(self) -> Path:
-        return self.root / "pull.lock"
-
-    @property
-    def last_pull(self) -> Path:
-        return self.root / "last-pull"
-
     def name(self, file: Path) -> str:
         """A file's name below the warehouse, which is its name in a store."""
         return file.relative_to(self.root).as_posix()
-
-    @property
-    def last_fold(self) -> Path:
-        return self.root / "last-fold"
-
-    @property
-    def staging_stamp(self) -> Path:
-        return self.root / f"{self.staging.name}.stamp"
-
-    @property
-    def staging_wal(self) -> Path:
-        """SQLite's own log of the staging file."""
-        return self.root / f"{self.staging.name}-wal"
-
-    @property
-    def rejects(self) -> Path:
-        return self.root / "rejects"
-
-    @property
-    def evidence(self) -> Path:
-        return self.root / "evidence"
 
     def evidence_file(self, collection: Collection, run: str, number: int) -> Path:
         return self.evidence / collection / f"{run}-{number:04d}.parquet"
@@ -146,35 +130,9 @@ class Paths:
     def cache(self) -> Path:
         return (self.derived or self.root) / "cache"
 
-    @property
-    def kept_cache(self) -> Path:
-        """The cache inside the warehouse, which may be there although it cannot be written."""
-        return self.root / "cache"
-
-    @property
-    def statistics(self) -> Path:
-        return self.cache / "statistics.json"
-
-    @property
-    def misses(self) -> Path:
-        return self.cache / "misses.sqlite"
-
-    @property
-    def statistics_lock(self) -> Path:
-        return self.cache / "statistics.json.lock"
-
-    @property
-    def compile_lock(self) -> Path:
-        """Held by the one worker that compiles the kernels."""
-        return self.cache / "warm.lock"
-
     def index(self, collection: Collection, file: Path) -> Path:
         """The folder of a data file's index."""
         return self.cache / index_name(collection, file)
-
-    @property
-    def suppressed(self) -> Path:
-        return self.root / "suppressed.txt"
 
     @property
     def visible(self) -> Path:
@@ -191,18 +149,6 @@ class Paths:
     def index_caches(self, file: Path) -> tuple[Path, Path]:
         """Where the index of a file may be: where it is built, and inside a warehouse that cannot be written."""
         return self.index_cache(file), self.kept_cache
-
-    @property
-    def tmp(self) -> Path:
-        return self.root / "tmp"
-
-    @property
-    def last_checkpoint(self) -> Path:
-        return self.log / "_last_checkpoint"
-
-    @property
-    def mirrors(self) -> Path:
-        return self.root / "mirrors"
 
     def mirror(self, directory: str) -> Path:
         return self.mirrors / directory
