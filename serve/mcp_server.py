@@ -7,6 +7,7 @@ that an agent can repeat: what a text is, how sure that is, and why. Nothing is 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -110,11 +111,11 @@ class Solved(BaseModel):
     ended: bool = Field(description="Whether all was tried in the time there was.")
 
 
+@dataclass
 class _Tools:
     """What the tools do. A problem of the arguments is a ToolError, which the agent reads."""
 
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
+    _directory: Directory
 
     def resolve(
         self, hashes: Annotated[list[Annotated[str, Field(max_length=66)]], Field(min_length=1, max_length=MAX_HASHES)]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -41,6 +42,7 @@ _BYTES = (
 _LEAST_SPARE = 32  # so that two texts of a selector without arguments are tried
 
 
+@dataclass
 class DecodeResource:
     """GET takes ``data`` in the query, and ``as``, ``selector``, ``text``, ``to`` and ``chain``. POST takes an input's fields, or a list of
     inputs of any kinds.
@@ -48,8 +50,7 @@ class DecodeResource:
 
     is_costly = True
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields: dict[str, Any] = {"data": req.get_param("data", default="")}
@@ -141,13 +142,13 @@ def _refused(error: BadInput) -> HttpError:
     return field_error(error.field, error.problem)
 
 
+@dataclass
 class ContractResource:
     """POST takes ``code``: hex digits of runtime or creation code."""
 
     is_costly = True
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    _reader: Reader
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         text = bodies.text_field(bodies.fields_of(req, BODY_BYTES), "code")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import falcon
@@ -45,13 +46,15 @@ def summary_document(text: Ranked) -> dict[str, Any]:
     }
 
 
+@dataclass
 class EvidenceResource:
     """Everything that is said of one text: who says so, how it was declared, in which contract."""
 
     negotiates = True
 
-    def __init__(self, collection: Collection, settings: Settings, reader: Reader) -> None:
-        self._collection, self._settings, self._reader = collection, settings, reader
+    _collection: Collection
+    _settings: Settings
+    _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         view = self._reader.current()

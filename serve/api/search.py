@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -28,11 +29,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIELDS = ("q", "in", "page", "page_size")
 
 
+@dataclass
 class SearchResource:
     """A page of the matches of each collection, or of one."""
 
-    def __init__(self, settings: Settings, reader: Reader) -> None:
-        self._settings, self._reader = settings, reader
+    _settings: Settings
+    _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view = self._reader.current()

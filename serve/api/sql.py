@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import falcon
@@ -20,13 +20,13 @@ _TYPES = {"json": JSON, "csv": "text/csv; charset=utf-8", "ndjson": NDJSON, "par
           "arrow": "application/vnd.apache.arrow.stream"}  # fmt: skip
 
 
+@dataclass
 class SqlResource:
     """A query of the address or of a body."""
 
     gives_way = True
 
-    def __init__(self, runner: SqlRunner) -> None:
-        self._runner = runner
+    _runner: SqlRunner
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         request = request_of(req, self._runner.named, self._runner.seconds)

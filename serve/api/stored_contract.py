@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import falcon
@@ -19,13 +20,13 @@ from sigdir.warehouse.index.known import InterfaceMember
 from sigdir.warehouse.index.view import Reader, View
 
 
+@dataclass
 class StoredContractResource:
     """The interface of an address, who says so, and its texts with their declarations."""
 
     negotiates = True
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, chain: str, address: str) -> None:
         body = json_bytes(_document(seen_contract(self._reader.current(), chain, address)))

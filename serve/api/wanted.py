@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import falcon
 
@@ -17,11 +17,12 @@ from sigdir.serve.pages.page import rendered, send
 from sigdir.warehouse.index.view import Reader
 
 
+@dataclass
 class WantedResource:
     """Selectors and topics without a text; ``page`` and ``page_size`` are those of the lists."""
 
-    def __init__(self, settings: Settings, reader: Reader) -> None:
-        self._settings, self._reader = settings, reader
+    _settings: Settings
+    _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         found = wanted(self._reader.paths.misses, self._reader.current())

@@ -114,11 +114,12 @@ def _with_evidence(segment: Segment, first: int, records: bytes) -> bytes:
     )
 
 
+@dataclass
 class ChangesResource:
     """Lines of JSON: the rows, then a line with the next cursor. An answer without that line is incomplete."""
 
-    def __init__(self, reader: Reader, streams: StreamLimit) -> None:
-        self._reader, self._streams = reader, streams
+    _reader: Reader
+    _streams: StreamLimit
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         collection = _collection(req)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
@@ -116,13 +117,13 @@ def _file_document(version: int, collection: Collection, file: DataFile, sha256:
     }
 
 
+@dataclass
 class VersionsResource:
     """The newest version with its files, and the list of older versions; JSON or a page."""
 
     negotiates = True
 
-    def __init__(self, versions: Versions) -> None:
-        self._versions = versions
+    _versions: Versions
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         newest = self._versions.newest()
@@ -143,13 +144,13 @@ def _history(paths: Paths, newest: int) -> list[dict[str, Any]]:
     ]
 
 
+@dataclass
 class VersionResource:
     """The files of one version; JSON or a page."""
 
     negotiates = True
 
-    def __init__(self, versions: Versions) -> None:
-        self._versions = versions
+    _versions: Versions
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str) -> None:
         document = self._versions.document(self._versions.version(req, version))
@@ -178,11 +179,12 @@ def _allow_any_origin(resp: falcon.Response) -> None:
 # Whole collections.
 
 
+@dataclass
 class CollectionResource:
     """A whole collection at a version, written while it is sent: ``signatures.ndjson`` and the like."""
 
-    def __init__(self, versions: Versions, streams: StreamLimit) -> None:
-        self._versions, self._streams = versions, streams
+    _versions: Versions
+    _streams: StreamLimit
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str, name: str) -> None:
         snapshot = self._versions.version(req, version)
@@ -247,11 +249,11 @@ def warm() -> None:
 # Files.
 
 
+@dataclass
 class FileResource:
     """A data file of a version, or a range of its bytes."""
 
-    def __init__(self, versions: Versions) -> None:
-        self._versions = versions
+    _versions: Versions
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str, name: str, file: str) -> None:
         snapshot = self._versions.version(req, version)

@@ -6,6 +6,8 @@ size, because sizes would tell them apart to whoever sees the traffic.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import falcon
 
 from sigdir.serve.http.bodies import pairs_of
@@ -28,11 +30,12 @@ _LENGTH = (
 )
 
 
+@dataclass
 class RangeResource:
     """A range of the newest version by a redirect, or by the name of its version itself."""
 
-    def __init__(self, reader: Reader, cache: PageCache) -> None:
-        self._reader, self._cache = reader, cache
+    _reader: Reader
+    _cache: PageCache
 
     def on_get(
         self, req: falcon.Request, resp: falcon.Response, collection: str, prefix: str, edition: str = ""

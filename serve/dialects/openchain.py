@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -65,13 +66,13 @@ def error_body(body: dict[str, Any]) -> dict[str, Any]:
     return {"ok": False, "error": text if isinstance(text, str) else " ".join(text)}
 
 
+@dataclass
 class _Resource:
     """Errors are in this dialect's form."""
 
     error_body = staticmethod(error_body)
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    _reader: Reader
 
 
 def _answer(req: falcon.Request, resp: falcon.Response, result: Any) -> None:
@@ -166,13 +167,13 @@ class OlderLookup(_Resource):
         _look_up(self._reader.current(), req, resp, values, values.get("all", ["false"])[-1] == "false")
 
 
+@dataclass
 class SearchResource(_Resource):
     """Texts that match a pattern as a whole. Case counts. An answer is kept in ``cache`` while its view is the newest:
     people ask for the same few patterns, and one takes a millisecond in 1.17 M texts.
     """
 
-    def __init__(self, reader: Reader, cache: PageCache) -> None:
-        self._reader, self._cache = reader, cache
+    _cache: PageCache
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, address = self._reader.current(), f"{req.path}?{req.query_string}"
@@ -304,11 +305,11 @@ def _texts_of_abi(abi: list[Any]) -> dict[str, list[str]]:
     return texts
 
 
+@dataclass
 class ExportResource(_Resource):
     """All rows as lines ``0x<hash>,<text>``, functions first, oldest first."""
 
-    def __init__(self, reader: Reader, streams: StreamLimit) -> None:
-        self._reader, self._streams = reader, streams
+    _streams: StreamLimit
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view = self._reader.current()

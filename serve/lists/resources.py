@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import falcon
@@ -197,13 +198,14 @@ def row_of_id(view: View, collection: Collection, id: str) -> tuple[Segment, int
     raise not_found()
 
 
+@dataclass
 class RowResource:
     """One row, by its id."""
 
     negotiates = True
 
-    def __init__(self, collection: Collection, reader: Reader) -> None:
-        self._collection, self._reader = collection, reader
+    _collection: Collection
+    _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         segment, row = row_of_id(self._reader.current(), self._collection, id)

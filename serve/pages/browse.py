@@ -7,6 +7,7 @@ Links to other directories lead on: viem prints ``/?q=0x...`` of Sourcify's page
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -59,13 +60,14 @@ def address_of(view: View, entered: str) -> str:
     return "/search/?" + urlencode({"q": query.entered}, errors="replace")
 
 
+@dataclass
 class LinkPage:
     """The lists' addresses of other directories' pages; without anything to look for, the newest rows."""
 
     kind = HTML
 
-    def __init__(self, collection: Collection, reader: Reader) -> None:
-        self._collection, self._reader = collection, reader
+    _collection: Collection
+    _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         entered = linked(req)

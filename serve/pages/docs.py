@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -82,13 +83,13 @@ def kind(schema: dict[str, Any]) -> str:
     return {"date-time": "date and time", "binary": "file"}.get(schema.get("format", ""), str(types))
 
 
+@dataclass
 class DocsPage:
     """The OpenAPI document as a page; its curl lines have the address that the client used."""
 
     kind = HTML
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    _settings: Settings
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         page = _page(base_url(req, self._settings))

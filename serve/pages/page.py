@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -100,13 +101,14 @@ def send(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
     resp.data = packed(req, resp, body)
 
 
+@dataclass
 class ViewPage:
     """A page of the newest view. Subclasses implement ``render``."""
 
     kind = HTML  # errors are pages too
 
-    def __init__(self, reader: Reader, cache: PageCache) -> None:
-        self._reader, self._cache = reader, cache
+    _reader: Reader
+    _cache: PageCache
 
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         """The page, a function of the view and the address alone; raises HttpError."""

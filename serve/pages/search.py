@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.serve.http.errors import detail
-from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, Row, found_row, hash_address
 from sigdir.serve.pages.search_query import QueryKind, SearchQuery, parse_search
@@ -31,7 +30,7 @@ from sigdir.warehouse.index.search import match_kinds, promote
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.similar import similar_texts
 from sigdir.warehouse.index.terms import rows_of_terms, well_known
-from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.index.view import View
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 Array = npt.NDArray[Any]
@@ -158,12 +157,11 @@ _MAX_PAGE = 10**9
 _MAX_DIGITS = 18
 
 
+@dataclass
 class ResultsPage(ViewPage):
     """The results of a search, inside the search page or alone, as the template says."""
 
-    def __init__(self, reader: Reader, cache: PageCache, template: str) -> None:
-        super().__init__(reader, cache)
-        self._template = template
+    _template: str
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
         if len(req.query_string) > _MAX_QUERY_BYTES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import falcon
@@ -22,14 +23,15 @@ _NEW_NAMES = 500_000
 _MOST = 20
 
 
+@dataclass
 class SolvePage:
     """The hash, the code of its contract if it is known, and below them what was found."""
 
     kind = HTML
     gives_way = True
 
-    def __init__(self, settings: Settings, reader: Reader) -> None:
-        self._settings, self._reader = settings, reader
+    _settings: Settings
+    _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         self._send(req, resp, (req.get_param("hash") or "").strip(), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,14 +29,14 @@ _EXAMPLES = (
 )  # fmt: skip
 
 
+@dataclass
 class SqlPage:
     """The editor, and below it the answer. Its address can be shared."""
 
     kind = HTML
     gives_way = True
 
-    def __init__(self, runner: SqlRunner) -> None:
-        self._runner = runner
+    _runner: SqlRunner
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         values: dict[str, Any] = {"request": None, "problem": ""}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import falcon
@@ -9,7 +10,6 @@ import falcon
 from sigdir.serve.core.openapi import package_version
 from sigdir.serve.http.conditional import not_modified, weak
 from sigdir.serve.http.negotiate import HTML
-from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.page import ViewPage, build, rendered, send
 from sigdir.serve.pages.rows import TITLES
 from sigdir.serve.statistics.background import BackgroundRenderer
@@ -25,12 +25,12 @@ _MAX_COMMITS = 300
 """Commits read for the page: at one fold a minute these are five hours."""
 
 
+@dataclass
 class StatusPage(ViewPage):
     """What is in the warehouse and what was last done to it."""
 
-    def __init__(self, reader: Reader, cache: PageCache, paths: Paths, counts_misses: bool) -> None:
-        super().__init__(reader, cache)
-        self._paths, self._counts_misses = paths, counts_misses
+    _paths: Paths
+    _counts_misses: bool
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
         imports, fold = _last_jobs(self._paths, view.snapshot.version)

@@ -121,13 +121,15 @@ class VersionContent(ABC):
         """Delete from staging what the version has, in the transaction that commits it."""
 
 
+@dataclass
 class Commit:
-    """One version: ``run`` takes the steps in their order."""
+    """One version: ``run`` takes the steps in their order. ``_dead_runs`` are those whose objects may be in the store."""
 
-    def __init__(self, place: Folder, staging: Staging, content: VersionContent, dead_runs: set[str]) -> None:
-        """``dead_runs`` are those whose objects may be in the store."""
-        self._place, self._staging, self._content, self._dead_runs = place, staging, content, dead_runs
-        self._manifest: ManifestFile | None = None
+    _place: Folder
+    _staging: Staging
+    _content: VersionContent
+    _dead_runs: set[str]
+    _manifest: ManifestFile | None = None
 
     def run(self) -> None:
         """Publish the content; raises CommitConflict, and then it is not published."""

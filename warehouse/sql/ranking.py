@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -112,13 +113,12 @@ _SHARED = """
     WHERE name IN (SELECT unnest($1::VARCHAR[])) GROUP BY name HAVING count(*) > 1"""
 
 
+@dataclass
 class Ranking:
     """The order of the texts of a connection's views. It holds no connection open."""
 
-    def __init__(
-        self, connection: weakref.ref[duckdb.DuckDBPyConnection], readers: Mapping[Collection, SummaryReader]
-    ) -> None:
-        self._connection, self._readers = connection, readers
+    _connection: weakref.ref[duckdb.DuckDBPyConnection]
+    _readers: Mapping[Collection, SummaryReader]
 
     @classmethod
     def of(cls, connection: weakref.ref[duckdb.DuckDBPyConnection], paths: Paths, snapshot: Snapshot) -> Ranking:

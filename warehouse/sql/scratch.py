@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Self
 
 import duckdb
@@ -14,11 +15,11 @@ from sigdir.signatures.interruption import waiting
 from sigdir.warehouse.table.errors import QueryError
 
 
+@dataclass
 class ScratchTables:
     """As a context it ends with the block. Raises QueryError where the engine fails, as with a full disk."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    _connection: duckdb.DuckDBPyConnection
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ versions takes 60 ms, and few queries need it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -224,12 +225,12 @@ class LazyLog:
                     yield from pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA).to_batches()
 
 
+@dataclass
 class LazyStream:
     """An Arrow stream with known columns whose rows are made at each scan."""
 
-    def __init__(self, schema: pa.Schema, read: Callable[[], pa.RecordBatchReader]) -> None:
-        self._schema = schema
-        self._read = read
+    _schema: pa.Schema
+    _read: Callable[[], pa.RecordBatchReader]
 
     def __arrow_c_schema__(self) -> object:
         return self._schema.__arrow_c_schema__()

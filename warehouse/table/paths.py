@@ -46,11 +46,12 @@ _OWN_NAMES = (
 )  # fmt: skip
 
 
+@dataclass
 class _Below:
     """A path of the warehouse below another one."""
 
-    def __init__(self, parent: str, name: str) -> None:
-        self._parent, self._name = parent, name
+    _parent: str
+    _name: str
 
     def __get__(self, paths: Paths, _: type[Paths]) -> Path:
         parent: Path = getattr(paths, self._parent)

@@ -124,11 +124,13 @@ def transfer(
     failpoints.reach("logged")
 
 
+@dataclass
 class _Transfer:
     """One transfer, step by step."""
 
-    def __init__(self, source: Place, target: Place, report: TransferReport) -> None:
-        self._source, self._target, self._report = source, target, report
+    _source: Place
+    _target: Place
+    _report: TransferReport
 
     def files(self, files: Mapping[str, NamedFile], progress: Progress, check: bool) -> None:
         parts = (*map(NAMES.partition, COLLECTIONS), NAMES.rejects, NAMES.evidence)
