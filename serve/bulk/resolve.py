@@ -25,7 +25,6 @@ from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.ranked import ranked_rows
-from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 
 MAX_HASHES = 100_000
@@ -203,28 +202,15 @@ def _texts(view: View, collection: Collection, digests: list[bytes]) -> Texts:
     texts: dict[bytes, list[str]] = defaultdict(list)
     keys = np.frombuffer(b"".join(digests), np.uint8).reshape(len(digests), -1)
     for segment in view.segments[collection]:
-        for number, text in _found(segment, keys):
-            texts[digests[number]].append(text)
+        numbers, rows = segment.with_hashes(keys)
+        text = segment.text.data
+        starts, ends = segment.offsets[rows].tolist(), segment.offsets[rows + 1].tolist()
+        for number, start, end in zip(numbers.tolist(), starts, ends, strict=True):
+            texts[digests[number]].append(str(text[start:end], "utf-8"))
     for digest, several in texts.items():
         if len(several) > 1:
             texts[digest] = [one.text for one in ranked_rows(view, collection, digest)]
     return texts
-
-
-def _found(segment: Segment, keys: Any) -> Iterator[tuple[int, str]]:
-    """The number of a hash and a text that has it; ``keys`` are the hashes, a row of bytes each, rising."""
-    prefixes = np.ascontiguousarray(keys[:, :4]).view(">u4").ravel().astype(np.uint32)
-    order, first, last = segment.with_prefixes(prefixes)
-    counts = last - first
-    numbers = np.repeat(np.arange(len(keys)), counts)
-    rows = order[np.arange(len(numbers)) + np.repeat(first - np.cumsum(counts) + counts, counts)]
-    rows = (rows & np.uint64(0xFFFF_FFFF)).astype(np.int64)
-    same = (segment.hash[rows] == keys[numbers]).all(axis=1)
-    rows = rows[same]
-    text = segment.text.data
-    starts, ends = segment.offsets[rows].tolist(), segment.offsets[rows + 1].tolist()
-    for number, start, end in zip(numbers[same].tolist(), starts, ends, strict=True):
-        yield number, str(text[start:end], "utf-8")
 
 
 def _full_texts(view: View, collection: Collection, digests: list[bytes]) -> Texts:

@@ -19,7 +19,6 @@ from sigdir.signatures.readings import MAX_TEXTS, Form, Input, Known, Reading, R
 from sigdir.signatures.returns import MAX_DECLARATIONS, Returned, returns_of
 from sigdir.warehouse.evidence.contracts import deployed_contract
 from sigdir.warehouse.evidence.lookup import displays_of, text_evidence
-from sigdir.warehouse.index.hash_order import ROW_MASK
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.table.errors import WarehouseError
@@ -132,11 +131,9 @@ def _member(view: View, text: InterfaceText) -> InterfaceMember:
         mine = (one for one in known_texts(view, selector) if text.is_of(one.text))
         return InterfaceMember(text.kind, selector, next(mine, None))
     for segment in view.segments[EVENT_SIGNATURES]:
-        order, first, last = segment.with_prefixes(np.frombuffer(text.hash[:4], ">u4").astype(np.uint32))
-        for row in (order[int(first[0]) : int(last[0])] & ROW_MASK).tolist():
+        for row in segment.with_hashes(np.frombuffer(text.hash, np.uint8)[np.newaxis])[1].tolist():
             topic = segment.hash[row].tobytes()
-            if topic.startswith(text.hash):
-                return InterfaceMember(text.kind, topic, known_texts(view, topic)[0])
+            return InterfaceMember(text.kind, topic, known_texts(view, topic)[0])
     return InterfaceMember(text.kind, text.hash, None)
 
 

@@ -158,12 +158,22 @@ class Segment:
         same: Array = (self.hash[rows] == np.frombuffer(digest, np.uint8)).all(axis=1)
         return rows[same]
 
-    def with_prefixes(self, prefixes: Array) -> tuple[Array, Array, Array]:
-        """The rows whose hash begins with each of these four bytes (uint32), fastest in rising order.
+    def with_hashes(self, hashes: Array) -> tuple[Array, Array]:
+        """The numbers of these hashes, or first bytes of hashes, uint8 of (hashes, width), that rows have, and the rows.
 
-        Returns ``order, first, last``: the rows of prefix ``n`` are the low halves of
-        ``order[first[n]:last[n]]``, rising.
+        Numbers rise, and so do the rows of each. It is fastest where the hashes rise.
         """
+        prefixes = np.ascontiguousarray(hashes[:, :4]).view(">u4")[:, 0].astype(np.uint32)
+        order, first, last = self._with_prefixes(prefixes)
+        counts = last - first
+        numbers = np.repeat(np.arange(len(hashes)), counts)
+        places = np.arange(len(numbers)) + (first - np.cumsum(counts) + counts)[numbers]
+        rows = (order[places] & ROW_MASK).astype(np.int64)
+        same = (self.hash[rows][:, : hashes.shape[1]] == hashes[numbers]).all(axis=1)
+        return numbers[same], rows[same]
+
+    def _with_prefixes(self, prefixes: Array) -> tuple[Array, Array, Array]:
+        """``order, first, last``: the rows of prefix ``n`` are the low halves of ``order[first[n]:last[n]]``, rising."""
         if isinstance(self.hashes, np.ndarray):
             return self.hashes, *prefix_ranges(self.hashes, prefixes)
         raw = prefixes.astype(">u4").tobytes()

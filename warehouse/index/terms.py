@@ -19,7 +19,6 @@ from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.search_terms import MANY, SearchTerms, Shape
 from sigdir.warehouse.evidence.summaries import named_by
 from sigdir.warehouse.evidence.usage import hashes_used
-from sigdir.warehouse.index.hash_order import ROW_MASK
 from sigdir.warehouse.index.parameter_lists import bounds_of, fits
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.view import View
@@ -69,7 +68,7 @@ def _rows(view: View, segment: Segment, collection: Collection, terms: SearchTer
     if terms.standard:
         found.append(_of_standard(segment, collection, terms.standard))
     if used is not None:
-        counted = _with_hashes(segment, used)
+        counted = np.unique(segment.with_hashes(used)[1])
         found.append(counted if terms.usage[0] else np.setdiff1d(np.arange(segment.rows), counted))
     if terms.name:
         found.append(segment.with_name(terms.name))
@@ -99,16 +98,6 @@ def _is_said(segment: Segment, rows: Array, terms: SearchTerms) -> Array:
         is_error = kinds & (1 << Kind.ERROR) != 0
         held &= is_error if terms.kind == Kind.ERROR else ~is_error | (kinds & (1 << Kind.FUNCTION) != 0)
     return held
-
-
-def _with_hashes(segment: Segment, hashes: Array) -> Array:
-    """The rows that have one of these hashes, rising."""
-    prefixes = np.ascontiguousarray(hashes[:, :4]).view(">u4")[:, 0].astype(np.uint32)
-    order, first, last = segment.with_prefixes(prefixes)
-    number = np.repeat(np.arange(len(hashes)), last - first)
-    places = np.arange(len(number)) + (first - np.cumsum(last - first) + (last - first))[number]
-    rows = (order[places] & ROW_MASK).astype(np.int64)
-    return np.unique(rows[(segment.hash[rows] == hashes[number]).all(axis=1)])
 
 
 def _is_named(view: View, segment: Segment, collection: Collection, rows: Array, label: str) -> Array:

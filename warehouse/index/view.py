@@ -31,7 +31,6 @@ from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.summaries import Summaries
 from sigdir.warehouse.index.build import segment_of, unused
-from sigdir.warehouse.index.hash_order import ROW_MASK
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.index.visible import Visible, unused_visible
@@ -114,15 +113,8 @@ class View:
     def has_hashes(self, collection: Collection, hashes: Array) -> Array:
         """Which hashes, uint8 of (rows, width), have a text; fastest where they rise."""
         found = np.zeros(len(hashes), np.bool_)
-        prefixes = np.ascontiguousarray(hashes[:, :4]).view(">u4")[:, 0].astype(np.uint32)
         for segment in self.segments[collection]:
-            order, first, last = segment.with_prefixes(prefixes)
-            if collection.hash_bytes == prefixes.itemsize:
-                found |= last > first
-                continue
-            for number in np.flatnonzero(last > first).tolist():  # topics that share four bytes are rare
-                rows = (order[first[number] : last[number]] & ROW_MASK).astype(np.int64)
-                found[number] |= bool((segment.hash[rows] == hashes[number]).all(axis=1).any())
+            found[segment.with_hashes(hashes)[0]] = True
         return found
 
     def with_name(self, collection: Collection, name: str, limit: int) -> list[tuple[Segment, int]]:
