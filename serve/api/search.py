@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,12 +19,11 @@ from sigdir.serve.pages.search import Matches, find
 from sigdir.serve.pages.search_query import MAX_CHARACTERS, SearchQuery, parse_search
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.table.times import iso
+from sigdir.warehouse.table.times import iso, moment
 
 MAX_PAGE_SIZE = 100
 _PAGE_SIZE = 20
 _MAX_PAGE = 100_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIELDS = ("q", "in", "page", "page_size")
 
 
@@ -100,6 +98,6 @@ def _document(matches: Matches) -> dict[str, Any]:
 def document_of(row: Row) -> dict[str, Any]:
     """A match as JSON values."""
     return {
-        "id": row.id, "created_at": iso(_EPOCH + timedelta(microseconds=row.created_at), "microseconds"), "text_signature": row.text,
+        "id": row.id, "created_at": iso(moment(row.created_at), "microseconds"), "text_signature": row.text,
         "hex_signature": "0x" + row.digest.hex(), "declaration": row.declaration or None,
     }  # fmt: skip

@@ -33,7 +33,7 @@ from sigdir.warehouse.index.records import RECORD, csv_head, csv_line
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import Template
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.history import newest_first
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
@@ -140,7 +140,7 @@ def _history(paths: Paths, newest: int) -> list[dict[str, Any]]:
             "kind": entry["kind"],
             "url": f"/dumps/{entry['version']}/",
         }
-        for entry in reversed(history(paths, newest, _VERSIONS))
+        for entry in newest_first(paths, newest, newest - _VERSIONS)
     ]
 
 

@@ -13,15 +13,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, positive
 from sigdir.serve.lists.selection import Selection, selections_of
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.standards import canonical
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
@@ -46,9 +45,6 @@ def id_of(collection: Collection, cursor: str) -> int:
     if not re.fullmatch(f"{_LETTERS[collection]}(0|[1-9a-f][0-9a-f]{{0,14}})", cursor):
         raise InvalidCursor
     return int(cursor[1:], 16)
-
-
-Array = npt.NDArray[Any]
 
 
 class InvalidPage(Exception):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from sigdir.serve.http.bodies import pairs_of
+from sigdir.warehouse.table.times import microseconds
 
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
@@ -180,7 +181,6 @@ _TIME = re.compile(
     r"\s*(Z|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?",
     re.ASCII | re.IGNORECASE,
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time(value: str) -> int | None:
@@ -192,10 +192,11 @@ def parse_time(value: str) -> int | None:
     date = "-".join(part.zfill(2) for part in (year, month, day))
     time = ":".join(part.zfill(2) for part in (hour, minute, second))
     try:
-        at = datetime.fromisoformat(f"{date}T{time}.{fraction:0<6}{'Z' if zone == '0' else zone.upper()}")
+        return microseconds(
+            datetime.fromisoformat(f"{date}T{time}.{fraction:0<6}{'Z' if zone == '0' else zone.upper()}")
+        )
     except ValueError:
         return None
-    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def _time_bound(key: str, shift: int) -> Callable[[str], dict[str, Any]]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sigdir.serve.lists.query import FAR, Filter
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.view import View
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from urllib.parse import parse_qsl, urlencode
 
 import falcon
 import numpy as np
-import numpy.typing as npt
 
 from sigdir.serve.http.errors import detail
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, Row, found_row, hash_address
 from sigdir.serve.pages.search_query import QueryKind, SearchQuery, parse_search
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.search_terms import SearchTerms
@@ -32,8 +32,6 @@ from sigdir.warehouse.index.similar import similar_texts
 from sigdir.warehouse.index.terms import rows_of_terms, well_known
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.table.fields import MAX_SEARCHED
-
-Array = npt.NDArray[Any]
 
 _LISTED = weights(np.array([LISTED], COUNTS))
 

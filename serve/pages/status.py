@@ -16,13 +16,13 @@ from sigdir.serve.statistics.background import BackgroundRenderer
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.index.origins import Origin, origin_of
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.history import newest_first
 from sigdir.warehouse.table.identity import FORMAT
 from sigdir.warehouse.table.paths import Paths
 
 _MAX_IMPORTS = 10
 _MAX_COMMITS = 300
-"""Commits read for the page: at one fold a minute these are five hours."""
+"""Commits read for the page at most: at one fold a minute these are five hours."""
 
 
 @dataclass
@@ -43,9 +43,16 @@ class StatusPage(ViewPage):
 
 def _last_jobs(paths: Paths, version: int) -> tuple[list[Origin], dict[str, Any] | None]:
     """The last imports, newest first, and the last fold."""
-    summaries = history(paths, version, _MAX_COMMITS)[::-1] if version >= 0 else []
-    imports = [origin_of(summary) for summary in summaries if "import" in summary]
-    return imports[:_MAX_IMPORTS], next((summary for summary in summaries if summary["kind"] == "fold"), None)
+    imports: list[Origin] = []
+    fold = None
+    for summary in newest_first(paths, version, version - _MAX_COMMITS):
+        if "import" in summary and len(imports) < _MAX_IMPORTS:
+            imports.append(origin_of(summary))
+        elif fold is None and summary["kind"] == "fold":
+            fold = summary
+        if fold is not None and len(imports) == _MAX_IMPORTS:
+            break
+    return imports, fold
 
 
 def _collections(view: View) -> list[dict[str, Any]]:

@@ -16,15 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sigdir.signatures.arrow import numbers, values
+from sigdir.signatures.arrow import Array, numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.warehouse.evidence.declarations import DECLARING, commonest, differs
 from sigdir.warehouse.evidence.files import Counting, footer_of, id_ranges
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.table.parquet import naming
-
-Array = npt.NDArray[Any]
 
 
 class SightingCounts(NamedTuple):

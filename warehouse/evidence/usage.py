@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.rank import Summary
 from sigdir.signatures.readings import Known, Membership
@@ -22,7 +22,6 @@ from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, deployed_contract
 from sigdir.warehouse.evidence.mapped import create_columns, open_columns
 from sigdir.warehouse.log.manifest import USAGE, Manifest, MappedFile
 
-Array = npt.NDArray[Any]
 Counts = Mapping[str, tuple[Array, npt.NDArray[np.int64]]]
 """For each table the keys, uint8 of (rows, width), rising, and their counts."""
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.log.history import CommitSummaries
+from sigdir.warehouse.log.entry import read_summary
+from sigdir.warehouse.log.history import committed_since
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.times import EPOCH
 
 _SOURCES = 5
 _STEPS = 64  # commits of others at most between a row's time and its import's commit
@@ -37,7 +39,7 @@ class Origin:
     imported: int
 
 
-POSTED = Origin(0, -1, datetime.fromtimestamp(0, UTC), None, (), 0, 0)
+POSTED = Origin(0, -1, EPOCH, None, (), 0, 0)
 
 
 def origin_of(summary: dict[str, Any]) -> Origin:
@@ -70,11 +72,11 @@ class Origins:
 
     def _find(self, number: int, created_at: int, newest: int) -> Origin | None:
         """The commit of an import that has a row of this time."""
-        summaries = CommitSummaries(self._paths)
-        first = summaries.first_since(created_at // 1000, newest)
+        # Commits have milliseconds.
+        first = committed_since(self._paths, created_at // 1000 * 1000, newest)
         # One version earlier too: the times of a batch may run a little ahead of the clock.
         for version in range(max(0, first - 1), min(newest + 1, first + _STEPS)):
-            summary = summaries.at(version)
+            summary = read_summary(self._paths, version)
             if summary is not None and summary.get("import") == number:
                 return origin_of(summary)
         return None

@@ -19,11 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.kernels import kernel
-
-Array = npt.NDArray[Any]
 
 _PIECE_ROWS = 1 << 16
 _COMPARED_BYTES = 64

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Summary
@@ -32,12 +30,10 @@ from sigdir.warehouse.index.search import (
     rows_with_hex,
     rows_with_text,
 )
-
-Array = npt.NDArray[Any]
+from sigdir.warehouse.table.times import moment
 
 _PIECE_ROWS = 1 << 20
 NO_ROWS = np.empty(0, np.int64)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,7 @@ class Segment:
         counts = self.counts_at(row)
         return Summary(
             int(self.ids[row]), self.text_at(row), Witness(counts.witness), KINDS[counts.kinds], counts.sources,
-            counts.contracts, counts.compiled, counts.verified, _EPOCH + timedelta(microseconds=int(self.created_at[row])),
+            counts.contracts, counts.compiled, counts.verified, moment(int(self.created_at[row])),
             self.declaration_at(row),
         )  # fmt: skip
 

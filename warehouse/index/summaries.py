@@ -13,10 +13,8 @@ import hashlib
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.columns import as_readonly, bytes_of
@@ -28,8 +26,6 @@ from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log.manifest import USAGE, EvidenceFile, Manifest
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.paths import Paths, index_name, summaries_name
-
-Array = npt.NDArray[Any]
 
 _COLUMNS = ("counts", "weights", "declared", "offsets")
 _FILES = (*(f"{name}.npy" for name in _COLUMNS), "declarations")

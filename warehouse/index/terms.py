@@ -7,12 +7,11 @@ the others, and where only those are asked with all rows.
 from __future__ import annotations
 
 from functools import lru_cache, reduce
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sigdir.signatures import standards
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Kind, Witness
@@ -23,8 +22,6 @@ from sigdir.warehouse.index.parameter_lists import bounds_of, fits
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.manifest import POST
-
-Array = npt.NDArray[Any]
 
 _FIRST, _LAST = -(2**62), 2**62
 _ANY_USAGE = SearchTerms().usage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from operator import index
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +15,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import PARTITION, STORED, DataFile
 from sigdir.warehouse.table.paths import Paths
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+from sigdir.warehouse.table.times import microseconds
 
 READER_VERSION = 1
 """Delta's protocol for readers. From 2 on a table may have mapped columns, from 3 on deletion vectors and the like."""
@@ -80,8 +79,8 @@ def _added_file(paths: Paths, add: Mapping[str, Any]) -> DataFile:
         size=add["size"],
         first_id=stats["minValues"]["id"],
         last_id=stats["maxValues"]["id"],
-        first_created_at=_microseconds(datetime.fromisoformat(stats["minValues"]["created_at"])),
-        last_created_at=_microseconds(datetime.fromisoformat(stats["maxValues"]["created_at"])),
+        first_created_at=microseconds(datetime.fromisoformat(stats["minValues"]["created_at"])),
+        last_created_at=microseconds(datetime.fromisoformat(stats["maxValues"]["created_at"])),
         sha256=(add.get("tags") or {}).get(SHA256),
     )
 
@@ -106,8 +105,3 @@ def _require_table_of_signatures(paths: Paths, table: Mapping[str, Any]) -> None
     types = {column["name"]: column["type"] for column in json.loads(table["schemaString"])["fields"]}
     if table["partitionColumns"] != ["collection"] or not COLUMN_TYPES.items() <= types.items():
         raise UnreadableWarehouse(f"{paths.table}: not a table of signatures: its columns are {', '.join(types)}")
-
-
-def _microseconds(moment: datetime) -> int:
-    """Since 1970. Whole: a float of seconds would round them."""
-    return (moment - EPOCH) // timedelta(microseconds=1)

@@ -20,14 +20,13 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.log.actions import (
     COLUMN_TYPES,
-    EPOCH,
     READER_VERSION,
     SHA256,
     WRITER_VERSION,
@@ -38,6 +37,7 @@ from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.identity import usable_identity
 from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.times import iso, moment
 
 FIELD = "sigdirSha256"
 
@@ -208,7 +208,7 @@ def _summary(version: int, commit: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _committed_at(commit: Mapping[str, Any]) -> datetime:
-    return EPOCH + timedelta(milliseconds=commit["timestamp"])
+    return moment(1000 * commit["timestamp"])
 
 
 _PARTITION = ["collection"]
@@ -273,8 +273,8 @@ def _new_table() -> list[dict[str, Any]]:
 def _add(paths: Paths, file: DataFile, now: int, data_change: bool) -> dict[str, Any]:
     stats = {
         "numRecords": file.rows,
-        "minValues": {"id": file.first_id, "created_at": _iso(file.first_created_at)},
-        "maxValues": {"id": file.last_id, "created_at": _iso(file.last_created_at)},
+        "minValues": {"id": file.first_id, "created_at": iso(moment(file.first_created_at), "microseconds")},
+        "maxValues": {"id": file.last_id, "created_at": iso(moment(file.last_created_at), "microseconds")},
         "nullCount": {},
     }
     return {
@@ -305,10 +305,6 @@ def _remove(paths: Paths, file: DataFile, now: int, data_change: bool) -> dict[s
 
 def _watermark_action(collection: Collection, highest: int, now: int) -> dict[str, Any]:
     return {"txn": {"appId": transaction_name(collection), "version": highest, "lastUpdated": now}}
-
-
-def _iso(microseconds: int) -> str:
-    return (EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _now() -> int:

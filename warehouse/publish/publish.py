@@ -23,7 +23,7 @@ from typing import Any, Self
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.actions import WRITER_VERSION
 from sigdir.warehouse.log.entry import sha256_of_entry
-from sigdir.warehouse.log.history import history, last_import
+from sigdir.warehouse.log.history import history, newest_import
 from sigdir.warehouse.log.manifest import ManifestFile
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.publish.batch import Batch, BatchFiles, Progress, Staged
@@ -172,12 +172,14 @@ class Publisher:
         sources that bring no evidence (``EvidenceFiles.unchanged``), ``mapped`` files of contracts and usage. Raises
         CommitConflict.
         """
+        # 40 ms after a thousand folds, while POST goes on.
+        last = newest_import(self._paths, self.snapshot.version) if batches else None
         content = _NewRows(
             self._paths, run, self.snapshot, self._threads, batches, dict(checked),
             BatchFiles(self._paths, run, batches, self._threads, progress),
             EvidenceFiles(self._paths, run, self.snapshot.evidence, batches, self._threads, unchanged, mapped),
             summary, rejects,
-            last_import(self._paths) if batches else 0,  # 40 ms after a thousand folds, while POST goes on
+            last["import"] if last else 0,
         )  # fmt: skip
         snapshot = self.commit(content)
         return Published(snapshot, content.import_id, content.sightings(), content.withdrawn)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.signatures.arrow import numbers, values
+from sigdir.signatures.arrow import Array, numbers, values
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
 from sigdir.warehouse.evidence.mapped import (
     Columns,
@@ -28,8 +28,6 @@ from sigdir.warehouse.evidence.mapped import (
 )
 from sigdir.warehouse.log.manifest import MappedFile
 from sigdir.warehouse.sql.scratch import ScratchTables
-
-Array = npt.NDArray[Any]
 
 BY_TEXTS, BY_CODE, BY_KEY = range(3)
 """How a holder of texts becomes an interface: by the digest of its texts, as the code of this hash, by this key."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import numpy as np
@@ -15,14 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 
-from sigdir.signatures.arrow import numbers, strings
+from sigdir.signatures.arrow import Array, numbers, strings
 from sigdir.signatures.evidence import Kind
 from sigdir.warehouse.evidence.mapped import Columns, numbers_of, open_columns
 from sigdir.warehouse.log.manifest import CONTRACTS, Manifest, MappedFile
 from sigdir.warehouse.sql.functions import hex_texts
 from sigdir.warehouse.sql.views import LazyStream
-
-Array = npt.NDArray[Any]
 
 _ROWS = 1 << 16
 _CONTRACTS: Final = pa.schema(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any
 
@@ -31,6 +30,7 @@ from sigdir.warehouse.sql.sightings import live_sightings
 from sigdir.warehouse.sql.views import read_parquet
 from sigdir.warehouse.table.fields import sql_of
 from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.times import moment
 
 
 def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
@@ -173,7 +173,6 @@ def _summaries(reader: SummaryReader, ids: pa.ChunkedArray) -> pa.StructArray:
 # Reasons. 2,048 texts have some ten different lists, so these are a dictionary.
 
 _DAY = 86_400_000_000
-_FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC)
 _REASONED = {
     "witness": "UTINYINT",
     "sources": "UINTEGER",
@@ -204,19 +203,8 @@ def _plain_reasons(
     witness: int, sources: int, contracts: int, compiled: int, verified: bool, day: int
 ) -> tuple[str, ...]:
     """To word them for each 2,048 texts anew would take as long as all else that is done for these."""
-    first_seen = _FIRST_DAY + timedelta(days=day)
-    return plain_reasons(
-        Summary(
-            0,
-            "",
-            Witness(witness),
-            sources=sources,
-            contracts=contracts,
-            compiled=compiled,
-            verified=verified,
-            first_seen=first_seen,
-        )
-    )
+    first_seen = moment(day * _DAY)
+    return plain_reasons(Summary(0, "", Witness(witness), (), sources, contracts, compiled, verified, first_seen))
 
 
 def _distinct(columns: Sequence[Array]) -> tuple[Array, Array]:

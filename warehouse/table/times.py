@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from sigdir.warehouse.table.errors import QueryError
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(microseconds: int) -> datetime:
+    """The time so many microseconds after the begin of 1970."""
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def microseconds(at: datetime) -> int:
+    """The reverse. Whole: a float of seconds would round them."""
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def iso(time: datetime, timespec: str = "milliseconds") -> str:
