@@ -184,20 +184,15 @@ def id_ranges(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
     return firsts, lasts
 
 
-class Counting:
-    """Tells which sightings of a version count."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        # By the number of a source, the first import of which its sightings count; those of unknown ones never do.
-        self._since = np.full(max(manifest.sources, default=0) + 2, np.iinfo(np.int64).max)
-        for number, source in manifest.sources.items():
-            self._since[number] = source.import_id
-
-    def of(self, sightings: pa.Table) -> npt.NDArray[np.bool_]:
-        """A flag for each sighting."""
-        source, import_id = arrow.values(sightings["source"]), arrow.values(sightings["import_id"])
-        counts: npt.NDArray[np.bool_] = import_id >= self._since[np.minimum(source, len(self._since) - 1)]
-        return counts
+def counting(manifest: Manifest, sightings: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which sightings of a version count: a flag each."""
+    # By the number of a source, the first import of which its sightings count; those of unknown ones never do.
+    since = np.full(max(manifest.sources, default=0) + 2, np.iinfo(np.int64).max)
+    for number, one in manifest.sources.items():
+        since[number] = one.import_id
+    source, import_id = arrow.values(sightings["source"]), arrow.values(sightings["import_id"])
+    counts: npt.NDArray[np.bool_] = import_id >= since[np.minimum(source, len(since) - 1)]
+    return counts
 
 
 def posted_ids(files: Iterable[EvidenceFile], ids: Iterable[int]) -> dict[int, bool]:

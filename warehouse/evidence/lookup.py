@@ -21,7 +21,7 @@ from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.warehouse.evidence.declarations import tally
-from sigdir.warehouse.evidence.files import footer_of, id_ranges
+from sigdir.warehouse.evidence.files import counting, footer_of, id_ranges
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.table.parquet import SIGHTING_SCHEMA, naming
 
@@ -109,18 +109,13 @@ def _sightings(
                 continue
             uniform = _uniform(file.path, number)
             if uniform is not None:
-                yield _counting(uniform, manifest)
+                yield uniform.filter(numbers(counting(manifest, uniform)))
                 continue
             parquet = parquet or stack.enter_context(_opened(file.path))
             mine = np.flatnonzero(values(parquet.read_row_group(number, columns=["id"])["id"]) == id)
             if len(mine):
-                yield _counting(parquet.read_row_group(number).take(numbers(mine)), manifest)
-
-
-def _counting(table: pa.Table, manifest: Manifest) -> pa.Table:
-    """The sightings of a table that count."""
-    pairs = zip(values(table["source"]).tolist(), values(table["import_id"]).tolist(), strict=True)
-    return table.filter(numbers(np.array([manifest.counts(*pair) for pair in pairs], np.bool_)))
+                table = parquet.read_row_group(number).take(numbers(mine))
+                yield table.filter(numbers(counting(manifest, table)))
 
 
 def _opened(path: Path) -> pq.ParquetFile:

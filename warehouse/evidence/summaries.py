@@ -20,7 +20,7 @@ from sigdir.signatures.arrow import Array, numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.warehouse.evidence.declarations import DECLARING, commonest, differs
-from sigdir.warehouse.evidence.files import Counting, footer_of, id_ranges
+from sigdir.warehouse.evidence.files import counting, footer_of, id_ranges
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.table.parquet import naming
 
@@ -148,7 +148,6 @@ def _sightings_of(
     Raises UnreadableWarehouse where a file is damaged or gone.
     """
     first, last = (int(ids[0]), int(ids[-1])) if len(ids) else (0, -1)
-    counting = Counting(manifest)
     for file in manifest.files[collection]:
         if file.first_id > last or file.last_id < first:
             continue
@@ -158,7 +157,7 @@ def _sightings_of(
             with pq.ParquetFile(file.path, metadata=footer, page_checksum_verification=True) as parquet:
                 for groups in _row_groups(file.path, ids):
                     table = parquet.read_row_groups(groups, columns=list(columns))
-                    yield table if is_whole else _between(table, first, last, counting)
+                    yield table if is_whole else _between(table, first, last, manifest)
 
 
 def _row_groups(file: Path, ids: Array) -> Iterator[list[int]]:
@@ -176,9 +175,9 @@ def _row_groups(file: Path, ids: Array) -> Iterator[list[int]]:
         yield groups
 
 
-def _between(table: pa.Table, first: int, last: int, counting: Counting) -> pa.Table:
+def _between(table: pa.Table, first: int, last: int, manifest: Manifest) -> pa.Table:
     ids = values(table["id"])
-    counts = (ids >= first) & (ids <= last) & counting.of(table)
+    counts = (ids >= first) & (ids <= last) & counting(manifest, table)
     return table if counts.all() else table.filter(numbers(counts))
 
 

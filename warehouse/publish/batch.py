@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.signatures.arrow import numbers, strings
+from sigdir.signatures.arrow import Array, numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.publish.spill import ImportSightings, Spill
 from sigdir.warehouse.staging.rows import Range, StagedRow
@@ -83,15 +83,12 @@ class BatchFiles:
     def written(self) -> list[DataFile]:
         return list(self._files.values())
 
-    def imported_rows(self) -> dict[Collection, int]:
-        """Rows of the batch that are in the files."""
-        return {
-            collection: sum(f.rows for (c, number), f in self._files.items() if c == collection and number > 0)
-            for collection in COLLECTIONS
-        }
-
-    def folded_rows(self) -> dict[Collection, int]:
-        return {c: self._files[c, 0].rows if (c, 0) in self._files else 0 for c in COLLECTIONS}
+    def rows(self, *, folded: bool) -> dict[Collection, int]:
+        """Rows of the batch that are in the files, or folded ones."""
+        counts = dict.fromkeys(COLLECTIONS, 0)
+        for (collection, number), file in self._files.items():
+            counts[collection] += file.rows if folded == (number == 0) else 0
+        return counts
 
     def write(self, reserved: Mapping[Collection, Range], folded: Staged, import_id: int) -> None:
         """Write and sync all files: the batches with their reserved ids and times, and the folded rows."""
@@ -158,6 +155,12 @@ class BatchFiles:
         old.path.unlink()
 
 
+def runs_of_batches(bounds: Array, wanted: int) -> Iterator[tuple[int, int]]:
+    """The batches in so many runs of about as many rows; ``bounds`` has the rows in front of each batch, and all."""
+    cuts = np.searchsorted(bounds, [bounds[-1] * k // wanted for k in range(1, wanted)])
+    return pairwise([0, *cuts.tolist(), len(bounds) - 1])
+
+
 def _plan(batch: Batch, reserved: Range, threads: int) -> list[_BatchPart]:
     """Split the batch into files of about equal size, as many as keep all threads busy, of at most FILE_ROWS."""
     if not reserved.rows:
@@ -168,9 +171,8 @@ def _plan(batch: Batch, reserved: Range, threads: int) -> list[_BatchPart]:
     wanted = 1
     if reserved.rows > FILE_ROWS // 40:  # below that, a second file costs readers more than it saves
         wanted = threads * -(-reserved.rows // (FILE_ROWS * threads))
-    cuts = np.searchsorted(kept, [reserved.rows * k // wanted for k in range(1, wanted)])
     parts: list[_BatchPart] = []
-    for first, last in pairwise([0, *cuts.tolist(), len(per_batch)]):
+    for first, last in runs_of_batches(kept, wanted):
         rows, offset = int(kept[last] - kept[first]), int(kept[first])
         if rows:
             share = Range(reserved.first_id + offset, reserved.first_created_at + offset, rows)

@@ -258,7 +258,7 @@ class _NewRows(VersionContent):
 
     def summary(self) -> dict[str, Any]:
         of_import = {"import": self.import_id} if self.import_id else {}
-        rows = {"rows": self.files.imported_rows(), "folded": self.files.folded_rows()}
+        rows = {"rows": self.files.rows(folded=False), "folded": self.files.rows(folded=True)}
         return {**self.summary_of_import(), **of_import, **rows}
 
     def late_rows(self, staging: Transaction) -> Staged:

@@ -48,7 +48,7 @@ from sigdir.warehouse.log.manifest import (
     without_replaced,
     write_manifest,
 )
-from sigdir.warehouse.publish.batch import Batch, Staged
+from sigdir.warehouse.publish.batch import Batch, Staged, runs_of_batches
 from sigdir.warehouse.publish.mapped import MappedDraft, place_mapped
 from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
 from sigdir.warehouse.publish.spill import BatchSightings, Ids, SightingCount, summed
@@ -166,10 +166,12 @@ class EvidenceFiles:
         """The digests of what these sources say."""
         counts = {label: SightingCount() for label in labels}
         for said in self._said.values():
-            for number in range(said.batches()):
+            for number in range(said.spill.batches()):
                 label, file = said.input_of(number)
                 if label in counts:
-                    counts[label].add(SightingCount(0, _digest(file, said.ids(number), said.sightings(number))))
+                    counts[label].add(
+                        SightingCount(0, _digest(file, said.ids(number), said.spill.sightings.read(number)))
+                    )
         return {label: count.hex for label, count in counts.items()}
 
     def withdrawn(self) -> Withdrawn:
@@ -223,7 +225,9 @@ class EvidenceFiles:
         known = {label for label in self._numbers if label not in self._unchanged and self._base.of_label(label)}
         replaced = {label for label in known if self._replaces(label)}
         added, gone = ({self._numbers[label] for label in labels} for labels in (known - replaced, replaced))
-        return Renewal(self._base, collection, added, gone, self._threads, self._said[collection].folder)
+        return Renewal(
+            self._base, collection, added, gone, self._threads, self._said[collection].spill.texts_path.parent
+        )
 
     def _number_sources(self) -> None:
         """Give each source that says something its number: its own, or the next one for a new source."""
@@ -263,7 +267,7 @@ class EvidenceFiles:
         """The sightings of adjacent batches of one input, each different one once."""
         listed: list[Ids] = []
         for number in batches:
-            ids, values = said.ids(number), said.sightings(number)
+            ids, values = said.ids(number), said.spill.sightings.read(number)
             count.digest = (count.digest + _digest(file, ids, values)) % (1 << 256)
             if values is None:
                 listed.append(ids)
@@ -302,13 +306,8 @@ class _CollectionSightings:
     """What the sources say of one collection's rows, with the ids of the rows' texts."""
 
     def __init__(self, batch: Batch) -> None:
-        self._spill, self._keep, self._sightings = batch.spill, batch.keep, batch.sightings
-        self._bounds, self._ids = self._spill.first_rows(), batch.sightings.text_ids
-        self.folder = self._spill.texts_path.parent
-        """The import's own."""
-
-    def batches(self) -> int:
-        return self._spill.batches()
+        self.spill, self._keep, self._sightings = batch.spill, batch.keep, batch.sightings
+        self._bounds, self._ids = self.spill.first_rows(), batch.sightings.text_ids
 
     def input_of(self, batch: int) -> tuple[str, str | None]:
         """The label of a batch's source, and the name of its input."""
@@ -317,14 +316,14 @@ class _CollectionSightings:
 
     def labels(self) -> list[str]:
         """The labels of the sources that have rows here, in their order."""
-        return list(dict.fromkeys(self.input_of(number)[0] for number in range(self.batches())))
+        return list(dict.fromkeys(self.input_of(number)[0] for number in range(self.spill.batches())))
 
     def replaces(self, label: str) -> bool:
         """Whether the source's earlier statement stops to count."""
         return self._sightings.replaces and all(one.is_whole for one in self._sightings.inputs if one.label == label)
 
     def labels_with_new_rows(self) -> set[str]:
-        if not self.batches():
+        if not self.spill.batches():
             return set()
         new = np.add.reduceat(self._keep, self._bounds[:-1], dtype=np.int64)
         return {self.input_of(number)[0] for number in np.flatnonzero(new).tolist()}
@@ -343,22 +342,18 @@ class _CollectionSightings:
         ids[repeated] = self._ids[-1 - ids[repeated]]
         return ids
 
-    def sightings(self, batch: int) -> BatchSightings | None:
-        return self._spill.sightings_of(batch)
-
     def add_late_rows(self, rows: list[StagedRow]) -> Ids:
         """Note the ids of POSTs that took texts of the batch; returns the numbers of the rows with these texts."""
-        found = [self._spill.rows_with([row.digest]) for row in rows]
+        found = [self.spill.rows_with([row.digest]) for row in rows]
         for numbers, row in zip(found, rows, strict=True):
             self._ids[numbers] = row.id
         return np.concatenate(found)
 
     def parts(self, threads: int) -> list[_EvidencePart]:
         """Files of about equal size, as many as keep all threads busy."""
-        rows = self._spill.rows
+        rows = self.spill.rows
         wanted = threads * -(-rows // (FILE_ROWS * threads)) if rows > FILE_ROWS // 10 else 1
-        cuts = np.searchsorted(self._bounds[:-1], [rows * k // wanted for k in range(1, wanted)])
-        pieces = pairwise([0, *cuts.tolist(), self.batches()])
+        pieces = runs_of_batches(self._bounds, wanted)
         return [_EvidencePart(number, *piece) for number, piece in enumerate(pieces, 1) if piece[0] < piece[1]]
 
     def chunks(self, part: _EvidencePart) -> Iterator[tuple[int, int]]:

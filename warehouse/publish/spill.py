@@ -196,7 +196,7 @@ class Spill:
             for number, (first, end) in enumerate(pairwise(bounds)):
                 self._texts.write_batch(texts.get_batch(number))
                 self._keys.write(words[first:end].data)
-                if (sightings := other.sightings_of(number)) is not None:
+                if (sightings := other.sightings.read(number)) is not None:
                     self.sightings.append(len(self._firsts), sightings)
                 self._firsts.append(self.rows)
                 self.rows += end - first
@@ -252,10 +252,6 @@ class Spill:
                     batch = batch.filter(numbers(mask))
                 if batch.num_rows:
                     yield NewRows(batch["text"], pc.cast(batch["hash"], pa.binary()))
-
-    def sightings_of(self, batch: int) -> BatchSightings | None:
-        """The sightings of a batch; None where each of its rows is LISTED."""
-        return self.sightings.read(batch)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_keys", "_sink", "_texts")}
