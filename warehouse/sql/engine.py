@@ -13,7 +13,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from functools import partial
+from functools import cache, partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,8 @@ from sigdir.warehouse.table.paths import Paths
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+    from sigdir.warehouse.sql.ranking import Ranking
 
 
 def connect(memory_limit: str, threads: int, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
@@ -198,11 +200,12 @@ class Database:
         except (duckdb.Error, OSError) as error:
             reason = str(error).partition("\n")[0]
             raise UnreadableWarehouse(f"{paths.root}: {reason}") from error
+        ranking = cache(partial(_ranking, weakref.ref(self._connection), paths, snapshot))
         self._not_created: list[Callable[[], None]] = [
-            partial(_create_functions, self._connection, paths, snapshot),
-            partial(create_search, self._connection, paths, snapshot),
+            partial(_create_functions, self._connection, snapshot, ranking),
+            partial(create_search, self._connection, ranking),
             partial(create_derived_views, self._connection),
-            partial(_create_evidence_views, self._connection, paths, snapshot),
+            partial(_create_evidence_views, self._connection, snapshot, ranking),
             partial(_create_contract_views, self._connection, snapshot),
         ]
         """What few queries use, created at the first query that does: functions, then views that call them."""
@@ -331,18 +334,29 @@ def _message(error: Exception) -> str:
     return f"{text}; {HOW_TO_GIVE_FILES}" if "disabled by configuration" in text else text
 
 
-def _create_functions(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
+def _ranking(connection: weakref.ref[duckdb.DuckDBPyConnection], paths: Paths, snapshot: Snapshot) -> Ranking:
+    """The order of the connection's texts, and their summaries, for all that asks for them."""
+    from sigdir.warehouse.sql.ranking import Ranking  # and pyarrow.parquet, 65 ms
+
+    return Ranking(connection, paths, snapshot)
+
+
+def _create_functions(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, ranking: Callable[[], Ranking]
+) -> None:
     """Add the functions that hash, canonicalise and decode: 12 ms."""
     from sigdir.warehouse.sql.functions import create_functions
 
-    create_functions(connection, paths, snapshot)
+    create_functions(connection, snapshot, ranking)
 
 
-def _create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
+def _create_evidence_views(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, ranking: Callable[[], Ranking]
+) -> None:
     """Create the views over the evidence: 0.14 s."""
-    from sigdir.warehouse.sql.evidence import create_evidence_views  # and pyarrow.parquet, 65 ms
+    from sigdir.warehouse.sql.evidence import create_evidence_views
 
-    create_evidence_views(connection, paths, snapshot)
+    create_evidence_views(connection, snapshot, ranking())
 
 
 def _create_contract_views(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:

@@ -6,7 +6,6 @@ and gives the first place to every other text.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -29,18 +28,15 @@ from sigdir.warehouse.sql.ranking import RIVAL, Ranking, SummaryReader
 from sigdir.warehouse.sql.sightings import live_sightings
 from sigdir.warehouse.sql.views import read_parquet
 from sigdir.warehouse.table.fields import sql_of
-from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.times import moment
 
 
-def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
+def create_evidence_views(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, ranking: Ranking) -> None:
     """Create the views over the evidence of a version, after those of the rows and the imports.
 
     What they share is in the schema ``parts``, which SHOW TABLES does not list.
     """
     manifest = snapshot.evidence
-    readers = {collection: SummaryReader(paths, snapshot, collection) for collection in COLLECTIONS}
-    ranking = Ranking(weakref.ref(connection), readers)
 
     def rivals(rows: pa.ChunkedArray) -> pa.ListArray:
         ends = np.arange(len(rows) + 1, dtype=np.int32) * len(ranking.rivals)
@@ -51,7 +47,7 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, s
     connection.create_function(
         "deep_parameter_names", _parameter_names, ["VARCHAR"], "VARCHAR[]", type=PythonUDFType.ARROW
     )
-    for collection, reader in readers.items():
+    for collection, reader in ranking.readers.items():
         connection.create_function(
             _summary(collection), partial(_summaries, reader), ["BIGINT"], SQL_TYPE, type=PythonUDFType.ARROW
         )

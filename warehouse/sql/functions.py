@@ -31,14 +31,13 @@ from sigdir.signatures.columns import bytes_of
 if TYPE_CHECKING:
     from sigdir.signatures.grammar_rows import Normalised
 
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sigdir.signatures.collections import COLLECTIONS
+from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
     from sigdir.signatures.decode_columns import ColumnDecoder
@@ -146,9 +145,9 @@ CREATE MACRO decode_log(topics, data) AS
 """
 
 
-def create_functions(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
+def create_functions(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, ranking: Callable[[], Ranking]) -> None:
     """Add all functions to a connection that has the views of this version."""
-    documents = _Documents(weakref.ref(connection), paths, snapshot)
+    documents = _Documents(snapshot.evidence, ranking)
     of_call: list[Any] = ["VARCHAR", "BIGINT", "VARCHAR"]
     of_log: list[Any] = ["VARCHAR[]", *of_call]
 
@@ -178,9 +177,8 @@ def create_functions(connection: duckdb.DuckDBPyConnection, paths: Paths, snapsh
 class _Documents:
     """The answers by the texts of one version; the connection outlives a call of a function."""
 
-    def __init__(self, connection: weakref.ref[duckdb.DuckDBPyConnection], paths: Paths, snapshot: Snapshot) -> None:
-        self._connection, self._paths, self._snapshot = connection, paths, snapshot
-        self._ranking: Ranking | None = None
+    def __init__(self, evidence: Manifest, ranking: Callable[[], Ranking]) -> None:
+        self._evidence, self._ranking = evidence, ranking
         self._decoder: ColumnDecoder | None = None
 
     def of(
@@ -217,20 +215,18 @@ class _Documents:
 
         given = {"chain": chain, "to": f"0x{address[-40:]}" if address else None}
         try:
-            [found] = with_contract([input], given, partial(deployed_contract, self._snapshot.evidence))
+            [found] = with_contract([input], given, partial(deployed_contract, self._evidence))
         except BadInput:
             return input
         return found
 
     def _texts(self, hashes: Sequence[bytes]) -> dict[bytes, list[Known]]:
         from sigdir.signatures.readings import known_of
-        from sigdir.warehouse.sql.ranking import Ranking
 
-        self._ranking = self._ranking or Ranking.of(self._connection, self._paths, self._snapshot)
         known: dict[bytes, list[Known]] = {hash: [] for hash in hashes}
         for collection in COLLECTIONS:
             wanted = [hash for hash in hashes if len(hash) == collection.hash_bytes]
             if wanted:
-                ranked = self._ranking.ranked(collection, wanted)
+                ranked = self._ranking().ranked(collection, wanted)
                 known.update((hash, [known_of(one.summary) for one in texts]) for hash, texts in ranked.items())
         return known

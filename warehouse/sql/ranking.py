@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -113,31 +112,26 @@ _SHARED = """
     WHERE name IN (SELECT unnest($1::VARCHAR[])) GROUP BY name HAVING count(*) > 1"""
 
 
-@dataclass
 class Ranking:
     """The order of the texts of a connection's views. It holds no connection open."""
 
-    _connection: weakref.ref[duckdb.DuckDBPyConnection]
-    _readers: Mapping[Collection, SummaryReader]
-
-    @classmethod
-    def of(cls, connection: weakref.ref[duckdb.DuckDBPyConnection], paths: Paths, snapshot: Snapshot) -> Ranking:
-        return cls(connection, {collection: SummaryReader(paths, snapshot, collection) for collection in COLLECTIONS})
+    def __init__(self, connection: weakref.ref[duckdb.DuckDBPyConnection], paths: Paths, snapshot: Snapshot) -> None:
+        self._connection, self._evidence = connection, snapshot.evidence
+        self.readers = {collection: SummaryReader(paths, snapshot, collection) for collection in COLLECTIONS}
 
     def ranked(self, collection: Collection, hashes: Sequence[bytes]) -> dict[bytes, list[Ranked]]:
         """The texts of those of these hashes that have any, the best first; raises UnreadableWarehouse."""
         rows = self._rows(_TEXTS.format(collection.view_name), hashes)
         ids = np.array([id for _, id, _ in rows], np.int64)
-        counts, declarations = self._readers[collection].of(ids)
+        counts, declarations = self.readers[collection].of(ids)
         summed = zip(map(SightingCounts._make, counts.tolist()), declarations.to_pylist(), strict=True)
         texts = [(hash, _summary(id, text, *each)) for (hash, id, text), each in zip(rows, summed, strict=True)]
         names = {text.name for _, text in texts if made_up_part(text.name)}
         shared = (
             {name for (name,) in self._rows(_SHARED.format(collection.view_name), sorted(names))} if names else set()
         )
-        evidence = self._readers[collection].evidence
         return {
-            bytes(hash): ranked(hash, with_uses(evidence, hash, [text for _, text in group]), shared.__contains__)
+            bytes(hash): ranked(hash, with_uses(self._evidence, hash, [text for _, text in group]), shared.__contains__)
             for hash, group in groupby(texts, itemgetter(0))
         }
 

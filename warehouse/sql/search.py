@@ -13,8 +13,9 @@ the servers' index would take longer.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -26,10 +27,11 @@ from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.search_terms import BadSearch, SearchTerms, Shape, parse_terms
-from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.views import quoted
 from sigdir.warehouse.table.fields import MAX_SEARCHED
-from sigdir.warehouse.table.paths import Paths
+
+if TYPE_CHECKING:  # loads pyarrow.parquet, which other queries do without
+    from sigdir.warehouse.sql.ranking import Ranking, SummaryReader
 
 NAME = "search"
 _FITS = "search_fits"
@@ -69,9 +71,9 @@ def fits_terms(texts: pa.ChunkedArray, queries: pa.ChunkedArray) -> pa.Array:
 
 
 def weights_of(
-    reader: Any, ids: pa.ChunkedArray, hashes: pa.ChunkedArray, texts: pa.ChunkedArray, queries: pa.ChunkedArray
+    reader: SummaryReader, ids: pa.ChunkedArray, hashes: pa.ChunkedArray, texts: pa.ChunkedArray, queries: pa.ChunkedArray
 ) -> pa.Array:  # fmt: skip
-    """What orders texts that a search finds, the best lowest, as on the search page; ``reader`` is a SummaryReader."""
+    """What orders texts that a search finds, the best lowest, as on the search page."""
     from sigdir.warehouse.evidence.summaries import weights
     from sigdir.warehouse.evidence.usage import uses_of_hashes
     from sigdir.warehouse.index.search import match_kinds, promote  # numba takes 0.5 s to load
@@ -95,14 +97,12 @@ def _piece(query: str) -> str:
     return "" if "*" in query or "?" in query else query
 
 
-def create_search(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
+def create_search(connection: duckdb.DuckDBPyConnection, ranking: Callable[[], Ranking]) -> None:
     """Add ``search`` to a connection that has the views of the rows."""
-    from sigdir.warehouse.sql.ranking import SummaryReader  # other queries do without
-
     connection.create_function(_FITS, fits_terms, ["VARCHAR", "VARCHAR"], "BOOLEAN", type=PythonUDFType.ARROW)
     rows = []
     for collection in COLLECTIONS:
-        weigh, reader = f"{NAME}_weight_{collection.view_name}", SummaryReader(paths, snapshot, collection)
+        weigh, reader = f"{NAME}_weight_{collection.view_name}", ranking().readers[collection]
         connection.create_function(
             weigh,
             partial(weights_of, reader),
