@@ -22,12 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import DeployedContract, InterfaceText
-from sigdir.warehouse.evidence.mapped import Columns, numbers_of, open_columns, rows_between
+from sigdir.warehouse.evidence.mapped import Columns, numbers_of, open_columns, raw_bytes, rows_between
 from sigdir.warehouse.log.manifest import CONTRACTS, Manifest, MappedFile
 
 MAX_PROXIES = 8
@@ -135,4 +137,59 @@ def _end(path: list[bytes], following: bytes) -> str:
         return f"the proxies lead back to {shown}"
     return (
         f"the implementation {shown} is not known" if len(path) <= MAX_PROXIES else f"more than {MAX_PROXIES} proxies"
+    )
+
+
+# Columns of many.
+
+
+class Deployments(NamedTuple):
+    """Deployments of a file. Keys and targets, uint8 of (rows, bytes), are any where a row has none."""
+
+    chains: Array
+    addresses: Array
+    statements: Array
+    keys: Array
+    has_key: Array
+    by_code: Array
+    targets: Array
+    has_target: Array
+
+
+def deployments_of(columns: Columns, part: slice) -> Deployments:
+    """The deployments of some rows."""
+    rows = np.arange(part.start, part.stop)
+    numbers, statements = (numbers_of(columns[name][part]) for name in ("interfaces", "statements"))
+    first, last = columns["proxies"].searchsorted([part.start, part.stop]).tolist()
+    places = columns["proxies"][first:last].astype(np.int64) - part.start
+    targets, has_target = np.zeros((len(rows), ADDRESS_BYTES), np.uint8), np.zeros(len(rows), np.bool_)
+    targets[places], has_target[places] = raw_bytes(columns["targets"][first:last]), True
+    key = np.maximum(numbers - 1, 0)
+    keys, by_code = (
+        column[key] if len(column) else np.zeros(len(rows), column.dtype)
+        for column in (columns["keys"], columns["by_code"])
+    )
+    return Deployments(
+        columns["chains"][columns["chain_ends"].searchsorted(rows, side="right")].astype(np.uint64),
+        raw_bytes(columns["addresses"][part]), statements, raw_bytes(keys), numbers > 0, by_code, targets, has_target,
+    )  # fmt: skip
+
+
+class InterfaceTexts(NamedTuple):
+    """Texts of a file, each with the key of its interface: hashes and keys are uint8 of (rows, bytes)."""
+
+    keys: Array
+    by_code: Array
+    kinds: Array
+    texts: Array
+
+
+def interface_texts_of(columns: Columns, part: slice) -> InterfaceTexts:
+    """The texts of some rows."""
+    key = columns["key_ends"].searchsorted(np.arange(part.start, part.stop, dtype=np.uint64), side="right")
+    return InterfaceTexts(
+        raw_bytes(columns["keys"][key]),
+        columns["by_code"][key],
+        np.array(columns["kinds"][part]),
+        raw_bytes(columns["texts"][part]),
     )

@@ -13,7 +13,7 @@ ranges would point outside of another.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,6 +30,7 @@ Shapes = Mapping[str, tuple[str, int, int | None]]
 """For each column its dtype, its rows, and its width: how many values a row has, None for one."""
 
 _ALIGNMENT = 8
+PIECE_ROWS = 1 << 16
 
 
 def create_columns(path: Path, shapes: Shapes) -> Columns:
@@ -103,3 +104,14 @@ def rows_between(column: Array, wanted: bytes, first: int = 0, last: int | None 
     """The rows of a sorted column of bytes, from ``first`` up to ``last``, that have this value, as a half-open range."""
     part, value = column[first:last], np.array([wanted], column.dtype)
     return first + int(part.searchsorted(value)[0]), first + int(part.searchsorted(value, side="right")[0])
+
+
+def raw_bytes(column: Array) -> npt.NDArray[np.uint8]:
+    """The values of a column of bytes as uint8 of (rows, size)."""
+    return np.ascontiguousarray(column).view(np.uint8).reshape(len(column), column.dtype.itemsize)
+
+
+def pieces_of(column: Array) -> Iterator[slice]:
+    """The rows of a column, PIECE_ROWS at a time."""
+    for first in range(0, len(column), PIECE_ROWS):
+        yield slice(first, min(first + PIECE_ROWS, len(column)))

@@ -17,14 +17,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.arrow import Array, numbers, values
-from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
+from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES, deployments_of, interface_texts_of
 from sigdir.warehouse.evidence.mapped import (
+    PIECE_ROWS,
     Columns,
     bytes_for,
     create_columns,
-    numbers_of,
     open_columns,
     packed_numbers,
+    pieces_of,
 )
 from sigdir.warehouse.log.manifest import MappedFile
 from sigdir.warehouse.sql.scratch import ScratchTables
@@ -44,7 +45,6 @@ TEXTS: Final = pa.schema(
 )  # fmt: skip
 """``text`` has the first 8 bytes of the hash."""
 
-_BATCH_ROWS = 1 << 16
 _TABLES = """
 CREATE TABLE deployments (
     statement INTEGER, number BIGINT, chain UBIGINT, address BLOB, holder BLOB, how UTINYINT, target BLOB);
@@ -97,7 +97,7 @@ class ContractTables(AbstractContextManager["ContractTables"]):
     def write(self, path: Path, statements: int) -> tuple[int, int]:
         """Write a file of contracts, to be synced; returns how many deployments and how many interfaces it has."""
         self.tables.execute(_JOIN)
-        chains = pa.Table.from_batches(self.tables.batches(_CHAINS, _BATCH_ROWS), pa.schema([("chain", pa.uint64()), ("rows", pa.int64())]))  # fmt: skip
+        chains = pa.Table.from_batches(self.tables.batches(_CHAINS, PIECE_ROWS), pa.schema([("chain", pa.uint64()), ("rows", pa.int64())]))  # fmt: skip
         counts = values(chains["rows"]) if chains.num_rows else np.zeros(0, np.int64)
         rows, interfaces = int(counts.sum()), self.tables.number("SELECT count(*) FROM interfaces")
         proxies = self.tables.number("SELECT count(target) FROM placed")
@@ -118,7 +118,7 @@ class ContractTables(AbstractContextManager["ContractTables"]):
 
     def _write_deployments(self, columns: Columns) -> None:
         start = proxies = 0
-        for batch in self.tables.batches(_ROWS, _BATCH_ROWS):
+        for batch in self.tables.batches(_ROWS, PIECE_ROWS):
             part = slice(start, start + batch.num_rows)
             columns["addresses"][part] = fixed_bytes(batch.column("address"), ADDRESS_BYTES)
             for name, of in (("interfaces", "interface"), ("statements", "statement")):
@@ -132,13 +132,13 @@ class ContractTables(AbstractContextManager["ContractTables"]):
 
     def _write_interfaces(self, columns: Columns) -> None:
         start = 0
-        for batch in self.tables.batches(_KEYS, _BATCH_ROWS):
+        for batch in self.tables.batches(_KEYS, PIECE_ROWS):
             part = slice(start, start + batch.num_rows)
             columns["keys"][part] = fixed_bytes(batch.column("key"), KEY_BYTES)
             columns["by_code"][part] = values(batch.column("by_code"))
             start = part.stop
         start, counts = 0, np.zeros(len(columns["keys"]) + 1, np.int64)
-        for batch in self.tables.batches(_TEXTS, _BATCH_ROWS):
+        for batch in self.tables.batches(_TEXTS, PIECE_ROWS):
             part = slice(start, start + batch.num_rows)
             columns["texts"][part] = fixed_bytes(batch.column("text"), 8)
             columns["kinds"][part] = values(batch.column("kind"))
@@ -186,55 +186,33 @@ def add_files(tables: ContractTables, files: Sequence[MappedFile]) -> tuple[tupl
         columns, following = open_columns(file), statements.index(next(filter(None, file.statements)))
         statement_of = np.cumsum([said is not None for said in file.statements]) + following - 1
         statement_of = np.where([said is not None for said in file.statements], statement_of, -1)
-        tables.add_texts(_texts_of(columns))
-        for start in range(0, len(columns["addresses"]), _BATCH_ROWS):
-            rows = _deployments_of(columns, slice(start, start + _BATCH_ROWS), statement_of, number)
-            tables.add_deployments(rows)
-            number += _BATCH_ROWS
+        for part in pieces_of(columns["texts"]):
+            tables.add_texts(_texts(columns, part))
+        for part in pieces_of(columns["addresses"]):
+            tables.add_deployments(_deployments(columns, part, statement_of, number))
+            number += PIECE_ROWS
     pairs = ", ".join(f"({number}, {source})" for number, (source, _) in enumerate(statements))
     tables.tables.execute(_DISTINCT.format(pairs=pairs))
     return tuple(statements)
 
 
-def _texts_of(columns: Columns) -> pa.Table:
-    ends = columns["key_ends"].astype(np.int64)
-    at = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-    keys = _rows_of(columns["keys"], KEY_BYTES)[at]
-    how = np.where(columns["by_code"][at], BY_CODE, BY_KEY).astype(np.uint8)
-    found = [
-        binary_column(keys),
-        numbers(how),
-        numbers(np.array(columns["kinds"])),
-        binary_column(_rows_of(columns["texts"], 8)),
-    ]
-    return pa.table(found, schema=TEXTS)
+def _texts(columns: Columns, part: slice) -> pa.Table:
+    found = interface_texts_of(columns, part)
+    how = numbers(np.where(found.by_code, BY_CODE, BY_KEY).astype(np.uint8))
+    return pa.table([binary_column(found.keys), how, numbers(found.kinds), binary_column(found.texts)], schema=TEXTS)
 
 
-def _deployments_of(columns: Columns, part: slice, statement_of: npt.NDArray[np.int64], number: int) -> pa.Table:
-    addresses = columns["addresses"][part]
-    rows = np.arange(part.start, part.start + len(addresses))
-    interfaces = numbers_of(columns["interfaces"][part])
-    statements = statement_of[numbers_of(columns["statements"][part])]
-    keys = _rows_of(columns["keys"], KEY_BYTES)
-    at = np.maximum(interfaces - 1, 0)
-    by_code = columns["by_code"][at] if len(keys) else np.zeros(len(at), np.uint8)
-    targets, is_proxy = np.zeros((len(rows), ADDRESS_BYTES), np.uint8), np.zeros(len(rows), np.bool_)
-    first, last = columns["proxies"].searchsorted([rows[0], rows[-1] + 1]).tolist()
-    places = columns["proxies"][first:last].astype(np.int64) - part.start
-    targets[places], is_proxy[places] = _rows_of(columns["targets"][first:last], ADDRESS_BYTES), True
-    chains = columns["chains"][columns["chain_ends"].searchsorted(rows, side="right")]
+def _deployments(columns: Columns, part: slice, statement_of: npt.NDArray[np.int64], number: int) -> pa.Table:
+    """Those that count, numbered from ``number`` on."""
+    one = deployments_of(columns, part)
+    statements = statement_of[one.statements]
     table = pa.table(
         [
-            numbers(statements.astype(np.int32)), numbers(rows + number), numbers(chains.astype(np.uint64)),
-            binary_column(_rows_of(addresses, ADDRESS_BYTES)),
-            binary_column(keys[at] if len(keys) else np.zeros((len(at), KEY_BYTES), np.uint8), interfaces > 0),
-            numbers(np.where(by_code, BY_CODE, BY_KEY).astype(np.uint8)), binary_column(targets, is_proxy),
+            numbers(statements.astype(np.int32)), numbers(np.arange(number, number + len(statements))),
+            numbers(one.chains), binary_column(one.addresses), binary_column(one.keys, one.has_key),
+            numbers(np.where(one.by_code, BY_CODE, BY_KEY).astype(np.uint8)),
+            binary_column(one.targets, one.has_target),
         ],
         schema=DEPLOYMENTS,
     )  # fmt: skip
     return table.filter(numbers(statements >= 0))
-
-
-def _rows_of(column: Array, size: int) -> npt.NDArray[np.uint8]:
-    """Values of bytes as uint8 of (rows, size)."""
-    return np.ascontiguousarray(column).view(np.uint8).reshape(-1, size)

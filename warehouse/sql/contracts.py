@@ -11,18 +11,17 @@ from typing import Final
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 
-from sigdir.signatures.arrow import Array, numbers, strings
+from sigdir.signatures.arrow import numbers, strings
 from sigdir.signatures.evidence import Kind
-from sigdir.warehouse.evidence.mapped import Columns, numbers_of, open_columns
+from sigdir.warehouse.evidence.contracts import deployments_of, interface_texts_of
+from sigdir.warehouse.evidence.mapped import Columns, open_columns, pieces_of, raw_bytes
 from sigdir.warehouse.log.manifest import CONTRACTS, Manifest, MappedFile
 from sigdir.warehouse.sql.functions import hex_texts
 from sigdir.warehouse.sql.views import LazyStream
 
-_ROWS = 1 << 16
 _CONTRACTS: Final = pa.schema(
     [
         ("chain", pa.uint64()), ("address", pa.string()), ("interface", pa.string()), ("known_by", pa.string()),
@@ -62,7 +61,7 @@ def create_contract_views(connection: duckdb.DuckDBPyConnection, manifest: Manif
         (rows, columns, at)
         for columns in map(open_columns, manifest.mapped_of(CONTRACTS))
         for rows, column in ((_keys, "keys"), (_texts, "texts"))
-        for at in _parts(columns[column])
+        for at in pieces_of(columns[column])
     ]
 
     def interface_rows(numbered: pa.ChunkedArray) -> pa.Array:
@@ -78,64 +77,40 @@ def create_contract_views(connection: duckdb.DuckDBPyConnection, manifest: Manif
 
 
 def _contracts_reader(manifest: Manifest) -> pa.RecordBatchReader:
-    files = manifest.mapped_of(CONTRACTS)
-    found = (batch for file in files for batch in _contracts(manifest, file, open_columns(file)))
+    found = (batch for file in manifest.mapped_of(CONTRACTS) for batch in _contracts(manifest, file))
     return pa.RecordBatchReader.from_batches(_CONTRACTS, found)
 
 
-def _contracts(manifest: Manifest, file: MappedFile, columns: Columns) -> Iterator[pa.RecordBatch]:
-    said = [(manifest.sources[one[0]].label, one[1]) if one is not None else None for one in file.statements]
+def _contracts(manifest: Manifest, file: MappedFile) -> Iterator[pa.RecordBatch]:
+    columns, said = open_columns(file), file.statements
     counts = np.array([one is not None for one in said])
-    labels = strings([one and one[0] for one in said])
+    labels = strings([one and manifest.sources[one[0]].label for one in said])
     imports = np.array([one[1] if one else 0 for one in said], np.int64)
-    for start in range(0, len(columns["addresses"]), _ROWS):
-        part = slice(start, min(start + _ROWS, len(columns["addresses"])))
-        statements, interfaces = (numbers_of(columns[name][part]) for name in ("statements", "interfaces"))
-        rows = np.flatnonzero(counts[statements]) + start
-        at, number = numbers(statements[rows - start]), interfaces[rows - start]
-        has, key = number > 0, np.maximum(number - 1, 0)
-        place = columns["proxies"].searchsorted(rows)
-        place = np.minimum(place, max(0, len(columns["proxies"]) - 1))
-        is_proxy = columns["proxies"][place] == rows if len(columns["proxies"]) else np.zeros(len(rows), np.bool_)
-        chains = columns["chains"][columns["chain_ends"].searchsorted(rows, side="right")]
-        yield pa.RecordBatch.from_arrays(
+    for part in pieces_of(columns["addresses"]):
+        one = deployments_of(columns, part)
+        batch = pa.RecordBatch.from_arrays(
             [
-                numbers(chains.astype(np.uint64)), _hex(columns["addresses"], rows), _hex(columns["keys"], key, has),
-                _KNOWN_BY.take(numbers(_taken(columns["by_code"], key).astype(np.int8), has)),
-                _hex(columns["targets"], place, is_proxy), labels.take(at), numbers(imports[statements[rows - start]]),
+                numbers(one.chains), hex_texts(one.addresses), hex_texts(one.keys, one.has_key),
+                _KNOWN_BY.take(numbers(one.by_code.astype(np.int8), one.has_key)),
+                hex_texts(one.targets, one.has_target), labels.take(numbers(one.statements)),
+                numbers(imports[one.statements]),
             ],
             schema=_CONTRACTS,
         )  # fmt: skip
+        yield batch.filter(numbers(counts[one.statements]))
 
 
-def _keys(columns: Columns, rows: Array) -> pa.StructArray:
-    known_by = _KNOWN_BY.take(numbers(columns["by_code"][rows].astype(np.int8)))
-    nothing = pa.nulls(len(rows), pa.string())
-    return _interface_rows(_hex(columns["keys"], rows), known_by, nothing, nothing)
+def _keys(columns: Columns, part: slice) -> pa.StructArray:
+    keys, nothing = raw_bytes(columns["keys"][part]), pa.nulls(part.stop - part.start, pa.string())
+    known_by = _KNOWN_BY.take(numbers(columns["by_code"][part].astype(np.int8)))
+    return _interface_rows(hex_texts(keys), known_by, nothing, nothing)
 
 
-def _texts(columns: Columns, rows: Array) -> pa.StructArray:
-    key = columns["key_ends"].searchsorted(rows.astype(np.uint64), side="right")
-    kinds = _KINDS.take(numbers(columns["kinds"][rows].astype(np.int8)))
-    return _interface_rows(
-        _hex(columns["keys"], key), pa.nulls(len(rows), pa.string()), kinds, _hex(columns["texts"], rows)
-    )
+def _texts(columns: Columns, part: slice) -> pa.StructArray:
+    found, nothing = interface_texts_of(columns, part), pa.nulls(part.stop - part.start, pa.string())
+    kinds = _KINDS.take(numbers(found.kinds.astype(np.int8)))
+    return _interface_rows(hex_texts(found.keys), nothing, kinds, hex_texts(found.texts))
 
 
 def _interface_rows(*columns: pa.Array) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=list(_INTERFACE_ROW))
-
-
-def _parts(column: Array) -> Iterator[Array]:
-    for start in range(0, len(column), _ROWS):
-        yield np.arange(start, min(start + _ROWS, len(column)))
-
-
-def _taken(column: Array, rows: Array) -> Array:
-    return column[rows] if len(column) else np.zeros(len(rows), column.dtype)
-
-
-def _hex(column: Array, rows: Array, is_valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """The values of some rows of a column of bytes as 0x and hex digits; null where they are not valid."""
-    raw = np.ascontiguousarray(_taken(column, rows)).view(np.uint8).reshape(len(rows), column.dtype.itemsize)
-    return hex_texts(raw, is_valid)
