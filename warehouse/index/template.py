@@ -106,12 +106,13 @@ def escaped(out: Array, at: Any, byte: int) -> Any:
     return at + np.uint64(1)
 
 
-_MOMENT: Final = np.uint64(20)
+_MARKS: Final = fixed("--T::.")
 
 
 @kernel(nogil=True)
-def moment(out: Array, at: Any, seconds: int) -> Any:
-    """Write ``YYYY-MM-DDTHH:MM:SS.`` for seconds since 1970."""
+def timestamp(out: Array, at: Any, microseconds: int) -> Any:
+    """Write microseconds since 1970 as ``YYYY-MM-DDTHH:MM:SS.ffffff``."""
+    seconds, rest = divmod(microseconds, 1_000_000)
     days, second = divmod(seconds, 86_400)
     # Days to a date in a calendar whose year starts in March, so that the leap day comes last.
     days += 719_468
@@ -122,44 +123,15 @@ def moment(out: Array, at: Any, seconds: int) -> Any:
     day = day_of_year - (153 * month_from_march + 2) // 5 + 1
     month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
     year = year_of_era + era * 400 + (1 if month <= 2 else 0)
-    at = pair(out, pair(out, at, np.uint64(year // 100)), np.uint64(year % 100))
-    out[at] = 0x2D
-    at = pair(out, at + _ONE, np.uint64(month))
-    out[at] = 0x2D
-    at = pair(out, at + _ONE, np.uint64(day))
-    out[at] = 0x54
-    at = pair(out, at + _ONE, np.uint64(second // 3600))
-    out[at] = 0x3A
-    at = pair(out, at + _ONE, np.uint64(second // 60 % 60))
-    out[at] = 0x3A
-    at = pair(out, at + _ONE, np.uint64(second % 60))
-    out[at] = 0x2E
-    return at + _ONE
-
-
-NO_SECOND: Final[Any] = np.int64(-(1 << 62))
-
-
-@kernel(inline="always")
-def timestamp(out: Array, at: Any, value: int, second: int, second_at: Any) -> tuple[Any, int, Any]:
-    """Write microseconds since 1970 as ``YYYY-MM-DDTHH:MM:SS.ffffff``.
-
-    An import gives a million rows to each second, so the last second written is copied: it is ``second``, at
-    ``second_at``; start with NO_SECOND. Returns the place after the time, and the two for the next row.
-    """
-    seconds = value // 1_000_000
-    if seconds != second:
-        second_at = at
-        at = moment(out, at, seconds)
-    else:
-        for k in range(_MOMENT):
-            out[at + k] = out[second_at + k]
-        at += _MOMENT
-    rest = np.uint64(value - seconds * 1_000_000)
-    above = rest // _HUNDRED
-    at = pair(out, at, above // _HUNDRED)
-    at = pair(out, at, above % _HUNDRED)
-    return pair(out, at, rest - above * _HUNDRED), seconds, second_at
+    parts = (year % 100, month, day, second // 3600, second // 60 % 60, second % 60)
+    at = pair(out, at, np.uint64(year // 100))
+    for k in range(6):
+        at = pair(out, at, np.uint64(parts[k]))
+        out[at] = _MARKS[k]
+        at += _ONE
+    above = rest // 100
+    at = pair(out, pair(out, at, np.uint64(above // 100)), np.uint64(above % 100))
+    return pair(out, at, np.uint64(rest - above * 100))
 
 
 _LITERAL, _ID, _CREATED_AT, _TEXT, _TEXT_CSV, _TEXT_JSON, _HASH, _BYTES_JSON = range(8)
@@ -229,26 +201,21 @@ def _render(
     is_plain = _are_plain(offsets, text, rows)
     at = np.uint64(0)
     one = np.uint64(1)
-    second, second_at = NO_SECOND, at
     for row in rows:
         literal = 0
         for piece in pieces:
             if piece == _LITERAL:
-                for k in range(np.uint64(bounds[literal]), np.uint64(bounds[literal + 1])):
-                    out[at] = literals[k]
-                    at += one
+                at = put(out, at, literals[bounds[literal] : bounds[literal + 1]])
                 literal += 1
             elif piece == _TEXT or (is_plain and (piece == _TEXT_JSON or piece == _TEXT_CSV)):
-                for k in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
-                    out[at] = text[k]
-                    at += one
+                at = put(out, at, text[offsets[row] : offsets[row + 1]])
             elif piece == _HASH:
                 for k in range(width):
                     at = hex_digits(out, at, hashes[row, k])
             elif piece == _ID:
                 at = decimal(out, at, ids[row])
             elif piece == _CREATED_AT:
-                at, second, second_at = timestamp(out, at, created_at[row], second, second_at)
+                at = timestamp(out, at, created_at[row])
             elif piece == _TEXT_JSON:
                 for k in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
                     at = escaped(out, at, text[k])
