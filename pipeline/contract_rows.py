@@ -63,7 +63,7 @@ class ContractRows(AbstractContextManager["ContractRows"]):
     @property
     def tables(self) -> ContractTables:
         if self._tables is None:
-            self._tables = self._open.enter_context(ContractTables(self._make_tables()))
+            self._tables = ContractTables(self._open.enter_context(self._make_tables()))
         return self._tables
 
     def statement(self, label: str) -> int:

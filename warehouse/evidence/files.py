@@ -67,14 +67,13 @@ def values_batch(sightings: Iterable[Sighting]) -> pa.RecordBatch:
         by_name = dict(zip(VALUE_NAMES, taken.columns, strict=True)) | {"declaration": sightings.declarations}
         return pa.RecordBatch.from_arrays([by_name[name] for name in VALUE_NAMES], schema=VALUES_SCHEMA)
     rows = list(sightings)
-    keys = [contract_key(row.contract.key) if row.contract else 0 for row in rows]
+    has_contract = np.array([row.contract is not None for row in rows], np.bool_)
+    keys = np.array([contract_key(row.contract.key) if row.contract else 0 for row in rows], np.int64)
+    counted = (("kind", np.int8), ("witness", np.int8), ("contracts", np.int32), ("verified", np.bool_))
     arrays = [
-        arrow.numbers(np.array([row.kind for row in rows], np.int8)),
-        arrow.numbers(np.array([row.witness for row in rows], np.int8)),
-        arrow.numbers(np.array([row.contracts for row in rows], np.int32)),
-        arrow.numbers(np.array([row.verified for row in rows], np.bool_)),
+        *(arrow.numbers(np.array([getattr(row, name) for row in rows], kind)) for name, kind in counted),
         arrow.strings([row.contract.name if row.contract else None for row in rows]),
-        arrow.numbers(np.array(keys, np.int64), np.array([row.contract is not None for row in rows], np.bool_)),
+        arrow.numbers(keys, has_contract),
         arrow.strings([row.display or None for row in rows]),
         arrow.strings([row.declaration or None for row in rows]),
     ]

@@ -1,6 +1,6 @@
 """Records: rows as 4byte.directory writes them, and lines of hash and text.
 
-A page of 100 records takes 12 us by the template, 100 us with dicts and orjson.
+A page of 100 records takes 16 us by the template, 100 us with dicts and orjson.
 """
 
 from __future__ import annotations

@@ -205,8 +205,8 @@ class _MergedFiles(VersionContent):
         for number, files in enumerate(self.chosen.contracts):
             path = self.paths.evidence_mapped(CONTRACTS, self.run, number)
             make_folder(path.parent)
-            connection = connect(_MEMORY, self.threads)
-            with ContractTables(ScratchTables(connection)) as tables:
+            with ScratchTables(connect(_MEMORY, self.threads)) as scratch:
+                tables = ContractTables(scratch)
                 statements = add_files(tables, files)
                 rows, _ = tables.write(path, len(statements))
             sync(path)

@@ -7,9 +7,7 @@ within a job's memory limit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import numpy as np
@@ -74,17 +72,15 @@ _TEXTS = """SELECT DISTINCT interfaces.number AS interface, text, kind
     FROM texts JOIN keyed USING (holder, how) JOIN interfaces USING (key) ORDER BY interface, text, kind"""
 
 
-class ContractTables(AbstractContextManager["ContractTables"]):
+_CHAIN_ROWS = pa.schema([("chain", pa.uint64()), ("rows", pa.int64())])
+
+
+class ContractTables:
     """Add rows, then ``write``. Raises QueryError where the engine fails, as with a full disk."""
 
     def __init__(self, tables: ScratchTables) -> None:
         self.tables = tables
         tables.execute(_TABLES)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.tables.__exit__(kind, error, trace)
 
     def add_deployments(self, rows: pa.Table) -> None:
         """Rows of DEPLOYMENTS."""
@@ -97,7 +93,7 @@ class ContractTables(AbstractContextManager["ContractTables"]):
     def write(self, path: Path, statements: int) -> tuple[int, int]:
         """Write a file of contracts, to be synced; returns how many deployments and how many interfaces it has."""
         self.tables.execute(_JOIN)
-        chains = pa.Table.from_batches(self.tables.batches(_CHAINS, PIECE_ROWS), pa.schema([("chain", pa.uint64()), ("rows", pa.int64())]))  # fmt: skip
+        chains = pa.Table.from_batches(self.tables.batches(_CHAINS, PIECE_ROWS), _CHAIN_ROWS)
         counts = values(chains["rows"]) if chains.num_rows else np.zeros(0, np.int64)
         rows, interfaces = int(counts.sum()), self.tables.number("SELECT count(*) FROM interfaces")
         proxies = self.tables.number("SELECT count(target) FROM placed")
