@@ -27,7 +27,7 @@ _COMMANDS = {
     "compact": ("compact", "Merge small data files into fewer, in one new version that holds the same rows"),
     "vacuum": ("vacuum", "Remove data files that no version within a time window needs, and what dead processes left"),
     "report": ("report", "Write a page about the warehouse, with totals and plots"),
-    "rejects": ("rejects", "Show the candidates that imports rejected: text, reason, file, line, position"),
+    "rejects": ("history", "Show the candidates that imports rejected: text, reason, file, line, position"),
     "history": ("history", "List the imports with their times, sources and counts"),
     "stats": ("stats", "Show how many rows, files and bytes the warehouse has"),
     "sql": ("sql", "Run SQL over the warehouse"),
@@ -55,7 +55,8 @@ _COMMANDS = {
 
 def _load(name: str) -> click.Command:
     module, _ = _COMMANDS[name]
-    command: click.Command = getattr(import_module(f"sigdir.cli.{module}"), module)
+    # import is a keyword of Python.
+    command: click.Command = getattr(import_module(f"sigdir.cli.{module}"), "import_" if name == "import" else name)
     return command
 
 
