@@ -78,7 +78,8 @@ def _select(segment: Segment, collection: Collection, wanted: Filter) -> Selecti
             return None
     first, last = _time_range(segment, wanted)
     if wanted.text is not None:
-        rows = _with_text(segment, rows, wanted.text)
+        found = segment.with_text(wanted.text)
+        rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
     if rows is not None and (first > 0 or last < segment.rows):
         rows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
     return Selection(segment, first, last, rows)
@@ -107,15 +108,6 @@ def _with_hash(segment: Segment, width: int, wanted: Filter) -> Array:
         found = np.sort(np.concatenate([NO_ROWS, *fitting]))
         rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
     return NO_ROWS if rows is None else rows
-
-
-def _with_text(segment: Segment, rows: Array | None, fragment: str) -> Array:
-    """The rows, of ``rows`` or of all, whose text contains the fragment."""
-    if rows is not None and len(rows) < 1000:
-        fragment = fragment.lower()
-        return np.array([row for row in rows.tolist() if fragment in segment.text_at(row).lower()], np.int64)
-    found = segment.with_text(fragment)
-    return found if rows is None else np.intersect1d(rows, found, assume_unique=True)
 
 
 def needs_scan(wanted: Filter | None, collection: Collection) -> bool:

@@ -54,13 +54,8 @@ def render_records(segment: Segment, rows: Array) -> bytes:
 
 
 def records_size(segment: Segment, rows: Array) -> int:
-    """The most bytes that the records of rows take, which rise or fall; their texts are canonical, so need no escape."""
-    if not len(rows):
-        return 0
-    low, high = sorted((int(rows[0]), int(rows[-1])))
-    offsets = segment.offsets
-    is_run = high - low + 1 == len(rows)  # as of most pages: two look-ups, and not one a row
-    text = offsets[high + 1] - offsets[low] if is_run else (offsets[rows + 1] - offsets[rows]).sum()
+    """The most bytes that the records of rows take; their texts are canonical, so need no escape."""
+    text = (segment.offsets[rows + 1] - segment.offsets[rows]).sum()
     return int(text) + len(rows) * (_RECORD_FRAME + 4 * int(segment.hash.shape[1]))
 
 

@@ -127,11 +127,7 @@ def keys_of_group(collection: Collection, row_group: RowGroup, seen: Flags | Non
 
 
 def _stored_ids(file: pq.ParquetFile, group: int) -> Ids:
-    """The ids of a row group. They rise, so where none is left out the footer's statistics say them all."""
-    metadata = file.metadata.row_group(group)
-    ids = metadata.column(0).statistics
-    if ids is not None and ids.has_min_max and ids.max - ids.min == metadata.num_rows - 1:
-        return np.arange(ids.min, ids.max + 1, dtype=np.int64)
+    """The ids of a row group."""
     return values(file.read_row_group(group, columns=["id"]).column(0))
 
 
