@@ -196,10 +196,8 @@ def build_lists(text: Array, offsets: Array, rows: int) -> ParameterLists:
     ordered = np.empty(rows, np.uint32)
     _order(numbers, starts[:-1].copy(), ordered)
     _, bounds, data = lists.buffers()
-    found = (
-        np.frombuffer(data or b"\0", np.uint8), np.frombuffer(bounds, np.int64, len(lists) + 1), starts, ordered,
-    )  # fmt: skip
-    return ParameterLists(*map(as_readonly, found))
+    text, list_offsets = np.frombuffer(data or b"\0", np.uint8), np.frombuffer(bounds, np.int64, len(lists) + 1)
+    return ParameterLists(as_readonly(text), as_readonly(list_offsets), as_readonly(starts), as_readonly(ordered))
 
 
 def _encoded(text: Array, offsets: Array, rows: Array) -> pa.DictionaryArray:

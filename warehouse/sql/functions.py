@@ -17,7 +17,9 @@ address, they read by the contract that imports have seen there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
@@ -26,33 +28,23 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.arrow import Array, validity
-from sigdir.signatures.columns import bytes_of
-
-if TYPE_CHECKING:
-    from sigdir.signatures.grammar_rows import Normalised
-
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
-
 from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.columns import bytes_of
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
 
-if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
+if TYPE_CHECKING:  # readings and grammar load numba, 0.5 s, and most queries need neither
     from sigdir.signatures.decode_columns import ColumnDecoder
+    from sigdir.signatures.grammar_rows import Normalised
     from sigdir.signatures.readings import Input, Known
     from sigdir.warehouse.sql.ranking import Ranking
-
 
 _HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 
 
 def keccak256(texts: pa.ChunkedArray) -> pa.StringArray:
     """The hash of each text as it stands: 0x and 64 hex digits."""
-    from sigdir.signatures.keccak_rows import (
-        keccak256_rows,
-    )  # numba takes 0.5 s to load, and most queries do not need it
+    from sigdir.signatures.keccak_rows import keccak256_rows  # numba takes 0.5 s to load
 
     bounds, data = _bytes(texts)
     return _where(_is_valid(texts), hex_texts(keccak256_rows(data, bounds)))

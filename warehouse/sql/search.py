@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
@@ -31,7 +31,7 @@ from sigdir.warehouse.sql.views import quoted
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 if TYPE_CHECKING:  # loads pyarrow.parquet, which other queries do without
-    from sigdir.warehouse.sql.ranking import Ranking, SummaryReader
+    from sigdir.warehouse.sql.ranking import Ranking
 
 NAME = "search"
 _FITS = "search_fits"
@@ -71,9 +71,9 @@ def fits_terms(texts: pa.ChunkedArray, queries: pa.ChunkedArray) -> pa.Array:
 
 
 def weights_of(
-    reader: SummaryReader, ids: pa.ChunkedArray, hashes: pa.ChunkedArray, texts: pa.ChunkedArray, queries: pa.ChunkedArray
+    reader: Any, ids: pa.ChunkedArray, hashes: pa.ChunkedArray, texts: pa.ChunkedArray, queries: pa.ChunkedArray
 ) -> pa.Array:  # fmt: skip
-    """What orders texts that a search finds, the best lowest, as on the search page."""
+    """What orders texts that a search finds, the best lowest, as on the search page; ``reader`` is a SummaryReader."""
     from sigdir.warehouse.evidence.summaries import weights
     from sigdir.warehouse.evidence.usage import uses_of_hashes
     from sigdir.warehouse.index.search import match_kinds, promote  # numba takes 0.5 s to load

@@ -47,7 +47,7 @@ _OWN_NAMES = (
 
 
 @dataclass
-class _Below:
+class Below:
     """A path of the warehouse below another one."""
 
     _parent: str
@@ -65,31 +65,31 @@ class Paths:
     root: Path
     derived: Path | None = None
 
-    identity = _Below("root", "warehouse.json")
-    table = _Below("root", "table")
-    log = _Below("table", "_delta_log")
-    staging = _Below("root", "staging.sqlite")
-    lock = _Below("root", "publish.lock")
-    store = _Below("root", "store.json")
-    pull_lock = _Below("root", "pull.lock")
-    last_pull = _Below("root", "last-pull")
-    last_fold = _Below("root", "last-fold")
-    staging_stamp = _Below("root", "staging.sqlite.stamp")
-    staging_wal = _Below("root", "staging.sqlite-wal")
+    identity = Below("root", "warehouse.json")
+    table = Below("root", "table")
+    log = Below("table", "_delta_log")
+    staging = Below("root", "staging.sqlite")
+    lock = Below("root", "publish.lock")
+    store = Below("root", "store.json")
+    pull_lock = Below("root", "pull.lock")
+    last_pull = Below("root", "last-pull")
+    last_fold = Below("root", "last-fold")
+    staging_stamp = Below("root", "staging.sqlite.stamp")
+    staging_wal = Below("root", "staging.sqlite-wal")
     """SQLite's own log of the staging file."""
-    rejects = _Below("root", "rejects")
-    evidence = _Below("root", "evidence")
-    kept_cache = _Below("root", "cache")
+    rejects = Below("root", "rejects")
+    evidence = Below("root", "evidence")
+    kept_cache = Below("root", "cache")
     """The cache inside the warehouse, which may be there although it cannot be written."""
-    statistics = _Below("cache", "statistics.json")
-    misses = _Below("cache", "misses.sqlite")
-    statistics_lock = _Below("cache", "statistics.json.lock")
-    compile_lock = _Below("cache", "warm.lock")
+    statistics = Below("cache", "statistics.json")
+    misses = Below("cache", "misses.sqlite")
+    statistics_lock = Below("cache", "statistics.json.lock")
+    compile_lock = Below("cache", "warm.lock")
     """Held by the one worker that compiles the kernels."""
-    suppressed = _Below("root", "suppressed.txt")
-    tmp = _Below("root", "tmp")
-    last_checkpoint = _Below("log", "_last_checkpoint")
-    mirrors = _Below("root", "mirrors")
+    suppressed = Below("root", "suppressed.txt")
+    tmp = Below("root", "tmp")
+    last_checkpoint = Below("log", "_last_checkpoint")
+    mirrors = Below("root", "mirrors")
 
     def hold_warehouse(self) -> bool:
         """Whether the folder is a warehouse, also one that has lost ``warehouse.json``, or is just being made."""

@@ -40,7 +40,7 @@ from sigdir.warehouse.table.identity import (
     write_identity,
 )
 from sigdir.warehouse.table.parallel import for_each
-from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.table.paths import Below, Paths
 from sigdir.warehouse.table.places import REQUESTS, Folder, NamedFile, store_of
 from sigdir.warehouse.table.stores import MissingObject, ObjectExists, Store, StoreError
 from sigdir.warehouse.table.suppressed import sealed_version
@@ -333,10 +333,7 @@ class _FetchedLog(Paths):
     """A copy's paths, with entries that were fetched in place of those that it has."""
 
     fetched: Path = Path()
-
-    @property
-    def log(self) -> Path:
-        return self.fetched
+    log = Below("fetched", "")
 
 
 def _remove_checkpoints(paths: Paths) -> None:
