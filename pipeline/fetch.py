@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urljoin, urlsplit
@@ -193,31 +193,18 @@ class _BoundedResponse(HTTPResponse):
         self._budget.body_begins()
 
 
-class _BoundedRequest(Request):
-    def __init__(self, url: str, headers: dict[str, str], budget: _Budget, data: bytes | None) -> None:
-        super().__init__(url, data, headers)  # checked_base checks the scheme
-        self.budget = budget
+class _Handler(HTTPSHandler, HTTPHandler):
+    """Opens both schemes, with the budget of the try."""
 
-    def connection(self, kind: type[HTTPConnection], host: str, **options: Any) -> HTTPConnection:
-        connection = kind(host, **options)
-        connection.response_class = partial(_BoundedResponse, self.budget)  # type: ignore[assignment]  # only called
-        return connection
+    budget: _Budget
 
+    def do_open(self, kind: Any, request: Request, **options: Any) -> HTTPResponse:
+        def connection(host: str, **more: Any) -> HTTPConnection:
+            made: HTTPConnection = kind(host, **more)
+            made.response_class = partial(_BoundedResponse, self.budget)  # type: ignore[assignment]  # only called
+            return made
 
-class _Handler(HTTPHandler):
-    def http_open(self, request: Request) -> HTTPResponse:
-        assert isinstance(request, _BoundedRequest)
-        return self.do_open(partial(request.connection, HTTPConnection), request)
-
-
-class _SecureHandler(HTTPSHandler):
-    def __init__(self) -> None:
-        super().__init__()
-        self._certificates = ssl.create_default_context()
-
-    def https_open(self, request: Request) -> HTTPResponse:
-        assert isinstance(request, _BoundedRequest)
-        return self.do_open(partial(request.connection, HTTPSConnection), request, context=self._certificates)
+        return super().do_open(connection, request, **options)  # type: ignore[arg-type]  # only called
 
 
 class Fetcher:
@@ -230,7 +217,8 @@ class Fetcher:
         self.requests = 0
         # Not build_opener, which also opens files and FTP.
         self._opener = OpenerDirector()
-        for handler in (ProxyHandler(), _Handler(), _SecureHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
+        self._handler = _Handler(context=ssl.create_default_context())
+        for handler in (ProxyHandler(), self._handler, HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
             self._opener.add_handler(handler)
 
     def get(self, url: str, limit: int, accept: str = "application/json", data: bytes | None = None) -> bytes:
@@ -277,7 +265,9 @@ class Fetcher:
         if data is not None:
             headers |= {"Content-Type": "application/json", "User-Agent": "signature-directory (sigdir decode)"}
         try:
-            with self._opener.open(_BoundedRequest(url, headers, budget, data), timeout=budget.seconds()) as answer:
+            self._handler.budget = budget
+            request = Request(url, data, headers)  # noqa: S310 - checked_base checks the scheme
+            with self._opener.open(request, timeout=budget.seconds()) as answer:
                 return _body(url, answer, limit)
         except HTTPError as error:
             with error:  # closes its body
