@@ -24,6 +24,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -141,11 +142,8 @@ def run_mirror(options: Options, progress: Reporter) -> MirrorReport:
             report.way = way
             for collection in options.collections:
                 report.fetched[collection] += 0
-                copy = _Copy(base, collection, way, folder, fetcher, options, progress, report)
-                try:
+                with closing(_Copy(base, collection, way, folder, fetcher, options, progress, report)) as copy:
                     copy.bring_up_to_date()
-                finally:
-                    copy.close()
         finally:
             report.requests, report.seconds = fetcher.requests, time.monotonic() - began
     return report
