@@ -198,13 +198,13 @@ class _Handler(HTTPSHandler, HTTPHandler):
 
     budget: _Budget
 
-    def do_open(self, kind: Any, request: Request, **options: Any) -> HTTPResponse:
+    def do_open(self, http_class: Any, req: Request, **http_conn_args: Any) -> HTTPResponse:
         def connection(host: str, **more: Any) -> HTTPConnection:
-            made: HTTPConnection = kind(host, **more)
+            made: HTTPConnection = http_class(host, **more)
             made.response_class = partial(_BoundedResponse, self.budget)  # type: ignore[assignment]  # only called
             return made
 
-        return super().do_open(connection, request, **options)  # type: ignore[arg-type]  # only called
+        return super().do_open(connection, req, **http_conn_args)
 
 
 class Fetcher:

@@ -315,8 +315,7 @@ def _rejected(candidates: Candidates, reasons: Array, columns: Array, collection
 
 def _texts(data: Array, starts: Array, ends: Array) -> pa.StringArray:
     """The texts as read; bytes that are not UTF-8 are written as ``\\xNN``."""
-    view = memoryview(data)
-    parts = [view[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    parts = [data.data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     if all(map(bytes.isascii, parts)):
         return arrow.blobs(parts).view(pa.string())
     return arrow.strings([part.decode("utf-8", "backslashreplace") for part in parts])
