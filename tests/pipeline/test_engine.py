@@ -288,11 +288,10 @@ def test_large_objects_in_splits(session: Any, tmp_path: Path, s3: S3) -> None:
     found = contents(tmp_path / "engine")
     for name in ("signatures", "events", "sightings"):
         assert found[name] == expected[name]
-    few = open_store(f"s3://{BUCKET}/{tmp_path.name}/few")
-    for path in write_files(
-        tmp_path / "few", {"a.txt": "a()\n", "c.parquet": parquet_bytes({"text_signature": ["c()"]})}
-    ):
-        few.put(path.name, path)
+    few = open_store(f"s3://{BUCKET}/{tmp_path.name}/few")  # the large one cannot be opened, to be split
+    few.put("c.parquet", tmp_path / "in" / "c.parquet")
+    [small] = write_files(tmp_path, {"a.txt": "a()\n"})
+    few.put("a.txt", small)
     s3.faults.append(Fault("404", "GET", "c.parquet"))
     broken = by_engine(session, [few.url], tmp_path / "broken")
     assert [fault.path for fault in broken.faults] == [f"{few.url}/c.parquet"]
