@@ -27,7 +27,7 @@ from sigdir.signatures.decode_input import (
     texts_to_try,
     whole,
 )
-from sigdir.signatures.given_contract import chain_of, with_contract
+from sigdir.signatures.given_contract import with_contract
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Form, Input, Reading
 
@@ -140,8 +140,8 @@ def auto(
 
     A file has the columns of cryo, Dune or BigQuery: input, or data and topic0 to topic3 (or topics). Each row gets
     its best text, its values as JSON and the confidence, in the order of the file, and keeps its other columns.
-    Parquet has a column for each named parameter, too. With --chain each row is read by the contract at its `to`,
-    to_address, address or contract_address.
+    Parquet has a column for each named parameter, too. With --chain alone each row is read by the contract at its
+    `to`, to_address, address or contract_address; with --abi, --code or --to all rows by that one.
 
     \b
     Examples:
@@ -154,10 +154,7 @@ def auto(
     if (data is None) == (file is None):
         raise click.UsageError("DATA or --file FILE, please")
     if file is not None:
-        if any(called[name] is not None for name in ("code", "abi", "to")):
-            raise click.UsageError("--code, --abi and --to are for DATA; the rows of a file are of many contracts")
-        chain = chain_of(called["chain"]) if called["chain"] is not None else None
-        _decode_file(file, output, source, quiet, as_json, chain)
+        _decode_file(file, output, source, quiet, as_json, called)
         return
     assert data is not None
     alternatives = whole(inputs_of_text(_entered(data)))
@@ -245,11 +242,11 @@ decode.add_command(contract)
 decode.add_command(transaction, "tx")
 
 
-def _decode_file(source: str, output: str, directory: Source, quiet: bool, as_json: bool, chain: int | None) -> None:
+def _decode_file(source: str, output: str, directory: Source, quiet: bool, as_json: bool, called: _Given) -> None:
     from sigdir.pipeline.decode_file import decode_file  # pyarrow, which one input does without
 
     with reporter(quiet) as progress:
-        report = decode_file(source, output, directory, progress, chain)
+        report = decode_file(source, output, directory, progress, called)
     if as_json:
         write_json(report.to_dict(), err=True)
     else:

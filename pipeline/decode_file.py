@@ -29,7 +29,7 @@ from sigdir.pipeline.row_writers import WRITERS, distinct_names
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.signatures.decode_columns import ColumnDecoder, Row, argument_keys, parameter_names, read_input
 from sigdir.signatures.decode_input import BadInput as BadData
-from sigdir.signatures.given_contract import DeployedContract, address_of
+from sigdir.signatures.given_contract import DeployedContract, address_of, chain_of, contract_of
 from sigdir.signatures.readings import Form, Input
 from sigdir.signatures.types import Type, parameter_types
 from sigdir.warehouse.sql.engine import connect
@@ -62,16 +62,17 @@ class DecodeReport:
 
 
 def decode_file(
-    source: str, target: str, directory: Source, progress: Reporter, chain_id: int | None = None
+    source: str, target: str, directory: Source, progress: Reporter, given: Mapping[str, Any] | None = None
 ) -> DecodeReport:
-    """Decode each row of a file, by the contracts of a chain where one is given.
+    """Decode each row of a file, by the contract that is given for all rows (`abi`, `code`, or `to` with `chain`), or with
+    a `chain` alone by the contract at each row's address.
 
-    Raises a PipelineError, WarehouseError and OSError.
+    Raises a PipelineError, WarehouseError, BadInput of signatures and OSError.
     """
     is_parquet = _is_parquet(target)
     with opened(directory) as texts, ScratchTables(connect(_MEMORY, os.cpu_count() or 1)) as engine:
         engine.execute("SET preserve_insertion_order = true")
-        decoding = _Decoding(engine, texts, progress, chain_id)
+        decoding = _Decoding(engine, texts, progress, given or {})
         with decoding.errors_of(source):
             rows = file_rows(engine, source)
             found = engine.rows(hashes_query(rows))
@@ -101,9 +102,14 @@ def _write_lines(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
 class _Decoding:
     """The engine's function ``decode_row``, and what it counts."""
 
-    def __init__(self, engine: ScratchTables, directory: Directory, progress: Reporter, chain_id: int | None) -> None:
+    def __init__(
+        self, engine: ScratchTables, directory: Directory, progress: Reporter, given: Mapping[str, Any]
+    ) -> None:
         self.report, self._progress = DecodeReport(), progress
-        self._contract = lru_cache(_KNOWN)(partial(_contract, directory, chain_id))
+        chain = given.get("chain")
+        is_of_all = any(given.get(name) is not None for name in ("abi", "code", "to"))
+        self._given = contract_of(given, directory.contract) if is_of_all else None
+        self._contract = lru_cache(_KNOWN)(partial(_contract_at, directory, None if chain is None else chain_of(chain)))
         self._decoder = ColumnDecoder(lambda hashes: known_of_all(directory, hashes))
         self._error: Exception | None = None
         engine.add_function("decode_row", self._decode, ["BIGINT", "VARCHAR[]", "VARCHAR", "VARCHAR"], _ROW_TYPE)
@@ -142,8 +148,9 @@ class _Decoding:
         return [one if isinstance(one, Row) else next(decoded) for one in read]
 
     def _with_contract(self, read: Input | Row, called: str | None) -> Input | Row:
-        contract = self._contract(called) if isinstance(read, Input) else None
-        return read if contract is None or isinstance(read, Row) else read._replace(contract=contract)
+        if isinstance(read, Row):
+            return read
+        return read._replace(contract=self._contract(called) if self._given is None else self._given)
 
     def types(self, hashes: Iterable[str | None]) -> dict[str, str]:
         """The SQL types of named parameters, by the first text of each hash: text where hashes do not agree.
@@ -161,12 +168,13 @@ class _Decoding:
         if digits is None or not re.fullmatch("[0-9a-f]{8}|[0-9a-f]{64}", digits):
             return
         hash = bytes.fromhex(digits)
-        for known in self._decoder.known([hash])[hash][:1]:
+        texts = self._decoder.known([hash])[hash]
+        for known in (texts if self._given is None else self._given.preferred(hash, texts))[:1]:
             types = parameter_types(known.text)
             yield from zip(argument_keys(parameter_names(known), len(types)), map(_sql_type, types), strict=False)
 
 
-def _contract(directory: Directory, chain_id: int | None, called: str | None) -> DeployedContract | None:
+def _contract_at(directory: Directory, chain_id: int | None, called: str | None) -> DeployedContract | None:
     """The contract at a row's address, 40 hex digits with 0x or without; None where imports have not seen its texts."""
     if chain_id is None or called is None:
         return None

@@ -180,13 +180,19 @@ class ColumnDecoder:
         ]
 
     def _may_be_column(self, one: Input) -> bool:
-        """Whether an input is a call whose contract, if one is known, does not say which of its texts it is."""
+        """Whether an input is a call whose contract, if one is known, says nothing of its texts but that it has the only one."""
         if one.form not in (Form.CALLDATA, Form.AUTO) or one.contract is None or len(one.data) < SELECTOR_BYTES:
             return one.form in (Form.CALLDATA, Form.AUTO)
         selector = one.data[:SELECTOR_BYTES]
-        known = one.contract.marked(selector, self.known([selector])[selector])
+        stored = self.known([selector])[selector]
+        known = one.contract.marked(selector, stored)
         return all(
-            said.membership is Membership.UNKNOWN or (len(known) == 1 and said.membership is Membership.HAS)
+            said.membership is Membership.UNKNOWN
+            or (
+                len(known) == len(stored) == 1
+                and said.membership is Membership.HAS
+                and said.declaration == stored[0].declaration
+            )
             for said in known
         )
 

@@ -322,7 +322,13 @@ Stored = Callable[[int, bytes], DeployedContract]
 
 
 def with_contract(alternatives: list[Input], given: Mapping[str, Any], stored: Stored) -> list[Input]:
-    """The alternatives of an input with the contract that stands beside it: `abi`, `code`, or `to` with `chain`.
+    """The alternatives of an input with the contract that stands beside it, as ``contract_of`` finds it. Raises BadInput."""
+    contract = contract_of(given, stored)
+    return alternatives if contract is None else [one._replace(contract=contract) for one in alternatives]
+
+
+def contract_of(given: Mapping[str, Any], stored: Stored) -> GivenContract | None:
+    """The contract that `abi`, `code`, or `to` with `chain` name; None where none of them does.
 
     An ABI or code is asked before what is ``stored`` at the address. A minimal proxy's code is followed to the contract
     at its implementation, where the chain is known. Raises BadInput.
@@ -330,7 +336,7 @@ def with_contract(alternatives: list[Input], given: Mapping[str, Any], stored: S
     contract: GivenContract | None = given_contract(given.get("code"), given.get("abi"))
     place = _place(given)
     if place is None:
-        return [one._replace(contract=contract) for one in alternatives] if contract is not None else alternatives
+        return contract
     chain, address = place
     if contract is None:
         contract = stored(chain, address)
@@ -340,7 +346,7 @@ def with_contract(alternatives: list[Input], given: Mapping[str, Any], stored: S
         contract = behind if behind is not None and behind.texts else contract
     if address and not isinstance(contract, DeployedContract):
         contract = replace(contract, called=Called(chain, (address,)))
-    return [one._replace(contract=contract) for one in alternatives]
+    return contract
 
 
 def _place(given: Mapping[str, Any]) -> tuple[int, bytes] | None:

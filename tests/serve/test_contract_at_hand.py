@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import pyarrow.parquet as pq
 import pytest
 
+import sigdir
 from tests.conftest import import_files
 from tests.pipeline.support import invoke
 from tests.serve.support import FORM, SPAM, TOPIC, TRANSFER, Application, application, get, post, request, selector
@@ -154,6 +156,40 @@ def test_a_contract_that_cannot_be_read_names_its_field(app: Application, fields
     assert (bad["kind"], bad["field"], good["contract"]["unread"]) == ("error", field, 1)
 
 
+def test_files_and_sql_take_it_too(app: Application, tmp_path: Path) -> None:
+    """Of all rows, with the ABI's names, beside texts that the directory has and texts that it lacks."""
+    calls = [CALL, selector("other()"), selector(FUNC) + f"{32:064x}{0:064x}"]
+    (rows := tmp_path / "rows.csv").write_text("input,to\n" + "".join(f"{call},0x{'7' * 40}\n" for call in calls))
+    (abi := tmp_path / "abi.json").write_text(json.dumps([*WORK_ABI, *OTHER_ABI]))
+    (code := tmp_path / "code.hex").write_text(dispatcher(WORKED))
+
+    def first(*options: Any) -> list[tuple[str | None, str | None]]:
+        ran = invoke(app.folder, "decode", "--file", rows, *options)
+        return [(row["text_signature"], row["arguments"]) for row in map(json.loads, ran.stdout.splitlines())]
+
+    named = {"p0": str(0xAB), "p1": str(32)}
+    assert first("--abi", abi)[:2] == [(WORKED, named), ("other()", None)]
+    assert first()[1] == (None, None)
+    assert first("--code", code)[0][0] == first()[0][0] == TRANSFER
+    assert invoke(app.folder, "decode", "--file", rows, "--abi", code).status == 2
+    written = tmp_path / "rows.parquet"
+    assert invoke(app.folder, "decode", "--file", rows, "--abi", abi, "--output", written).status == 0
+    assert pq.read_table(written).column("p0").to_pylist()[0] == str(0xAB)
+    opened = sigdir.open(app.folder)
+    for contract, fields in (
+        (abi.read_text(), {"abi": [*WORK_ABI, *OTHER_ABI]}), (code.read_text(), {"code": code.read_text()}), ("junk", {}),
+        (f"1:0x{'7' * 40}", {"chain": 1, "to": f"0x{'7' * 40}"}),
+    ):  # fmt: skip
+        [(found,)] = opened.sql("SELECT decode_calldata($1, $2)", [CALL, contract]).rows()
+        assert json.loads(found) == decoded(app, **fields)
+    log = f"decode_log(['0x{TOPIC}', '0x{1:064x}'], '0x{2:064x}{3:064x}', $1)"
+    event = {"type": "event", "name": "Transfer", "inputs": [
+        {"name": name, "type": "uint256", "indexed": name == "b"} for name in "abc"
+    ]}  # fmt: skip
+    [(found,)] = opened.sql(f"SELECT {log}", [json.dumps([event])]).rows()
+    assert json.loads(found)["contract"]["events"] == 1
+
+
 def test_the_command_and_the_page_take_it_too(app: Application, tmp_path: Path) -> None:
     """The command's JSON is the API's; both say by which contract the bytes were read."""
     (abi := tmp_path / "abi.json").write_text(json.dumps(WORK_ABI))
@@ -169,7 +205,6 @@ def test_the_command_and_the_page_take_it_too(app: Application, tmp_path: Path) 
     assert invoke(app.folder, "decode", CALL).stderr == "Read without a contract.\n"
     abi.write_text("{}")
     assert invoke(app.folder, "decode", CALL, "--abi", str(abi)).status == 2
-    assert invoke(app.folder, "decode", "--file", str(code), "--code", str(code)).status == 2
     for contract, sentence in (
         (json.dumps(WORK_ABI), "contract&#39;s ABI: 1 function"),
         (dispatcher("other()"), "contract&#39;s code 0x"),

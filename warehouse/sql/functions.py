@@ -11,14 +11,15 @@ other people's lists, and one bad line should not end the query.
 decode_calldata(data) and decode_log(topics, data) give the API's answer as JSON. Data and topics are blobs, or texts of hex
 digits with or without 0x. What cannot be read is NULL, as for the other functions. The texts come from the connection's own
 views, by a cursor of it, so a query of an older version decodes by that version's texts. Texts of a hash stand in the order
-of their rank, with their declarations, by the evidence of the same version. With two more arguments, a chain and an
-address, they read by the contract that imports have seen there.
+of their rank, with their declarations, by the evidence of the same version. With one more argument they read by a
+contract: its ABI as JSON, its code as hex digits, or `1:0x...`, a chain and an address where imports have seen it, which may
+be two arguments too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -35,10 +36,12 @@ from sigdir.warehouse.log.snapshot import Snapshot
 
 if TYPE_CHECKING:  # readings and grammar load numba, 0.5 s, and most queries need neither
     from sigdir.signatures.decode_columns import ColumnDecoder
+    from sigdir.signatures.given_contract import GivenContract
     from sigdir.signatures.grammar_rows import Normalised
     from sigdir.signatures.readings import Input, Known
     from sigdir.warehouse.sql.ranking import Ranking
 
+_KNOWN_CONTRACTS = 1024
 _HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 
 
@@ -128,35 +131,34 @@ def _where(kept: Array, texts: pa.StringArray) -> pa.StringArray:
 _MACROS = """
 CREATE MACRO hex_digits(value) AS CASE typeof(value)
     WHEN 'VARCHAR' THEN value::VARCHAR WHEN 'BLOB' THEN hex(value) WHEN '"NULL"' THEN NULL ELSE 'no bytes' END;
-CREATE MACRO decode_calldata(data) AS decode_calldata_hex(hex_digits(data), NULL, NULL),
-    (data, chain, address) AS decode_calldata_hex(hex_digits(data), chain::BIGINT, hex_digits(address));
-CREATE MACRO decode_log(topics, data) AS
-    decode_log_hex(list_transform(topics, lambda topic: hex_digits(topic)), hex_digits(data), NULL, NULL),
-    (topics, data, chain, address) AS decode_log_hex(
-        list_transform(topics, lambda topic: hex_digits(topic)), hex_digits(data), chain::BIGINT, hex_digits(address));
+CREATE MACRO all_hex_digits(topics) AS list_transform(topics, lambda topic: hex_digits(topic));
+CREATE MACRO place(chain, address) AS chain::BIGINT || ':0x' || right(hex_digits(address), 40);
+CREATE MACRO decode_calldata(data) AS decode_calldata_hex(hex_digits(data), NULL),
+    (data, contract) AS decode_calldata_hex(hex_digits(data), contract::VARCHAR),
+    (data, chain, address) AS decode_calldata_hex(hex_digits(data), place(chain, address));
+CREATE MACRO decode_log(topics, data) AS decode_log_hex(all_hex_digits(topics), hex_digits(data), NULL),
+    (topics, data, contract) AS decode_log_hex(all_hex_digits(topics), hex_digits(data), contract::VARCHAR),
+    (topics, data, chain, address) AS
+        decode_log_hex(all_hex_digits(topics), hex_digits(data), place(chain, address));
 """
 
 
 def create_functions(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, ranking: Callable[[], Ranking]) -> None:
     """Add all functions to a connection that has the views of this version."""
     documents = _Documents(snapshot.evidence, ranking)
-    of_call: list[Any] = ["VARCHAR", "BIGINT", "VARCHAR"]
-    of_log: list[Any] = ["VARCHAR[]", *of_call]
 
-    def decode_calldata_hex(data: pa.ChunkedArray, chain: pa.ChunkedArray, address: pa.ChunkedArray) -> pa.StringArray:
-        return documents.of(((data, ()) for data in data.to_pylist()), chain, address)
+    def decode_calldata_hex(data: pa.ChunkedArray, contracts: pa.ChunkedArray) -> pa.StringArray:
+        return documents.of(((data, ()) for data in data.to_pylist()), contracts)
 
-    def decode_log_hex(
-        topics: pa.ChunkedArray, data: pa.ChunkedArray, chain: pa.ChunkedArray, address: pa.ChunkedArray
-    ) -> pa.StringArray:
+    def decode_log_hex(topics: pa.ChunkedArray, data: pa.ChunkedArray, contracts: pa.ChunkedArray) -> pa.StringArray:
         given = ([one for one in words or () if one is not None] for words in topics.to_pylist())
         pairs = ((one or "" if words else None, words) for words, one in zip(given, data.to_pylist(), strict=True))
-        return documents.of(pairs, chain, address)
+        return documents.of(pairs, contracts)
 
     functions: list[tuple[Callable[..., pa.Array], list[Any]]] = [
         *((function, ["VARCHAR"]) for function in (keccak256, selector, topic0, canonical)),
-        (decode_calldata_hex, of_call),
-        (decode_log_hex, of_log),
+        (decode_calldata_hex, ["VARCHAR", "VARCHAR"]),
+        (decode_log_hex, ["VARCHAR[]", "VARCHAR", "VARCHAR"]),
     ]
     for function, types in functions:
         connection.create_function(
@@ -172,11 +174,10 @@ class _Documents:
     def __init__(self, evidence: Manifest, ranking: Callable[[], Ranking]) -> None:
         self._evidence, self._ranking = evidence, ranking
         self._decoder: ColumnDecoder | None = None
+        self._contract = lru_cache(_KNOWN_CONTRACTS)(self._contract_of)
 
-    def of(
-        self, pairs: Iterable[tuple[str | None, Sequence[str]]], chain: pa.ChunkedArray, address: pa.ChunkedArray
-    ) -> pa.StringArray:
-        """The answers for data with topics, by the contracts at addresses of chains, null for none.
+    def of(self, pairs: Iterable[tuple[str | None, Sequence[str]]], contracts: pa.ChunkedArray) -> pa.StringArray:
+        """The answers for data with topics, by contracts as the functions take them, null for none.
 
         None where there is no data, or a part of it is no bytes, hex or a word.
         """
@@ -191,26 +192,32 @@ class _Documents:
                 return None
 
         self._decoder = self._decoder or ColumnDecoder(self._texts)
-        places = zip(chain.to_pylist(), address.to_pylist(), strict=True)
-        inputs = [
-            one and self._with_contract(one, *place)
-            for one, place in zip((read(*pair) for pair in pairs), places, strict=True)
-        ]
+        given = zip((read(*pair) for pair in pairs), contracts.to_pylist(), strict=True)
+        inputs = [one and self._with_contract(one, contract) for one, contract in given]
         found = iter(self._decoder.documents([one for one in inputs if one is not None]))
         return pa.array([None if one is None else next(found) for one in inputs], pa.string())
 
-    def _with_contract(self, input: Input, chain: int | None, address: str | None) -> Input:
-        """An input with the contract at an address; without one where there is no such address or chain."""
+    def _with_contract(self, input: Input, contract: str | None) -> Input:
+        """An input with the contract; without one where the text names none."""
         from sigdir.signatures.decode_input import BadInput
-        from sigdir.signatures.given_contract import with_contract
-        from sigdir.warehouse.evidence.contracts import deployed_contract
 
-        given = {"chain": chain, "to": f"0x{address[-40:]}" if address else None}
         try:
-            [found] = with_contract([input], given, partial(deployed_contract, self._evidence))
+            return input if contract is None else input._replace(contract=self._contract(contract))
         except BadInput:
             return input
-        return found
+
+    def _contract_of(self, text: str) -> GivenContract | None:
+        """The contract by its place, its ABI or its code; raises BadInput."""
+        from sigdir.signatures.given_contract import contract_of
+        from sigdir.warehouse.evidence.contracts import deployed_contract
+
+        if text.lstrip()[:1] in ("[", "{"):
+            given = {"abi": text}
+        elif ":" in text:
+            given = dict(zip(("chain", "to"), text.split(":", 1), strict=True))
+        else:
+            given = {"code": text}
+        return contract_of(given, partial(deployed_contract, self._evidence))
 
     def _texts(self, hashes: Sequence[bytes]) -> dict[bytes, list[Known]]:
         from sigdir.signatures.readings import known_of
