@@ -17,30 +17,11 @@ import pyarrow as pa
 import pytest
 
 import sigdir
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-    Collection,
-)
-from sigdir.warehouse.sql.statistics import (
-    OTHER,
-    SELECTORS,
-    STYLES,
-    CountsBy,
-    Statistics,
-    expected_shared,
-    statistics,
-)
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.warehouse.sql.statistics import OTHER, SELECTORS, STYLES, CountsBy, Statistics, expected_shared, statistics
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
-from tests.warehouse.support import (
-    Run,
-    digest_of,
-    fold,
-    publish,
-    stage,
-)
+from tests.warehouse.support import Run, digest_of, fold, publish, stage
 
 NAMES = [
     "transfer",
@@ -160,24 +141,20 @@ def test_parameters_are_counted_by_type_and_by_number(
     ]
 
 
-def test_types_beyond_the_thirty_most_common_are_summed(tmp_path: Path) -> None:
-    """A warehouse may have arrays of any size, so the rare types are summed as the last entry."""
-    paths = Paths(tmp_path / "warehouse")
-    texts = [f"f{row}(uint256[{size}])" for size in range(1, 50) for row in range(1 + (size < 31))]
-    publish(paths, texts)
-    found = statistics(sigdir.open(paths.root)).types
-    assert len(found) == 31
-    assert found[-1] == CountsBy(OTHER, 19, 0)
-    assert {split.signatures for split in found[:-1]} == {2}
+def test_rare_types_are_summed_and_a_very_deep_list_is_one_tuple(tmp_path: Path) -> None:
+    """A warehouse may have arrays of any size, so types beyond the thirty most common are summed as the last entry.
 
-
-def test_a_very_deep_list_counts_as_one_tuple(tmp_path: Path) -> None:
-    """A parameter list with more than twenty levels is one tuple, so that no text makes the count slow."""
+    A list with more than twenty levels is one tuple, so that no text makes the count slow.
+    """
     paths = Paths(tmp_path / "warehouse")
-    publish(paths, [f"f({'(' * 9000}{')' * 9000},bool)"])
+    texts = [f"f{row}(uint256[{size}])" for size in range(1, 49) for row in range(1 + (size < 30))]
+    publish(paths, [*texts, *(f"deep{row}({'(' * 9000}{')' * 9000},bool)" for row in range(2))])
     found = statistics(sigdir.open(paths.root))
-    assert found.parameters == (CountsBy("1", 1, 0),)
-    assert found.types == (CountsBy("tuple", 1, 0),)
+    assert len(found.types) == 31
+    assert found.types[-1] == CountsBy(OTHER, 19, 0)
+    assert {split.signatures for split in found.types[:-1]} == {2}
+    assert CountsBy("tuple", 2, 0) in found.types
+    assert [split.what for split in found.parameters] == ["1"]
 
 
 def test_names_are_counted_by_style(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
