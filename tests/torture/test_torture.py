@@ -117,6 +117,7 @@ def test_answers_that_contradict_each_other_are_a_finding() -> None:
         ledger.acknowledge(SIGNATURES, replace(ROWS[-1], hash=b"abcd"))
 
 
+@pytest.mark.long
 def test_a_contract_or_a_use_that_is_not_as_imported_is_a_finding(tmp_path: Path) -> None:
     """What a finished import brought is there; of another contract and with other counts it is not."""
     one = ImportedContract(7, 100)
