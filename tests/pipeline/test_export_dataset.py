@@ -44,7 +44,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def export(stored: Path, format: str, name: str, **options: Any) -> Path:
     target = stored.with_name(name)
     if not target.exists():
-        run_export(Options(format, str(target), stored, **options), Reporter())
+        report = run_export(Options(format, str(target), stored, **options), Reporter())
+        assert target.is_dir() or report.bytes == target.stat().st_size
     return target
 
 

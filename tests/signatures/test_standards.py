@@ -8,6 +8,7 @@ from Crypto.Hash import keccak
 
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.grammar import normalise
+from sigdir.signatures.returns import with_standard
 from sigdir.signatures.standards import NO_TEXT, canonical, is_filtered
 from tests.conftest import ROOT
 
@@ -78,3 +79,12 @@ def test_another_text_of_a_listed_selector_is_filtered() -> None:
     )
     assert is_filtered(bytes.fromhex("60806040"), "anything()")
     assert canonical()[bytes.fromhex("a22cb465")] == "setApprovalForAll(address,bool)"
+
+
+def test_a_standard_says_what_its_functions_return() -> None:
+    """Beside what a directory knows, and once."""
+    balance = bytes.fromhex("70a08231")
+    [one] = with_standard(balance, [])
+    assert (one.text, one.types) == ("balanceOf(address)", "(uint256)")
+    assert with_standard(balance, [one]) == [one]
+    assert with_standard(bytes(4), []) == []
