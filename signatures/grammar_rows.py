@@ -79,7 +79,7 @@ _AUTOMATON = _canonical_automaton()
 
 
 @kernel(nogil=True)
-def _is_canonical(data: Array, start: Any, end: Any) -> bool:
+def is_canonical(data: Array, start: Any, end: Any) -> bool:
     """Whether ``data[start:end]`` is canonical; False may also mean that the grammar must decide.
 
     98.8 % of real candidates are, and one table look-up a byte is nearly three times faster than parsing
@@ -123,7 +123,7 @@ def normalised(
     length = spelled_length = 0
     for row in range(rows):
         start, end = starts[row], ends[row]
-        if end - start <= MAX_TEXT_BYTES and _is_canonical(data, start, end):
+        if end - start <= MAX_TEXT_BYTES and is_canonical(data, start, end):
             to = np.uint64(length)
             for at in range(np.uint64(start), np.uint64(end)):
                 out[to] = data[at]

@@ -153,8 +153,8 @@ def _load(block: Array, lane: Any, data: Array, start: Any, end: Any, number: An
 
 
 @kernel(nogil=True)
-def digests_of(data: Array, offsets: Array, out: Array) -> None:
-    """Fill ``out`` (uint64, rows x 4, little-endian words) with the digests of all rows."""
+def digests_of(data: Array, offsets: Array, out: Array, gap: int = 0) -> None:
+    """Fill ``out`` (uint64, rows x 4, little-endian words) with the digests of all rows, each ``gap`` bytes before the next."""
     rows = len(offsets) - 1
     state = np.empty(25 * WIDTH, dtype=np.uint64)
     words = np.zeros(WIDTH * RATE_WORDS, dtype=np.uint64)
@@ -165,10 +165,10 @@ def digests_of(data: Array, offsets: Array, out: Array) -> None:
         blocks = 0
         for lane in range(lanes):
             row = group + lane
-            blocks = max(blocks, (offsets[row + 1] - offsets[row]) // RATE + 1)
+            blocks = max(blocks, (offsets[row + 1] - gap - offsets[row]) // RATE + 1)
         for number in range(blocks):
             for lane in range(lanes):
-                start, end = offsets[group + lane], offsets[group + lane + 1]
+                start, end = offsets[group + lane], offsets[group + lane + 1] - gap
                 if number <= (end - start) // RATE:
                     _load(block, lane, data, start, end, number)
             for k in range(RATE_WORDS):
@@ -177,19 +177,19 @@ def digests_of(data: Array, offsets: Array, out: Array) -> None:
             permute(state)
             for lane in range(lanes):
                 row = group + lane
-                if number == (offsets[row + 1] - offsets[row]) // RATE:
+                if number == (offsets[row + 1] - gap - offsets[row]) // RATE:
                     for k in range(4):
                         out[row, k] = state[k * WIDTH + lane]
 
 
-def keccak256_rows(data: Array, offsets: Array) -> Array:
+def keccak256_rows(data: Array, offsets: Array, gap: int = 0) -> Array:
     """Digest every row of a text column.
 
     ``data`` is uint8, the bytes of all rows; ``offsets`` is int32 or int64 of rows + 1, row ``i`` being
-    ``data[offsets[i]:offsets[i + 1]]``. Returns uint8 of shape (rows, 32).
+    ``data[offsets[i]:offsets[i + 1] - gap]``. Returns uint8 of shape (rows, 32).
     """
     out = np.empty((len(offsets) - 1, 4), dtype="<u8")
-    digests_of(as_readonly(data), as_readonly(offsets), out)
+    digests_of(as_readonly(data), as_readonly(offsets), out, gap)
     return out.view(np.uint8)
 
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sigdir.signatures.collections import Collection
+from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.columns import as_readonly
-from sigdir.signatures.grammar import OK
-from sigdir.signatures.grammar_rows import normalise_rows
+from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK
+from sigdir.signatures.grammar_rows import is_canonical, normalise_rows
 from sigdir.signatures.keccak_rows import keccak256_rows
 from sigdir.signatures.kernels import kernel
 from sigdir.signatures.pack_file import BadPack
 
 Array = npt.NDArray[Any]
 
-_ROWS = 1 << 17  # that are checked at once: the grammar has room for twice their bytes
+_ROWS = 1 << 17  # that are checked at once: the grammar has room for five times their bytes
 
 
 def joined(
     shared: Array, rests: bytes, rest_ends: Array, of_row: Array, table: list[bytes], ends: Array
-) -> bytes:  # fmt: skip
+) -> memoryview:  # fmt: skip
     """The texts of ``pack_texts.Texts``, whose ``ends`` fit these columns."""
     lists = np.frombuffer(b"".join(table), np.uint8)
     list_ends = np.cumsum(np.fromiter(map(len, table), np.int64, len(table)))
@@ -30,37 +32,52 @@ def joined(
     columns = (shared, np.frombuffer(rests, np.uint8), rest_ends, of_row, lists, list_ends, ends)
     fill: Any = _join
     fill(*map(as_readonly, columns), out)
-    return out.tobytes()
+    return memoryview(as_readonly(out))
 
 
 def prefixes(collection: Collection, data: bytes | memoryview, ends: Array) -> tuple[Array, int]:
-    """The first four bytes of each text's hash, and the number of the first text that is not canonical, -1 for none."""
-    raw = np.frombuffer(data, np.uint8)
-    starts = np.concatenate([[0], ends[:-1] + 1])[: len(ends)]
-    found = np.empty(len(ends), np.uint32)
-    for first in range(0, len(ends), _ROWS):
-        some = slice(first, first + _ROWS)
-        begin = int(starts[first])
-        of_some = raw[begin : int(ends[some][-1]) + 1]
-        bounds = (starts[some] - begin).astype(np.int32), (ends[some] - begin).astype(np.int32)
-        kinds = np.full(len(bounds[0]), collection.code, np.uint8)
-        result = normalise_rows(of_some, *bounds, kinds, collection.code)
-        good = (result.reasons == OK) & (result.collections == collection.code)
-        good &= np.diff(result.offsets) == bounds[1] - bounds[0]
-        kept = of_some[of_some != 0x0A]
-        if not good.all() or not np.array_equal(result.data[: result.offsets[-1]], kept):
-            return found, first + _first_bad(good, result, kept)
-        digests = keccak256_rows(result.data, result.offsets)
-        found[some] = np.ascontiguousarray(digests[:, :4]).view(">u4").ravel()
-    return found, -1
+    """The first four bytes of each text's hash, and the number of the first text that is not canonical, -1 for none.
+
+    All cores work: a block's kernels release the GIL.
+    """
+    raw, bounds = np.frombuffer(data, np.uint8), np.concatenate([[0], ends + 1])
+    firsts = range(0, len(ends), _ROWS)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        blocks = list(pool.map(lambda first: _block(collection, raw, bounds[first : first + _ROWS + 1]), firsts))
+    wrong = (first + wrong for first, (_, wrong) in zip(firsts, blocks, strict=True) if wrong >= 0)
+    return np.concatenate([np.empty(0, np.uint32), *(found for found, _ in blocks)]), next(wrong, -1)
 
 
-def _first_bad(good: Array, result: Any, kept: Array) -> int:
-    """The first row that is refused or differs."""
-    if not good.all():
-        return int(np.flatnonzero(~good)[0])
-    at = int(np.flatnonzero(result.data[: len(kept)] != kept)[0])
-    return int(np.searchsorted(result.offsets, at, side="right")) - 1
+def _block(collection: Collection, data: Array, bounds: Array) -> tuple[Array, int]:
+    """The same of some texts, from each bound up to the line break before the next one."""
+    known = np.empty(len(bounds) - 1, np.bool_)
+    check: Any = _check
+    check(data, as_readonly(bounds), known)
+    digests = keccak256_rows(data, bounds, 1)
+    found = np.ascontiguousarray(digests[:, :4]).view(">u4").ravel().astype(np.uint32)
+    return found, _first_refused(collection, data, bounds, np.flatnonzero(~known))
+
+
+def _first_refused(collection: Collection, data: Array, bounds: Array, rows: Array) -> int:
+    """The first of some rows that the grammar refuses or writes in another way, -1 for none."""
+    if not len(rows):
+        return -1
+    starts, ends = bounds[rows].astype(np.int32), (bounds[rows + 1] - 1).astype(np.int32)
+    result = normalise_rows(data, starts, ends, np.full(len(rows), collection.code, np.uint8), collection.code)
+    good = (result.reasons == OK) & (result.collections == collection.code)
+    for at, row in enumerate(rows.tolist()):
+        text = result.data[result.offsets[at] : result.offsets[at + 1]]
+        if not good[at] or not np.array_equal(text, data[starts[at] : ends[at]]):
+            return int(row)
+    return -1
+
+
+@kernel(nogil=True)
+def _check(data: Array, bounds: Array, known: Array) -> None:
+    """Note for each line whether it is known to be canonical; of others the grammar must decide."""
+    for row in range(len(known)):
+        start, end = bounds[row], bounds[row + 1] - 1
+        known[row] = end - start <= MAX_TEXT_BYTES and is_canonical(data, start, end)
 
 
 @kernel(nogil=True)
@@ -94,6 +111,6 @@ def _join(
 def warm() -> None:
     """Compile or load what reading needs."""
     one = np.zeros(1, np.int64)
-    data = joined(np.zeros(1, np.uint8), b"f\n", one + 1, one, [b"()"], one + 3)
-    if data != b"f()\n":
+    data = joined(one.astype(np.uint8), b"f\n", one + 1, one.astype(np.uint32), [b"()"], one + 3)
+    if data != b"f()\n" or prefixes(SIGNATURES, data, one + 3)[1] != -1:
         raise BadPack("the kernels are wrong")

@@ -53,7 +53,7 @@ class Texts(NamedTuple):
     ``ends`` are the places of these line breaks, ``prefixes`` the first four bytes of each text's hash as a number.
     """
 
-    data: bytes
+    data: bytes | memoryview
     ends: Array  # int64
     prefixes: Array  # uint32
     positions: Array  # int64
@@ -190,9 +190,9 @@ def _numbers(data: bytes, rows: int) -> Array:
     """The number of each row: the lowest bytes of all, then the next ones, then the highest."""
     if len(data) != _NUMBER_BYTES * rows:
         raise BadPack(f"{len(data):,} bytes of numbers for {rows:,} texts")
-    planes = np.frombuffer(data, np.uint8).reshape(_NUMBER_BYTES, rows).astype(np.int64)
-    numbers: Array = planes[0] + 256 * planes[1] + 65536 * planes[2]
-    return numbers
+    numbers = np.zeros((rows, 4), np.uint8)
+    numbers[:, :_NUMBER_BYTES] = np.frombuffer(data, np.uint8).reshape(_NUMBER_BYTES, rows).T
+    return numbers.view("<u4").ravel()
 
 
 _PLACE = re.compile(rb"(\d{1,9}) (\d{1,9})\n")
@@ -209,10 +209,10 @@ def _positions(places: bytes, rows: int) -> Array:
     return positions
 
 
-def _data(names: _Names, of_row: Array, table: list[bytes], ends: Array) -> bytes:
+def _data(names: _Names, of_row: Array, table: list[bytes], ends: Array) -> bytes | memoryview:
     """The texts, each with a line break after it."""
     if kernels := _kernels(len(ends)):
-        joined: bytes = kernels.joined(names.shared, names.rests, names.ends, of_row, table, ends)
+        joined: memoryview = kernels.joined(names.shared, names.rests, names.ends, of_row, table, ends)
         return joined
     texts, name = [], b""
     for shared, rest, number in zip(names.shared.tolist(), names.rests.split(b"\n"), of_row.tolist(), strict=False):
@@ -287,7 +287,7 @@ def in_order(texts: Texts) -> Array:
 
 def _text_at(texts: Texts, row: int) -> bytes:
     start = int(texts.ends[row - 1]) + 1 if row else 0
-    return texts.data[start : int(texts.ends[row])]
+    return bytes(texts.data[start : int(texts.ends[row])])
 
 
 # A range: all texts whose hashes begin with the same three hex digits, as a pack.
