@@ -77,8 +77,7 @@ class ResolveResource:
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, hashes: list[bytes]) -> None:
         is_full = dict(pairs_of(req.query_string)).get("full", "") not in ("", "0", "false")
-        req.context.looked_up = filter(None, map(_digest, hashes))
-        pieces = resolved(self._reader.current(), hashes, is_full=is_full)
+        pieces, req.context.looked_up = resolved(self._reader.current(), hashes, is_full=is_full)
         is_list = is_list_wanted(req.env.get("HTTP_ACCEPT", ""), format_of(req.query_string))
         resp.set_header("Vary", "Accept")
         resp.content_type = JSON if is_list else NDJSON
@@ -159,13 +158,13 @@ def _digest(sent: bytes) -> bytes | None:
 # Finding.
 
 
-def resolved(view: View, hashes: Sequence[bytes], *, is_full: bool = False) -> list[bytes]:
-    """The lines of the answer, in pieces; raises HttpError, 413."""
+def resolved(view: View, hashes: Sequence[bytes], *, is_full: bool = False) -> tuple[list[bytes], list[bytes]]:
+    """The lines of the answer, in pieces, and the hashes that have no text; raises HttpError, 413."""
     if is_full and len(hashes) > MAX_FULL_HASHES:
         raise detail(413, f"More than {MAX_FULL_HASHES} hashes with full=1.")
     most = MAX_FULL_ANSWER if is_full else MAX_ANSWER
-    pieces, piece, left = [], bytearray(), most
-    for line in _lines(view, hashes, _full_texts if is_full else _texts):
+    pieces, unknown, piece, left = [], list[bytes](), bytearray(), most
+    for line in _lines(view, hashes, _full_texts if is_full else _texts, unknown):
         left -= len(line)
         if left < 0:
             raise detail(413, f"The texts of these hashes take more than {most} bytes; ask for fewer at once.")
@@ -173,12 +172,16 @@ def resolved(view: View, hashes: Sequence[bytes], *, is_full: bool = False) -> l
         if len(piece) >= _PIECE:
             pieces.append(bytes(piece))
             piece.clear()
-    return [*pieces, bytes(piece)]
+    return [*pieces, bytes(piece)], unknown
 
 
 def _lines(
-    view: View, hashes: Sequence[bytes], texts_of: Callable[[View, Collection, list[bytes]], Texts]
+    view: View,
+    hashes: Sequence[bytes],
+    texts_of: Callable[[View, Collection, list[bytes]], Texts],
+    unknown: list[bytes],
 ) -> Iterator[bytes]:
+    """A line for each hash; those without a text are added to ``unknown``."""
     for start in range(0, len(hashes), _TOGETHER):
         block = hashes[start : start + _TOGETHER]
         digests = list(map(_digest, block))
@@ -187,12 +190,14 @@ def _lines(
         for collection in COLLECTIONS:
             theirs = [digest for digest in wanted if len(digest) == collection.hash_bytes]
             texts |= texts_of(view, collection, theirs) if theirs else {}
+        unknown += [digest for digest in wanted if not texts.get(digest)]
         for sent, digest in zip(block, digests, strict=True):
             if digest is None:
                 echo = "".join(chr(byte) if byte < 0x7F else "?" for byte in sent[:_MAX_ECHO])
                 yield json_bytes({"hash": echo, "error": NEITHER}) + b"\n"
             else:
-                yield orjson.dumps({"hash": f"0x{digest.hex()}", "texts": texts.get(digest, [])}) + b"\n"
+                line = {"hash": f"0x{digest.hex()}", "texts": texts.get(digest, ())}
+                yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _texts(view: View, collection: Collection, digests: list[bytes]) -> Texts:

@@ -144,5 +144,5 @@ class MissCounter:
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
         # A request that used up its memory may start no thread. Its answer stays; the next miss starts one.
         with suppress(MemoryError, RuntimeError):
-            if hashes := list(set(getattr(req.context, "looked_up", ()))):
+            if hashes := sorted(set(getattr(req.context, "looked_up", ()))):
                 self._misses.add(missed(self._reader.held(), hashes))

@@ -46,10 +46,12 @@ ANONYMOUS_EXAMPLE = "\n".join([
 _INNER = EXAMPLE[2:].ljust(192, "0")
 MULTICALL_EXAMPLE = "0xac9650d8" + f"{32:064x}{1:064x}{32:064x}{68:064x}" + _INNER
 PROXY_EXAMPLE = "0x363d3d373d3d3d363d73" + EXAMPLE[34:74] + "5af43d82803e903d91602b57fd5bf3"
-_EXAMPLES = (
-    ("a transfer", EXAMPLE), ("a multicall", MULTICALL_EXAMPLE), ("a log", LOG_EXAMPLE), ("an anonymous log", ANONYMOUS_EXAMPLE),
-    ("a custom error", ERROR_EXAMPLE), ("a panic", REVERT_EXAMPLE), ("a proxy's code", PROXY_EXAMPLE),
-)  # fmt: skip
+_EXAMPLES = {
+    "a transfer": EXAMPLE, "a multicall": MULTICALL_EXAMPLE, "a log": LOG_EXAMPLE, "an anonymous log": ANONYMOUS_EXAMPLE,
+    "a custom error": ERROR_EXAMPLE, "a panic": REVERT_EXAMPLE, "a proxy's code": PROXY_EXAMPLE,
+}  # fmt: skip
+# To quote them for each page would be a sixth of its time.
+_QUOTED = {name: quote(example) for name, example in _EXAMPLES.items()}
 _ABI_FILE, _SOLIDITY_FILE = _DOWNLOADS = ("abi.json", "interface.sol")
 
 
@@ -145,7 +147,7 @@ class DecodePage(ViewPage):
 
     def _rendered(self, template: str, entered: Entered, **values: Any) -> bytes:
         defaults = {"problem": "", "has_node": bool(self._rpc), "explained": None, "before": ""}
-        return rendered(template, here="/decode/", entered=entered, examples=_EXAMPLES, **defaults | values)
+        return rendered(template, here="/decode/", entered=entered, examples=_QUOTED, **defaults | values)
 
 
 class Entered(NamedTuple):

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import falcon
-from markupsafe import Markup
 
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.page_cache import PageCache
@@ -21,7 +20,7 @@ from sigdir.signatures.rank import Ranked
 from sigdir.signatures.standards import sources
 from sigdir.warehouse.evidence.lookup import TextEvidence, text_evidence
 from sigdir.warehouse.evidence.usage import uses_of
-from sigdir.warehouse.index.origins import Origin, Origins
+from sigdir.warehouse.index.origins import Origins
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
@@ -96,7 +95,7 @@ class RecordPage(ViewPage):
             "short_name": _short(row.name), "neighbours": self._neighbours(view, row),
             "all_of_name": f"/search/?q={quote(row.name + '(')}&in={url_name}",
             "defined": sources().get(row.digest) if not row.is_filtered else None,
-            "origin": _origin(self._origins.of(view, self._collection, segment, chosen.row)),
+            "origin": self._origins.of(view, self._collection, segment, chosen.row),
             "json": f"/api/v1/{self._collection}/?hex_signature={hex}&format=json",
         }  # fmt: skip
 
@@ -153,8 +152,3 @@ def _chosen(found: list[RankedRow], id: str | None) -> RankedRow:
 
 def _short(text: str) -> str:
     return text if len(text) <= _SHORT else text[:_SHORT] + "…"
-
-
-def _origin(origin: Origin | None) -> Markup:
-    """The line about the import of a row."""
-    return Markup(rendered("origin.html", origin=origin).decode())  # noqa: S704 - a template escapes

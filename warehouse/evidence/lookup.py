@@ -6,12 +6,12 @@ groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -54,26 +54,40 @@ class TextEvidence:
     """
 
     declarations: tuple[tuple[str, int], ...]
-    _table: pa.Table
-    _labels: Mapping[int, str]
+    _parts: tuple[_Part, ...]
+    _manifest: Manifest
 
     @property
     def count(self) -> int:
         """The number of sightings."""
-        return int(self._table.num_rows)
+        return sum(map(len, self._parts))
 
     def sightings(self, start: int, size: int) -> list[SourceSighting]:
         """The sightings ``start`` to ``start + size``."""
-        return [_sighting(row, self._labels) for row in self._table.slice(start, size).to_pylist()]
+        found: list[SourceSighting] = []
+        for part in self._parts:
+            found += [_sighting(row, self._manifest) for row in _rows(part, start, size - len(found))]
+            start = max(start - len(part), 0)
+        return found
+
+
+_Row = Mapping[str, Any]
+_Part = list[_Row] | pa.Table
+"""A text's sightings in a row group: one as a row, or a table, for a million contracts may declare a text."""
+
+
+def _rows(part: _Part, start: int, size: int) -> list[_Row]:
+    if isinstance(part, list):
+        return part[start : start + size]
+    rows: list[_Row] = part.slice(start, size).to_pylist()
+    return rows
 
 
 def text_evidence(manifest: Manifest, collection: Collection, id: int) -> TextEvidence:
     """The evidence of the text with this id; raises UnreadableWarehouse."""
     files = [file for file in manifest.files[collection] if file.first_id <= id <= file.last_id]
-    parts = [part for file in files for part in _sightings(file, id, manifest)]
-    table = pa.concat_tables([SIGHTING_SCHEMA.empty_table(), *parts]).unify_dictionaries()
-    labels = {number: source.label for number, source in manifest.sources.items()}
-    return TextEvidence(_declarations(table, id), table, labels)
+    parts = tuple(part for file in files for part in _sightings(file, id, manifest) if len(part))
+    return TextEvidence(_declarations(parts, id), parts, manifest)
 
 
 def displays_of(manifest: Manifest, id: int) -> list[tuple[str, str, str]]:
@@ -82,8 +96,8 @@ def displays_of(manifest: Manifest, id: int) -> list[tuple[str, str, str]]:
     The newest comes first. Raises UnreadableWarehouse.
     """
     files = [file for file in manifest.files[SIGNATURES] if file.first_id <= id <= file.last_id]
-    tables = [part for file in files for part in _sightings(file, id, manifest, _has_displays)]
-    rows = [row for table in tables for row in table.filter(table["display"].is_valid()).to_pylist()]
+    parts = [_table(part) for file in files for part in _sightings(file, id, manifest, _has_displays)]
+    rows = [row for table in parts for row in table.filter(table["display"].is_valid()).to_pylist()]
     rows.sort(key=lambda row: -row["import_id"])
     return [(row["declaration"] or "", row["display"], manifest.sources[row["source"]].label) for row in rows]
 
@@ -99,7 +113,7 @@ _DISPLAY = SIGHTING_SCHEMA.get_field_index("display")
 
 def _sightings(
     file: EvidenceFile, id: int, manifest: Manifest, wanted: Callable[[pq.RowGroupMetaData], bool] = lambda _: True
-) -> Iterator[pa.Table]:
+) -> Iterator[_Part]:
     """The text's sightings that count, row group by row group, of the wanted ones."""
     with naming(file.path), ExitStack() as stack:
         parquet: pq.ParquetFile | None = None
@@ -107,13 +121,17 @@ def _sightings(
         for number in np.flatnonzero((firsts <= id) & (id <= lasts)).tolist():
             if not wanted(footer_of(file.path).row_group(number)):
                 continue
-            uniform = _uniform(file.path, number)
-            if uniform is not None:
-                yield uniform.filter(numbers(counting(manifest, uniform)))
+            one = _only_sighting(file.path, number)
+            if one is not None and not manifest.counts(one.row["source"], one.row["import_id"]):
+                continue
+            if one is not None and one.is_of_all:
+                yield [one.row]
                 continue
             parquet = parquet or stack.enter_context(_opened(file.path))
             mine = np.flatnonzero(values(parquet.read_row_group(number, columns=["id"])["id"]) == id)
-            if len(mine):
+            if one is not None:
+                yield [one.row] * len(mine)
+            elif len(mine):
                 table = parquet.read_row_group(number).take(numbers(mine))
                 yield table.filter(numbers(counting(manifest, table)))
 
@@ -122,26 +140,32 @@ def _opened(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, metadata=footer_of(path), page_checksum_verification=True)
 
 
-@lru_cache(maxsize=4096)
-def _uniform(path: Path, number: int) -> pa.Table | None:
-    """One sighting of a row group whose sightings have all ids of its range and differ in nothing else; None for others.
+class _OnlySighting(NamedTuple):
+    """The sighting of a row group whose sightings differ in nothing but their ids; ``row`` has the first one's.
 
-    A list of new texts makes such row groups. Reading one takes 3 ms, 50 times what the rest of a text's page takes, and
-    one sighting a kilobyte for 100,000 texts.
+    ``is_of_all``: the group has each id of its range.
+    """
+
+    row: _Row
+    is_of_all: bool
+
+
+@lru_cache(maxsize=4096)
+def _only_sighting(path: Path, number: int) -> _OnlySighting | None:
+    """None for a row group whose sightings differ.
+
+    A list makes such row groups. Reading one takes 3 ms, 50 times what the rest of a text's page takes, and one sighting
+    a kilobyte for 100,000 texts.
     """
     group = footer_of(path).row_group(number)
-    firsts, lasts = id_ranges(path)
-    if lasts[number] - firsts[number] + 1 != group.num_rows:
-        return None
     if not all(map(_is_one_value, map(group.column, range(1, _NOTED)))):
         return None
     with _opened(path) as parquet:
         table = parquet.read_row_group(number).unify_dictionaries()
-    if (np.diff(values(table["id"])) != 1).any() or any(
-        len(table[name].unique()) > 1 for name in table.column_names[1:]
-    ):
+    if any(len(table[name].unique()) > 1 for name in table.column_names[1:]):
         return None
-    return table.take(numbers(np.zeros(1, np.int64)))
+    (row,) = table.slice(0, 1).to_pylist()
+    return _OnlySighting(row, bool((np.diff(values(table["id"])) == 1).all()))
 
 
 _NOTED = 5
@@ -152,8 +176,12 @@ def _is_one_value(column: pq.ColumnChunkMetaData) -> bool:
     return column.statistics is not None and column.statistics.min == column.statistics.max
 
 
-def _declarations(table: pa.Table, id: int) -> tuple[tuple[str, int], ...]:
-    """The declarations of one text and their counts, the commonest first. A uniform row group's sighting has another's id."""
+def _declarations(parts: Iterable[_Part], id: int) -> tuple[tuple[str, int], ...]:
+    """The declarations of one text and their counts, the commonest first. A row alone has another text's id."""
+    tables = [_table(part) for part in parts if not isinstance(part, list) or part[0]["declaration"]]
+    if not tables:
+        return ()
+    table = pa.concat_tables(tables).unify_dictionaries()
     if table["declaration"].null_count == table.num_rows:
         return ()
     declared = tally(table.set_column(0, "id", numbers(np.full(table.num_rows, id))))
@@ -161,8 +189,12 @@ def _declarations(table: pa.Table, id: int) -> tuple[tuple[str, int], ...]:
     return tuple(zip(texts, declared.counts.tolist(), strict=True))
 
 
-def _sighting(row: Mapping[str, Any], labels: Mapping[int, str]) -> SourceSighting:
-    label = labels[row["source"]]
+def _table(part: _Part) -> pa.Table:
+    return pa.Table.from_pylist(part, SIGHTING_SCHEMA) if isinstance(part, list) else part
+
+
+def _sighting(row: _Row, manifest: Manifest) -> SourceSighting:
+    label = manifest.sources[row["source"]].label
     return SourceSighting(
         label, row["import_id"], row["file"] or label, Kind(row["kind"]), Witness(row["witness"]), row["contract"] or "",
         row["declaration"] or "", row["contracts"], row["verified"],

@@ -87,8 +87,10 @@ def grams_of(fragment: str) -> Array | None:
     if not parenthesis and _may_be_in_types(name):
         return None
     raw = (name + parenthesis).encode()
+    if len(raw) < _SIZE:
+        return None
     symbols = _SYMBOL_OF[np.frombuffer(raw, np.uint8)].astype(np.int64)
-    if len(symbols) < _SIZE or not symbols.all():
+    if not symbols.all():
         return None
     powers = _SYMBOLS ** np.arange(_SIZE - 1, -1, -1)
     codes: Array = np.lib.stride_tricks.sliding_window_view(symbols, _SIZE) @ powers
