@@ -11,6 +11,7 @@ import pytest
 from sigdir.pipeline.clashes import PARTS, TEXTS, find_clashes
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
+from tests.conftest import ROOT
 from tests.pipeline.support import invoke, write_files
 
 BURN, OTHER = "burn(uint256)", "collate_propagate_storage(bytes16)"  # both are 0x42966c68
@@ -76,3 +77,16 @@ def test_the_command_ends_with_a_status_for_ci(tmp_path: Path) -> None:
     assert (one["selector"], one["why"]) == ("0x42966c68", TEXTS)
     assert run(fine)[:2] == (0, b"")
     assert run(tmp_path / "missing").status == 2
+
+
+def test_the_hook_reads_a_project_as_it_is(tmp_path: Path) -> None:
+    """What pre-commit runs finds a clash with a file that is not in the commit, and passes over a file of no known format."""
+    hook = (ROOT / ".pre-commit-hooks.yaml").read_text()
+    assert "entry: sigdir clashes --quiet\n" in hook
+    assert 'args: ["."]\n' in hook
+    assert "pass_filenames: false " in hook
+    project = tmp_path / "project"
+    write_files(project, {"package.json": '{"private": true}', "abi/Burn.json": abi(BURN)})
+    assert invoke(tmp_path / "none", "clashes", "--quiet", project).status == 0
+    write_files(project, {"abi/Other.json": abi(OTHER)})
+    assert invoke(tmp_path / "none", "clashes", "--quiet", project).status == 1
