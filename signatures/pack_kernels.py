@@ -32,7 +32,8 @@ def joined(
     columns = (shared, np.frombuffer(rests, np.uint8), rest_ends, of_row, lists, list_ends, ends)
     fill: Any = _join
     fill(*map(as_readonly, columns), out)
-    return memoryview(as_readonly(out))
+    found: memoryview = as_readonly(out).data
+    return found
 
 
 def prefixes(collection: Collection, data: bytes | memoryview, ends: Array) -> tuple[Array, int]:
@@ -112,5 +113,5 @@ def warm() -> None:
     """Compile or load what reading needs."""
     one = np.zeros(1, np.int64)
     data = joined(one.astype(np.uint8), b"f\n", one + 1, one.astype(np.uint32), [b"()"], one + 3)
-    if data != b"f()\n" or prefixes(SIGNATURES, data, one + 3)[1] != -1:
+    if bytes(data) != b"f()\n" or prefixes(SIGNATURES, data, one + 3)[1] != -1:
         raise BadPack("the kernels are wrong")

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +72,7 @@ class TextEvidence:
 
 
 _Row = Mapping[str, Any]
-_Part = list[_Row] | pa.Table
+_Part: TypeAlias = list[_Row] | pa.Table
 """A text's sightings in a row group: one as a row, or a table, for a million contracts may declare a text."""
 
 
