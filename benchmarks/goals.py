@@ -10,16 +10,21 @@ from typing import Final, NamedTuple
 
 
 class Goal(NamedTuple):
-    """``what`` is measured, in words that need no neighbour. ``unit`` is x where a ratio to the yardstick counts."""
+    """``what`` is measured, in words that need no neighbour. ``unit`` is x where a ratio to the yardstick counts.
+
+    ``wanted`` is None where a figure was only to be stated.
+    """
 
     what: str
-    wanted: float
+    wanted: float | None
     unit: str
     is_least: bool
     changes: str = ""
 
     @property
     def shown(self) -> str:
+        if self.wanted is None:
+            return "stated"
         return f"{'>=' if self.is_least else '<='} {self.number(self.wanted)}"
 
     def number(self, value: float) -> str:
@@ -28,6 +33,8 @@ class Goal(NamedTuple):
         return digits + (self.unit if self.unit in ("x", "%", "/s") else f" {self.unit}")
 
     def holds(self, value: float) -> bool:
+        if self.wanted is None:
+            return True
         return value >= self.wanted if self.is_least else value <= self.wanted
 
 
@@ -37,6 +44,10 @@ def _least(what: str, wanted: float, unit: str = "x", changes: str = "") -> Goal
 
 def _most(what: str, wanted: float, unit: str = "x", changes: str = "") -> Goal:
     return Goal(what, wanted, unit, False, changes)
+
+
+def _stated(what: str, unit: str) -> Goal:
+    return Goal(what, None, unit, True)
 
 
 _LOOSENED = "0.35 first; loosened to 0.3 on 2026-11-22, and back on 2026-11-24."
@@ -109,6 +120,7 @@ GOALS: Final[Mapping[str, Goal]] = {
     "pack size": _most("a pack of all functions, 1.08 M texts, bytes a text", 5, "bytes"),
     "top pack size": _most("a pack of the 10,000 texts used most", 100, "kB"),
     "pack opened": _most("a pack of 1.08 M texts opened, with kernels", 0.5, "s"),
+    "pack opened first": _most("a pack of 1.08 M texts opened as the first thing a process does, with kernels", 0.5, "s"),
     "pack opened without kernels": _most("a pack of 1.08 M texts opened, without kernels", 10, "s"),
     "pack opened by node": _most("a pack of 1.08 M texts opened in Node", 5, "s"),
     "pack lookup": _most("a lookup in a mapped pack", 5, "us"),
@@ -120,4 +132,6 @@ GOALS: Final[Mapping[str, Goal]] = {
     "solve recall": _least("of 1,000 functions taken out of the directory, solved", 30, "%"),
     "solve precision": _least("of the answers above 0.9, right", 95, "%"),
     "solve seconds": _most("a selector solved", 2, "s"),
+    "solve later": _stated("of functions first published after the lists, solved", "%"),
+    "solve later precision": _stated("of the answers above 0.9 for these, right", "%"),
 }  # fmt: skip

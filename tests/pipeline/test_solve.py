@@ -16,7 +16,7 @@ from sigdir.pipeline.directory import opened
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.solve import SolveOptions, SolveReport, solve_hashes
-from sigdir.signatures.solve import CHANCE, Targets, discounted, new_names, posteriors
+from sigdir.signatures.solve import CHANCE, UNLISTED, Targets, discounted, new_names, posteriors
 from tests.conftest import import_files
 from tests.pipeline.support import invoke, keccak256, write_files
 
@@ -119,8 +119,9 @@ def test_a_posterior_is_the_share_of_all_that_may_be_meant() -> None:
     """Bayes' rule by hand: two hits share what the texts that were not tried leave."""
     assert posteriors([], 0.5) == []
     assert posteriors([0.25], 1.0)[0] < 1
-    assert posteriors([0.2, 0.1], 0.3) == pytest.approx([0.2 / (0.3 + 0.7 * CHANCE), 0.1 / (0.3 + 0.7 * CHANCE)])
-    assert posteriors([CHANCE], 0.0) == [0.5]
+    rest = (UNLISTED - 0.3) * CHANCE
+    assert posteriors([0.2, 0.1], 0.3) == pytest.approx([0.2 / (0.3 + rest), 0.1 / (0.3 + rest)])
+    assert posteriors([CHANCE], 0.0) == pytest.approx([1 / (1 + UNLISTED)])
 
 
 def test_a_search_goes_on_where_it_ended(folder: Path, tmp_path: Path) -> None:
