@@ -195,7 +195,7 @@ def _count(ending: str, begin: bytes, data: bytes) -> tuple[int, int]:
 def _decode(ending: str, begin: bytes, data: bytes) -> tuple[int, int]:
     (path := folder() / f"decoded{ending}").write_bytes(begin + data)
     with suppress(PipelineError):
-        decode_file(str(path), str(folder() / "decoded.ndjson"), warehouse(), Reporter(), 1)
+        decode_file(str(path), str(folder() / "decoded.ndjson"), warehouse(), Reporter(), {"chain": 1})
     return 0, 0
 
 
