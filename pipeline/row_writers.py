@@ -13,12 +13,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import orjson
 import pyarrow as pa
 
 from sigdir.pipeline.errors import PipelineError, one_line
+
+_CRLF = "\r\n"
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
@@ -91,7 +94,9 @@ def _write_json(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
 def _write_csv(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
     text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
     try:
-        writer = csv.writer(text, lineterminator="\n")
+        # A carriage return is quoted only where it is part of a line's end.
+        lines = SimpleNamespace(write=lambda line: text.write(f"{line.removesuffix(_CRLF)}\n"))
+        writer = csv.writer(lines, lineterminator=_CRLF)
         writer.writerow(batches.schema.names)
         for row in rows_of(batches):
             writer.writerow([_cell(value) for value in row])

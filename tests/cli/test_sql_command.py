@@ -117,6 +117,15 @@ def test_an_output_without_ending_takes_the_format_that_is_named(folder: Path, t
     assert not (tmp_path / "rows.xlsx").exists()
 
 
+def test_csv_quotes_each_end_of_a_line_in_a_value(folder: Path, tmp_path: Path) -> None:
+    """A lone carriage return too: programs that read CSV take it for the end of a row."""
+    target = tmp_path / "rows.csv"
+    assert (
+        run_sql(folder, "SELECT 'a' || chr(13) AS x, 'b' || chr(10) AS y, 'c' AS z", "--output", target).exit_code == 0
+    )
+    assert target.read_bytes() == b'x,y,z\n"a\r","b\n",c\n'
+
+
 def test_a_failure_leaves_the_output_as_it_was(folder: Path, tmp_path: Path) -> None:
     """Also if it comes after the first rows."""
     target = tmp_path / "rows.csv"
