@@ -15,7 +15,8 @@ from sigdir.cli.decode_tx import candidate_lines, noted, transaction
 from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import json_option, quiet_option, together
-from sigdir.cli.output import reporter, write_json
+from sigdir.cli.output import write_json
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.directory import Source, opened, readings_of
 from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.contract import read_code

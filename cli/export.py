@@ -9,7 +9,8 @@ import click
 
 from sigdir.cli.errors import Command
 from sigdir.cli.options import CollectionChoice, as_of_option, json_option, quiet_option, warehouse_option
-from sigdir.cli.output import reporter, write_json
+from sigdir.cli.output import write_json
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.export import ABI, COLUMNS, OURS, QUERIES, Options, run_export
 from sigdir.pipeline.export_formats import FORMATS
 from sigdir.pipeline.export_pack import PackOptions

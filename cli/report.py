@@ -11,7 +11,8 @@ import click
 
 from sigdir.cli.errors import Command
 from sigdir.cli.options import as_of_option, json_option, quiet_option, warehouse_option
-from sigdir.cli.output import reporter, write_json, write_line
+from sigdir.cli.output import write_json, write_line
+from sigdir.cli.progress import reporter
 from sigdir.cli.store import shown
 from sigdir.serve.statistics.figures import page
 from sigdir.signatures.plural import counted

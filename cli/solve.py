@@ -11,7 +11,8 @@ from sigdir.cli.decode_contract import code_of
 from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import json_option, quiet_option, threads_option
-from sigdir.cli.output import reporter, write_json, write_line
+from sigdir.cli.output import write_json, write_line
+from sigdir.cli.progress import reporter
 from sigdir.cli.resolve import digest_of, hash_lines
 from sigdir.pipeline.directory import Directory, Source, opened
 from sigdir.pipeline.solve import MAX_HASHES, SolveOptions, SolveReport, given_lists, given_names, solve_hashes
