@@ -69,8 +69,10 @@ def figures(rounds: int, corpora: Path | None, folder: Path) -> list[Figure]:
             run_import(ImportOptions(inputs, warehouse), Reporter())
         compiled = dict(_compiled(corpora / "artifacts", PACKAGES))
         some = random.Random(1).sample(sorted(compiled), min(_TEXTS, len(compiled)))
-        found += _found(warehouse, {text: compiled[text] for text in some}, ("recall", "precision", "seconds"))
-        found += _found(warehouse, _later(warehouse), ("later", "later precision"))
+        found += _found(
+            warehouse, {text: compiled[text] for text in some}, ("solve recall", "solve precision", "solve seconds")
+        )
+        found += _found(warehouse, _later(warehouse), ("solve later", "solve later precision"))
     return found
 
 
@@ -153,4 +155,4 @@ def _found(warehouse: Path, chosen: dict[str, str | None], goals: tuple[str, ...
     print(f"{sum(is_right.values())} of {len(chosen)} found, {sum(sure)} of {len(sure)} sure ones right")
     recall, precision = sum(is_right.values()) / len(chosen), sum(sure) / max(len(sure), 1)
     values = (100 * recall, 100 * precision, report.seconds / len(chosen))
-    return [Figure(f"solve {goal}", value) for goal, value in zip(goals, values, strict=False)]
+    return [Figure(goal, value) for goal, value in zip(goals, values, strict=False)]
