@@ -349,6 +349,15 @@ def contract_of(given: Mapping[str, Any], stored: Stored) -> GivenContract | Non
     return contract
 
 
+def contract_fields(text: str) -> dict[str, str]:
+    """What one text says of a contract, as ``contract_of`` takes it: its `chain` and `to` (1:0x...), its `abi` or its `code`."""
+    text = text.strip()
+    chain, colon, address = text.partition(":")
+    if colon and chain.isalnum() and chain.isascii():
+        return {"chain": chain, "to": address}
+    return {"abi" if text[:1] in ("[", "{") else "code": text}
+
+
 def _place(given: Mapping[str, Any]) -> tuple[int, bytes] | None:
     """The chain and the address that stand with an input, b"" for code without one; None where no chain does.
 

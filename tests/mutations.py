@@ -20,6 +20,7 @@ from pathlib import Path
 
 LAYERS = ("signatures", "warehouse", "pipeline", "serve", "cli")
 _SECONDS = 1800
+_PYTEST = ["-m", "pytest", "-x", "-q", "-n", "2", "--dist", "loadfile", "-m"]
 _OTHER = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
@@ -100,20 +101,7 @@ def noticed(mutation: Mutation, mark: str) -> str:
         for part in (related, [test for test in tests if test.is_relative_to(layer) and test not in related]):
             if not part:
                 continue
-            command = [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-x",
-                "-q",
-                "-n",
-                "2",
-                "--dist",
-                "loadfile",
-                "-m",
-                mark,
-                *map(str, part),
-            ]
+            command = [sys.executable, *_PYTEST, mark, *map(str, part)]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
             except subprocess.TimeoutExpired:

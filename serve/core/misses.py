@@ -124,8 +124,8 @@ def missed(view: View, hashes: Sequence[bytes]) -> list[bytes]:
 @contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(file)) as opened:
-        # Each that opens the file makes its table: a reader may come between the file and its first write. And no
-        # write-ahead log: of two that switch a new file to it one is refused, without waiting.
+        # Readers make the table too: they may open the file before its first write. There is no write-ahead log, because
+        # SQLite refuses one of two processes that switch a new file to it at once, without waiting.
         opened.execute(
             "CREATE TABLE IF NOT EXISTS misses (hash BLOB PRIMARY KEY, count INTEGER, since INTEGER) WITHOUT ROWID"
         )

@@ -23,7 +23,7 @@ from sigdir.serve.pages.transaction import shown_transaction
 from sigdir.signatures.abi_decoder import WORD_BYTES
 from sigdir.signatures.contract import ContractInterface
 from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, texts_to_try, whole
-from sigdir.signatures.given_contract import with_contract
+from sigdir.signatures.given_contract import contract_fields, with_contract
 from sigdir.signatures.interface_forms import abi_of, solidity_of
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import contract_at, read_alternatives
@@ -109,9 +109,7 @@ class DecodePage(ViewPage):
         """The alternatives with the contract whose ABI, code or address was entered; raises BadInput."""
         if not entered.contract or alternatives[0].form is Form.CODE:
             return alternatives
-        is_abi = entered.contract[:1] in ("[", "{")
-        given = entered.place or {"abi" if is_abi else "code": entered.contract}
-        return with_contract(alternatives, given, partial(contract_at, view))
+        return with_contract(alternatives, contract_fields(entered.contract), partial(contract_at, view))
 
     def _decoded(self, req: falcon.Request, view: View, entered: Entered, alternatives: list[Input]) -> bytes:
         address = entered.address(alternatives)
@@ -170,8 +168,8 @@ class Entered(NamedTuple):
     @property
     def place(self) -> dict[str, str]:
         """The chain and the address of the contract; empty where its ABI or code was entered."""
-        chain, colon, address = self.contract.strip().partition(":")
-        return {"chain": chain, "to": address} if colon and chain.isalnum() and chain.isascii() else {}
+        fields = contract_fields(self.contract)
+        return fields if "chain" in fields else {}
 
     @property
     def is_filled(self) -> bool:

@@ -172,7 +172,7 @@ def _answered(method: str, route: str, query: str = "", path: str = "", **given:
 
 
 def _ask_node(name: str, data: bytes) -> tuple[int, int]:
-    """The page of a transaction of a node that answers with the text; what the node sends counts as the request."""
+    """The page of a transaction of a node that answers with the text; the bytes that the node sends count as the request's."""
     node = current().node
     node.results, node.raw = node_results(name, data), (200, data) if name == "raw" else None
     answer = current().client.simulate_get("/decode/", query_string=f"tx={HASH}")

@@ -208,16 +208,10 @@ class _Documents:
 
     def _contract_of(self, text: str) -> GivenContract | None:
         """The contract by its place, its ABI or its code; raises BadInput."""
-        from sigdir.signatures.given_contract import contract_of
+        from sigdir.signatures.given_contract import contract_fields, contract_of
         from sigdir.warehouse.evidence.contracts import deployed_contract
 
-        if text.lstrip()[:1] in ("[", "{"):
-            given = {"abi": text}
-        elif ":" in text:
-            given = dict(zip(("chain", "to"), text.split(":", 1), strict=True))
-        else:
-            given = {"code": text}
-        return contract_of(given, partial(deployed_contract, self._evidence))
+        return contract_of(contract_fields(text), partial(deployed_contract, self._evidence))
 
     def _texts(self, hashes: Sequence[bytes]) -> dict[bytes, list[Known]]:
         from sigdir.signatures.readings import known_of
