@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from sigdir.cli.decode_contract import contract, entered, explain_code
-from sigdir.cli.decode_tx import candidate_lines, noted, transaction
+from sigdir.cli.decode_lines import candidate_lines, noted
+from sigdir.cli.decode_tx import transaction
 from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import json_option, quiet_option, together
