@@ -200,7 +200,7 @@ def _posts_during_import(rows: int) -> Figure:
 
 def _link(source: str, target: str) -> None:
     """Data files and indexes never change, so a copy can share them; what does change is copied."""
-    if source.endswith((".parquet", ".npy", "/text")):
+    if source.endswith((".parquet", "/ids", "/rows", "/text", "/gram_lists")):
         os.link(source, target)
     else:
         shutil.copyfile(source, target)

@@ -197,7 +197,7 @@ def test_a_read_only_folder_is_read_and_not_written(tmp_path: Path) -> None:
 # Damage.
 
 
-INDEX_FILES = ("ids.npy", "created_at.npy", "offsets.npy", "hash.npy", "hashes.npy", "text")
+INDEX_FILES = ("ids", "rows", "imports", "gram_lists", "parameter_lists", "text")
 
 
 def truncated(content: bytes) -> bytes:

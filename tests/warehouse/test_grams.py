@@ -126,11 +126,11 @@ def searched(paths: Paths, fragment: str) -> list[int]:
 
 
 def test_the_publisher_builds_them(indexed: Paths) -> None:
-    assert (index_files(indexed) / "lists").is_file()
+    assert (index_files(indexed) / "gram_lists").is_file()
     assert searched(indexed, "NAME3fF") == [0x3FF]
 
 
-@pytest.mark.parametrize("name", ["grams.npy", "lists", "checksums.json"])
+@pytest.mark.parametrize("name", ["gram_starts", "gram_lists", "checksums.json"])
 def test_a_damaged_file_is_noticed_and_built_again(indexed: Paths, name: str) -> None:
     path = index_files(indexed) / name
     raw = bytearray(path.read_bytes())

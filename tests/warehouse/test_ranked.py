@@ -243,9 +243,9 @@ def test_sql_reads_the_columns(known: Known, database: Database) -> None:
     folders = list(known.paths.cache.glob("*.summaries"))
     assert len(folders) == len(files)
     for folder in folders:
-        raw = bytearray((folder / "counts.npy").read_bytes())
+        raw = bytearray((folder / "counts").read_bytes())
         raw[-1] ^= 1
-        (folder / "counts.npy").write_bytes(raw)
+        (folder / "counts").write_bytes(raw)
     assert Database(known.paths, known.snapshot).sql(query).rows() == wanted
 
 
@@ -258,7 +258,7 @@ def test_columns_are_kept(known: Known) -> None:
     made = folder.stat().st_ino
     assert (summaries_of(known.paths, file, segment, known.manifest).counts == first.counts).all()
     assert folder.stat().st_ino == made
-    column = folder / "counts.npy"
+    column = folder / "counts"
     raw = bytearray(column.read_bytes())
     raw[-1] ^= 1
     column.unlink()

@@ -16,12 +16,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.warehouse.evidence.mapped import write_columns
 from sigdir.warehouse.index.build import build_index, open_index, segment_of
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
@@ -44,7 +44,7 @@ from tests.warehouse.support import (
 )
 
 COLUMNS = FILE_SCHEMA.names
-INDEX_FILES = ("ids.npy", "created_at.npy", "offsets.npy", "text", "hash.npy", "hashes.npy")
+INDEX_FILES = ("ids", "rows", "imports", "gram_lists", "parameter_lists", "text")
 
 
 def run_verify(paths: Paths) -> tuple[int, dict[str, Any]]:
@@ -510,9 +510,9 @@ def test_a_damaged_index_is_found_with_its_remedy(paths: Paths) -> None:
         (folder / name).write_bytes(whole)
     assert run_verify(paths)[0] == 0
     segment = open_index(folder, file.rows)
-    np.save(folder / "ids.npy", np.asarray(segment.ids) + 1)
+    write_columns(folder / "ids", {"ids": segment.ids + 1})
     assert_found(paths, "index", folder.name, "not as it was written")
-    (folder / "hashes.npy").unlink()
+    (folder / "rows").unlink()
     assert_found(paths, "index", folder.name, "does not fit")
 
 

@@ -1,4 +1,4 @@
-"""A file of columns that readers map: contracts and usage beside the sightings.
+"""A file of columns that readers map: contracts and usage beside the sightings, indexes and summaries in the cache.
 
 ::
 
@@ -6,16 +6,18 @@
     {"name": [dtype, rows, width], ...}     the columns in their order, padded to 8 bytes
     column after column         each padded to 8 bytes; a row of a column is one value of its dtype, or ``width`` of them
 
-A file never changes once it is named. Whoever opens one compares its digest first: a flipped bit in a column that ends
-ranges would point outside of another.
+A file never changes once it is named. Whoever opens one compares its digest or checksum first: a flipped bit in a column
+that ends ranges would point outside of another.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +42,16 @@ def create_columns(path: Path, shapes: Shapes) -> Columns:
     places, size = _places(shapes, _ALIGNMENT + len(head))
     with path.open("wb") as file:
         file.write(len(head).to_bytes(_ALIGNMENT, "little") + head)
-        file.write(bytes(size - file.tell()))  # on a full disk this is an error, writing to a hole is a SIGBUS
-    return _columns(np.memmap(path, np.uint8, "r+"), shapes, places)
+        file.flush()
+        os.posix_fallocate(file.fileno(), 0, size)  # on a full disk this is an error, writing to a hole is a SIGBUS
+    return _columns(map_bytes(path, "r+"), shapes, places)
+
+
+def write_columns(path: Path, columns: Columns) -> None:
+    """Make a file of these columns, whose rows have one value each."""
+    made = create_columns(path, {name: (column.dtype.str, len(column), None) for name, column in columns.items()})
+    for name, column in columns.items():
+        made[name][:] = column
 
 
 def open_columns(file: MappedFile) -> Columns:
@@ -56,11 +66,16 @@ def _opened(path: Path, sha256: str) -> Columns:
 
 
 def mapped_columns(path: Path) -> Columns:
-    """The columns of a file that is known to be whole."""
-    raw = np.memmap(path, np.uint8, "r")
+    """The columns of a file that is known to be whole; raises OSError where it is missing."""
+    raw = map_bytes(path)
     length = int.from_bytes(raw[:_ALIGNMENT].tobytes(), "little")
     shapes = json.loads(raw[_ALIGNMENT : _ALIGNMENT + length].tobytes())
     return _columns(raw, shapes, _places(shapes, _ALIGNMENT + length)[0])
+
+
+def map_bytes(path: Path, mode: Literal["r", "r+"] = "r") -> Array:
+    """The bytes of a file as a plain array: numpy's memmap class costs a microsecond a slice."""
+    return np.asarray(np.memmap(path, np.uint8, mode))
 
 
 def _places(shapes: Shapes, start: int) -> tuple[list[int], int]:

@@ -1,8 +1,8 @@
 """The index of a data file: built once, mapped by every process. And a data file read in pieces, for which none is needed.
 
-Each Parquet file has a folder in the cache, derived from it alone (``derived.py``): one uncompressed file per column,
+Each Parquet file has a folder in the cache, derived from it alone (``derived.py``): its columns, uncompressed, with
 ``hashes``, the order of its hashes, the grams of its names (``grams.py``), and the dictionary of its parameter lists
-(``parameter_lists.py``). The first process that needs it builds it, under a lock. It can be deleted at any
+(``parameter_lists.py``). The text is a file of bytes, all else are files of columns (``evidence/mapped.py``). The first process that needs it builds it, under a lock. It can be deleted at any
 time and is built again. A data file's name is never reused, so neither is the folder's.
 """
 
@@ -21,7 +21,8 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.evidence.declarations import differs
-from sigdir.warehouse.index.derived import allocate, build, map_column, new_column, opened, require_written
+from sigdir.warehouse.evidence.mapped import create_columns, map_bytes, mapped_columns, write_columns
+from sigdir.warehouse.index.derived import build, opened, require_written
 from sigdir.warehouse.index.grams import Grams, build_grams
 from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.parameter_lists import ParameterLists, build_lists
@@ -75,11 +76,10 @@ def hashes_of(column: pa.Array, width: int) -> np.ndarray[tuple[int, int], np.dt
 
 
 _BATCH_ROWS = 1 << 17
-_COLUMNS = (
-    "ids", "created_at", "offsets", "hash", "hashes", "grams", "import_rows", "imports", "list_text", "list_offsets",
-    "list_starts", "list_rows",
-)  # fmt: skip
-_FILES = (*(f"{name}.npy" for name in _COLUMNS), "text", "lists")
+IDS = "ids"
+"""A file of its own, because SQL reads the ids alone."""
+_COLUMNS = (IDS, "rows", "imports", "gram_starts", "gram_lists", "parameter_lists")
+_FILES = (*_COLUMNS, "text")
 
 
 Tick = Callable[[int], None]
@@ -104,9 +104,11 @@ def build_index(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> Se
     """Map a data file's columns, which are built unless another process was faster; raises UnreadableWarehouse."""
 
     def write(part: Path) -> Iterable[str]:
-        offsets = _write_columns(part, file, tick)
-        _write_grams(part, offsets, file.rows)
-        _write_lists(part, offsets, file.rows)
+        offsets = as_readonly(_write_rows(part, file, tick))
+        text = as_readonly(map_bytes(part / "text"))
+        _write_grams(part, text, offsets, file.rows)
+        lists = build_lists(text, offsets, file.rows)
+        write_columns(part / "parameter_lists", {f"list_{name}": getattr(lists, name) for name in _LISTS})
         return _FILES
 
     folder = paths.index_cache(file.path) / index_name(file.collection, file.path)
@@ -119,17 +121,17 @@ def open_index(folder: Path, rows: int) -> Segment:
     Every byte is read and compared with its checksum: see ``derived.py`` for what that costs.
     """
     require_written(folder, _FILES)
-    # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
-    ids, created_at, offsets, hash, hashes, starts, import_rows, imports, *lists_of = (
-        np.asarray(map_column(folder / f"{name}.npy")) for name in _COLUMNS
-    )
-    text, lists = (np.asarray(np.memmap(folder / name, np.uint8, "r")) for name in ("text", "lists"))
-    fits = len(ids) == len(created_at) == len(hash) == len(hashes) == rows and len(offsets) == rows + 1
-    if not (fits and offsets[-1] == len(text)):
+    columns = {name: column for file in _COLUMNS for name, column in mapped_columns(folder / file).items()}
+    text = map_bytes(folder / "text")
+    if len(columns["ids"]) != rows or columns["offsets"][-1] != len(text):
         raise ValueError(f"{folder} does not fit its data file")
-    grams = Grams(as_readonly(starts), as_readonly(lists))
-    segment = Segment.of(rows, ids, created_at, offsets, text, hash, hashes, grams)
-    return replace(segment, imports=(import_rows, imports), lists=ParameterLists(*map(as_readonly, lists_of)))
+    of = {name: as_readonly(column) for name, column in columns.items()}
+    segment = Segment.of(
+        rows, of["ids"], of["created_at"], of["offsets"], text, of["hash"], of["hashes"],
+        Grams(of["gram_starts"], of["gram_lists"]),
+    )  # fmt: skip
+    lists = ParameterLists(*(of[f"list_{name}"] for name in _LISTS))
+    return replace(segment, imports=(of["import_rows"], of["imports"]), lists=lists)
 
 
 def unused(cache: Path, used: set[str]) -> list[Path]:
@@ -141,56 +143,47 @@ def unused(cache: Path, used: set[str]) -> list[Path]:
     return [entry for entry in entries if index_of_entry(entry) not in used]
 
 
-def _write_columns(folder: Path, file: DataFile, tick: Tick) -> Array:
-    """Write all but the grams; the offsets of the texts."""
+_LISTS = ("text", "offsets", "starts", "rows")
+"""The columns of the parameter lists."""
+
+
+def _write_rows(folder: Path, file: DataFile, tick: Tick) -> Array:
+    """Write what the data file has, and the order of its hashes; gives the offsets of the texts."""
     width, rows = file.collection.hash_bytes, file.rows
-    ids = new_column(folder, "ids", np.int64, rows)
-    created_at = new_column(folder, "created_at", np.int64, rows)
-    offsets = new_column(folder, "offsets", np.int64, rows + 1)
-    hash = new_column(folder, "hash", np.uint8, rows, width)
-    at = written = 0
-    offsets[0] = 0
+    ids = create_columns(folder / IDS, {IDS: ("<i8", rows, None)})[IDS]
+    columns = create_columns(folder / "rows", {
+        "created_at": ("<i8", rows, None), "offsets": ("<i8", rows + 1, None), "hash": ("u1", rows, width),
+        "hashes": ("<u8", rows, None),
+    })  # fmt: skip
+    offsets, hash = columns["offsets"], columns["hash"]
+    at = 0
     import_rows, imports = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     with (folder / "text").open("wb") as text:
         for batch in _batches(file.path, rows):
             here = slice(at, at + batch.num_rows)
             ids[here] = values(batch["id"])
-            created_at[here] = values(batch["created_at"].view(pa.int64()))
+            columns["created_at"][here] = values(batch["created_at"].view(pa.int64()))
             bounds, data = bytes_of(batch["text_signature"])
-            offsets[at + 1 : at + batch.num_rows + 1] = bounds[1:].astype(np.int64) + (written - int(bounds[0]))
-            piece = data[bounds[0] : bounds[-1]]
-            text.write(piece.data)
-            written += len(piece)
+            offsets[here.start + 1 : here.stop + 1] = bounds[1:].astype(np.int64) + (text.tell() - int(bounds[0]))
+            text.write(data[bounds[0] : bounds[-1]].data)
             with naming(file.path):
                 hash[here] = hashes_of(batch["hash"], width)
             numbers = values(batch["import_id"])
             begins = np.flatnonzero(differs(numbers))
             import_rows.append(begins + at)
             imports.append(numbers[begins])
-            at += batch.num_rows
+            at = here.stop
             tick(batch.num_rows)
-    np.save(folder / "import_rows.npy", np.concatenate(import_rows))
-    np.save(folder / "imports.npy", np.concatenate(imports))
-    sort_hashes(hash, new_column(folder, "hashes", np.uint64, rows))
+    write_columns(folder / "imports", {"import_rows": np.concatenate(import_rows), "imports": np.concatenate(imports)})
+    sort_hashes(hash, columns["hashes"])
     return offsets
 
 
-def _write_grams(folder: Path, offsets: Array, rows: int) -> None:
+def _write_grams(folder: Path, text: Array, offsets: Array, rows: int) -> None:
     def room(size: int) -> Array:
-        path, size = folder / "lists", max(1, size)  # a mapping is never empty
-        allocate(path, size)
-        return np.asarray(np.memmap(path, np.uint8, "r+", shape=(size,)))
+        return create_columns(folder / "gram_lists", {"gram_lists": ("u1", size, None)})["gram_lists"]
 
-    text = np.memmap(folder / "text", np.uint8, "r")
-    grams = build_grams(as_readonly(np.asarray(text)), as_readonly(np.asarray(offsets)), rows, room)
-    np.save(folder / "grams", grams.starts)
-
-
-def _write_lists(folder: Path, offsets: Array, rows: int) -> None:
-    text = np.memmap(folder / "text", np.uint8, "r")
-    found = build_lists(as_readonly(np.asarray(text)), as_readonly(np.asarray(offsets)), rows)
-    for name, column in zip(_COLUMNS[-4:], (found.text, found.offsets, found.starts, found.rows), strict=True):
-        np.save(folder / name, column)
+    write_columns(folder / "gram_starts", {"gram_starts": build_grams(text, offsets, rows, room).starts})
 
 
 def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:

@@ -2,60 +2,35 @@
 
 Invariants
     A folder has its final name only when it is complete and synced, and it never changes.
-    ``checksums.json`` has the checksum of each of its files. A folder is used only if its files are as they were
+    ``checksums.json`` has the CRC-32 of each of its files: it finds damage, and is no defence against someone who can write
+    there. Reading and comparing takes 0.3 ms a megabyte, with sha256 0.9. A folder is used only if its files are as they were
     written; otherwise whoever needs it builds it again. A flipped bit in a column would let a known text be POSTed again,
     give a wrong answer, or point outside of the columns, which kills the process. So each worker reads all columns once.
-
-Theory. Each of 32,768 lanes takes every 32,768th word of 8 bytes: exclusive or, multiply by an odd number, exclusive or with
-its own high half. Each step is a bijection of the lane, so a change inside one word always changes the checksum, and other
-changes are missed once in 2^64. That finds damage and is no defence against someone who can write to the folder. numpy
-takes 0.3 ms a megabyte with reading, sha256 1.3 ms.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
+import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-from sigdir.signatures.arrow import Array
 from sigdir.warehouse.table.files import FileLock, make_folder, sync
-from sigdir.warehouse.table.parallel import PARSER_LOCK
 from sigdir.warehouse.table.paths import index_lock, index_part
 
-_LANES = 1 << 15
-_FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
-_HALF = np.uint64(32)
+_PIECE_BYTES = 1 << 18
 
 
-def checksum_of(path: Path) -> str:
-    """The checksum of a file's bytes and its size, as text; raises OSError."""
-    lanes, shifted = np.arange(1, _LANES + 1, dtype=np.uint64), np.empty(_LANES, np.uint64)
-    size, data = 0, bytearray(8 * _LANES)
-    piece = np.frombuffer(data, np.uint64)
+def checksum_of(path: Path) -> int:
+    """The CRC-32 of a file; raises OSError."""
+    found = 0
     with path.open("rb") as file:
-        while read := file.readinto(data):
-            words = -(-read // 8)
-            data[read : 8 * words] = bytes(8 * words - read)
-            _mix(lanes[:words], piece[:words], shifted[:words])
-            size += read
-    used = lanes[: -(-size // 8)]
-    return f"{size}-{hashlib.blake2b(used.tobytes(), digest_size=16).hexdigest()}"
-
-
-def _mix(lanes: Array, words: Array, shifted: Array) -> None:
-    lanes ^= words
-    lanes *= _FACTOR
-    np.right_shift(lanes, _HALF, shifted)
-    lanes ^= shifted
+        while piece := file.read(_PIECE_BYTES):
+            found = zlib.crc32(piece, found)
+    return found
 
 
 CHECKSUMS = "checksums.json"
@@ -100,27 +75,6 @@ def build(folder: Path, index: Path, open: Callable[[Path], Opened], write: Call
             return open(folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-
-
-def allocate(path: Path, size: int) -> None:
-    """Give a file the blocks of so many bytes: a full disk is an error here, and a SIGBUS when a hole is written to."""
-    with path.open("ab") as file:
-        os.posix_fallocate(file.fileno(), 0, size)
-
-
-def new_column(folder: Path, name: str, kind: Any, *shape: int) -> npt.NDArray[Any]:
-    """An array to fill, as a new file that ``map_column`` reads."""
-    path = folder / f"{name}.npy"
-    array = np.lib.format.open_memmap(path, "w+", kind, shape)
-    allocate(path, path.stat().st_size)
-    return array
-
-
-def map_column(path: Path) -> npt.NDArray[Any]:
-    """Map an array that ``new_column`` or ``np.save`` has written; raises OSError, ValueError or EOFError. Safe for threads."""
-    with PARSER_LOCK:
-        column: npt.NDArray[Any] = np.load(path, mmap_mode="r")
-    return column
 
 
 def require_written(folder: Path, names: Iterable[str]) -> None:

@@ -18,18 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.columns import as_readonly, bytes_of
+from sigdir.warehouse.evidence.mapped import create_columns, map_bytes, mapped_columns, write_columns
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries, summed
 from sigdir.warehouse.evidence.summaries import weights as weights_of
 from sigdir.warehouse.evidence.usage import uses_of_hashes
-from sigdir.warehouse.index.derived import build, map_column, new_column, opened, require_written
+from sigdir.warehouse.index.derived import build, opened, require_written
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log.manifest import USAGE, EvidenceFile, Manifest
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.paths import Paths, index_name, summaries_name
 
-_COLUMNS = ("counts", "weights", "declared", "offsets")
-_FILES = (*(f"{name}.npy" for name in _COLUMNS), "declarations")
-_FORMAT = b"5"  # changes where the same sightings give other summaries
+_FILES = ("counts", "declared", "declarations")
+_FORMAT = b"6"  # changes where the same sightings give other summaries
 _BLOCK_ROWS = 1 << 21
 """So many texts are summed at once: 60 bytes each."""
 
@@ -85,18 +85,24 @@ def _overlapping(file: DataFile, manifest: Manifest) -> list[EvidenceFile]:
 
 def _open(folder: Path, file: DataFile) -> Summaries:
     require_written(folder, _FILES)
-    counts, weights, declared, offsets = (np.asarray(map_column(folder / f"{name}.npy")) for name in _COLUMNS)
-    if counts.dtype != COUNTS or counts.shape != (file.rows,) or weights.shape != counts.shape:
+    of_rows, of_declared, data = (
+        mapped_columns(folder / "counts"),
+        mapped_columns(folder / "declared"),
+        map_bytes(folder / "declarations"),
+    )
+    counts, declared = of_rows["counts"].view(COUNTS), of_declared["declared"]
+    if len(counts) != file.rows:
         raise ValueError(f"{folder} does not fit its data file")
-    data = pa.py_buffer(np.memmap(folder / _FILES[-1], np.uint8, "r"))
-    texts = pa.LargeStringArray.from_buffers(len(declared), pa.py_buffer(offsets), data)
-    return Summaries(as_readonly(counts), as_readonly(declared), texts, as_readonly(weights))
+    texts = pa.LargeStringArray.from_buffers(len(declared), pa.py_buffer(of_declared["offsets"]), pa.py_buffer(data))
+    return Summaries(as_readonly(counts), as_readonly(declared), texts, as_readonly(of_rows["weights"]))
 
 
 def _write(folder: Path, file: DataFile, segment: Segment, manifest: Manifest) -> Iterable[str]:
     ids = segment.ids
-    counts = new_column(folder, "counts", COUNTS, len(ids))
-    weights = new_column(folder, "weights", np.uint32, len(ids))
+    columns = create_columns(
+        folder / "counts", {"counts": (f"V{COUNTS.itemsize}", len(ids), None), "weights": ("<u4", len(ids), None)}
+    )
+    counts, weights = columns["counts"].view(COUNTS), columns["weights"]
     declared, ends, size = [np.empty(0, np.int64)], [np.zeros(1, np.int64)], 0
     with (folder / _FILES[-1]).open("wb") as texts:
         for first in range(0, len(ids), _BLOCK_ROWS):
@@ -111,6 +117,5 @@ def _write(folder: Path, file: DataFile, segment: Segment, manifest: Manifest) -
                 texts.write(data[bounds[0] : bounds[-1]].data)
                 size = int(ends[-1][-1])
         texts.write(b"\n")  # a mapping is never empty
-    np.save(folder / "declared.npy", np.concatenate(declared))
-    np.save(folder / "offsets.npy", np.concatenate(ends))
+    write_columns(folder / "declared", {"declared": np.concatenate(declared), "offsets": np.concatenate(ends)})
     return _FILES

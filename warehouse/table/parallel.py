@@ -16,9 +16,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 PARSER_LOCK = Lock()
-"""For one thread at a time: Python 3.11's own parser fails with SystemError if another thread begins a parse meanwhile.
-numpy reads the headers of its files with it too.
-"""
+"""For one thread at a time: Python 3.11's own parser fails with SystemError if another thread begins a parse meanwhile."""
 
 
 def ordered_map(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:
