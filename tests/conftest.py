@@ -151,3 +151,12 @@ def empty_warehouse(folder: Path) -> Path:
 def import_files(paths: Iterable[Path | str], warehouse: Path, **options: Any) -> ImportReport:
     """Import in this process, quietly; ``options`` are the fields of ``pipeline.run.Options``."""
     return run_import(Options([str(path) for path in paths], warehouse, **options), Reporter())
+
+
+def import_lines(warehouse: Path, *lines: str, name: str = "lines.txt", **options: Any) -> Path:
+    """Import a list of these lines, from a file of this name beside the warehouse; returns the warehouse."""
+    file = warehouse.with_name(name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{line}\n" for line in lines))
+    import_files([file], warehouse, **options)
+    return warehouse

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -157,6 +158,13 @@ def certificates(folder: Path) -> tuple[Path, Path, Path]:
 def _openssl(folder: Path, *arguments: str) -> None:
     done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+class Served(NamedTuple):
+    """Where the directory is served, and its warehouse."""
+
+    port: int
+    folder: Path
 
 
 @contextmanager

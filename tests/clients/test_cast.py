@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.collections import EVENT_SIGNATURES
-from tests.clients.support import CAST, Front
+from tests.clients.support import CAST, Front, Served
 from tests.conftest import ROOT
-from tests.serve.support import TOPIC, TRANSFER, Server, found, post_text, selector
+from tests.serve.support import TOPIC, TRANSFER, found, post_text, selector
 
 pytestmark = pytest.mark.skipif(not CAST.exists(), reason=f"{CAST} is not installed: make -C tests/clients")
 
@@ -21,7 +21,7 @@ def test_4byte(front: Front) -> None:
     assert front.run(CAST, "4byte", "0x23b872dd") == "transferFrom(address,address,uint256)\n"
 
 
-def test_4byte_of_an_unknown_selector(front: Front, server: Server) -> None:
+def test_4byte_of_an_unknown_selector(front: Front, server: Served) -> None:
     """cast reports that there is none, and finds the text after it was POSTed."""
     text = "unknownToCast(uint8)"
     missed = front.tried(CAST, "4byte", selector(text))
@@ -50,7 +50,7 @@ def test_decode_error(front: Front) -> None:
     assert front.run(CAST, "decode-error", data).startswith("ERC20InvalidSender(address)")
 
 
-def test_upload_signature(front: Front, server: Server) -> None:
+def test_upload_signature(front: Front, server: Served) -> None:
     """Functions, events and errors are stored; known texts are reported as duplicated."""
     printed = front.run(
         CAST, "upload-signature", "function castOne(uint256)", "event CastTwo(uint256)", "error CastThree(address)", TRANSFER
@@ -64,7 +64,7 @@ def test_upload_signature(front: Front, server: Server) -> None:
     assert "Duplicated: Function castOne(uint256)" in front.run(CAST, "upload-signature", "castOne(uint256)")
 
 
-def test_upload_of_an_artifact(front: Front, server: Server, tmp_path: Path) -> None:
+def test_upload_of_an_artifact(front: Front, server: Served, tmp_path: Path) -> None:
     """cast uploads a contract's JSON, as forge writes it, by its path."""
     abi = [{"type": "function", "name": "fromArtifact", "inputs": [{"name": "a", "type": "uint8"}], "outputs": [],
             "stateMutability": "view"}]  # fmt: skip
@@ -73,7 +73,7 @@ def test_upload_of_an_artifact(front: Front, server: Server, tmp_path: Path) -> 
     assert len(found(server.port, "fromArtifact(uint8)")) == 1
 
 
-def test_uploads_in_chunks(front: Front, server: Server) -> None:
+def test_uploads_in_chunks(front: Front, server: Served) -> None:
     """cast sends a thousand at a time; all arrive."""
     texts = [f"chunk{number}(uint256)" for number in range(2100)]
     printed = front.run(CAST, "upload-signature", *texts)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.support import CAST, DUCKDB, MODULES, WHATSABI, Front, need
+from tests.clients.support import CAST, DUCKDB, MODULES, WHATSABI, Front, Served, need
 from tests.conftest import ROOT, SAFETY_SECONDS
-from tests.serve.support import Server
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
 ADDRESS = "http://127.0.0.1:8000"
@@ -27,7 +26,7 @@ def sessions() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("command", "printed"), sessions())
 def test_a_command_prints_what_the_page_says(
-    command: str, printed: str, server: Server, request: pytest.FixtureRequest
+    command: str, printed: str, server: Served, request: pytest.FixtureRequest
 ) -> None:
     """The server's port stands in for the page's."""
     if command.startswith("cast "):
@@ -50,7 +49,7 @@ NODE_PROGRAMS: list[tuple[str, str]] = re.findall(
 
 @pytest.mark.parametrize(("program", "printed"), NODE_PROGRAMS)
 def test_a_program_of_node_prints_what_the_page_says(
-    program: str, printed: str, server: Server, tmp_path: Path
+    program: str, printed: str, server: Served, tmp_path: Path
 ) -> None:
     """viem, ethers, whatsabi, and a Safe's batch. The server's address stands in for the page's."""
     for package in re.findall(r'from "(.+?)"', program):
@@ -78,7 +77,7 @@ duckdb.execute(f"LOAD '{found}'")
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS)
-def test_a_program_prints_what_the_page_says(program: str, printed: str, server: Server, tmp_path: Path) -> None:
+def test_a_program_prints_what_the_page_says(program: str, printed: str, server: Served, tmp_path: Path) -> None:
     """The server's address and folder stand in for the page's."""
     python = Path(sys.executable)
     if "import duckdb" in program and ADDRESS in program:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.collections import EVENT_SIGNATURES
-from tests.clients.support import FORGE, HERE, MODULES, Front, need
-from tests.serve.support import Server, found
+from tests.clients.support import FORGE, HERE, MODULES, Front, Served, need
+from tests.serve.support import found
 
 _CONTRACT = """// SPDX-License-Identifier: MIT
 pragma solidity ^0.8.0;
@@ -26,7 +26,7 @@ contract Forged {
 
 
 @pytest.mark.long
-def test_selectors_upload(front: Front, server: Server, tmp_path: Path) -> None:
+def test_selectors_upload(front: Front, server: Served, tmp_path: Path) -> None:
     """Functions, events and errors of a compiled contract are stored, structs spelled out."""
     need(FORGE, "node")
     need(MODULES / "solc")

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.support import HERE, OPENAPI, need
+from tests.clients.support import HERE, OPENAPI, Served, need
 from tests.conftest import ROOT, SAFETY_SECONDS
-from tests.serve.support import HOST, TRANSFER, Server, get
+from tests.serve.support import HOST, TRANSFER, get
 
 DOCUMENT = "/api/v1/openapi.json"
 CONFIGURATION = ROOT / "docs" / "openapi-python-client.yaml"
 
 
 @pytest.fixture
-def generated(server: Server, tmp_path: Path) -> Path:
+def generated(server: Served, tmp_path: Path) -> Path:
     """The folder that has the generated package."""
     need(OPENAPI)
     (document := tmp_path / "openapi.json").write_bytes(get(server.port, DOCUMENT).body)
@@ -47,7 +47,7 @@ def _run(command: list[Path | str], path: Path | None = None) -> subprocess.Comp
 
 
 @pytest.mark.long
-def test_operations_answer_as_their_types(server: Server, generated: Path) -> None:
+def test_operations_answer_as_their_types(server: Served, generated: Path) -> None:
     """Each operation of the document is there, and what is called gives a parsed answer."""
     results = json.loads(
         _run([OPENAPI, HERE / "generated_client.py", f"http://{HOST}:{server.port}"], generated).stdout

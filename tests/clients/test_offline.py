@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.support import ANVIL, CAST, certificates, need
+from tests.clients.support import ANVIL, CAST, Served, certificates, need
 from tests.clients.test_docs import ADDRESS, PAGE
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.pipeline.support import invoke
-from tests.serve.support import Server
 
 ERROR = "0xe450d38c" + "f39fd6e51aad88f6f4ce6ab8827279cfffb92266".zfill(64) + f"{1000:064x}{5000:064x}"
 TRACE = """
@@ -33,7 +32,7 @@ sent=$("$0" send --unlocked --from 0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266 --
 
 
 @pytest.fixture
-def home(server: Server, tmp_path: Path) -> Path:
+def home(server: Served, tmp_path: Path) -> Path:
     (tmp_path / ".foundry" / "cache").mkdir(parents=True)
     cache = tmp_path / ".foundry" / "cache" / "signatures"
     assert invoke(server.folder, "export", "foundry", cache, "--ranked").status == 0
@@ -71,7 +70,7 @@ def test_a_trace_has_the_names_of_the_exported_cache(home: Path) -> None:
         (home / ".foundry" / "cache" / "signatures").unlink(missing_ok=True)
 
 
-def test_nginx_adds_tls_as_the_page_says(server: Server, tmp_path: Path) -> None:
+def test_nginx_adds_tls_as_the_page_says(server: Served, tmp_path: Path) -> None:
     """Ten lines; links of the answers begin with https."""
     nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin")
     if nginx is None or shutil.which("openssl") is None:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.support import CAST, Front, need
+from tests.clients.support import CAST, Front, Served, need
 from tests.clients.support import chain as chain_of_anvil
 from tests.clients.test_docs import PAGE
 from tests.conftest import ROOT, Sigdir
-from tests.serve.support import Server
 
 EXAMPLES = ROOT / "docs" / "examples"
 SENDER, RECIPIENT = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -70,7 +69,7 @@ def output_of(page: str, command: str) -> str:
 
 
 def test_a_transaction_is_explained_as_the_page_says(
-    chain: Chain, server: Server, run_sigdir: Sigdir, tmp_path: Path
+    chain: Chain, server: Served, run_sigdir: Sigdir, tmp_path: Path
 ) -> None:
     """cast replays two transfers in one call; our trees of its input and of its first log have the same calls and values."""
     sent = chain.send((EXAMPLES / "multicall.hex").read_text().strip())
@@ -84,7 +83,7 @@ def test_a_transaction_is_explained_as_the_page_says(
     assert_shows("".join(parts), DECODED)
 
 
-def test_a_failed_transaction_is_explained_as_the_page_says(chain: Chain, server: Server, run_sigdir: Sigdir) -> None:
+def test_a_failed_transaction_is_explained_as_the_page_says(chain: Chain, server: Served, run_sigdir: Sigdir) -> None:
     """cast shows the data of an error that it does not know; it is all that we need."""
     traced = chain.cast("run", chain.send("transfer(address,uint256)", RECIPIENT, "5000"))
     assert_shows(traced, output_of(FAILED, "cast run"))

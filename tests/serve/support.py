@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ from wsgiref.validate import WSGIWarning
 import numpy as np
 from Crypto.Hash import keccak
 from falcon.testing import TestClient
+from waitress import wasyncore
+from waitress.server import create_server
 
 from sigdir.serve.app import create_app
 from sigdir.serve.core.budget import BudgetProcess
@@ -373,6 +376,27 @@ def application(folder: Path, budget: BudgetProcess | None = None, **settings: A
     """The application with these settings, over a warehouse that is made if it is not there."""
     with opened(folder) as storage:
         yield Application(folder, TestClient(create_app(Settings(folder, **settings), *storage, budget=budget)))
+
+
+@contextmanager
+def listening(app: Application) -> Iterator[int]:
+    """The port on which waitress serves an application, by threads of this process."""
+    stopping, sockets = threading.Event(), dict[int, Any]()
+    server: Any = create_server(app.client.app, map=sockets, host=HOST, port=0, threads=4)
+
+    def loop() -> None:
+        while not stopping.is_set():
+            wasyncore.loop(timeout=0.05, use_poll=True, map=sockets, count=1)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield int(server.effective_port)
+    finally:
+        stopping.set()
+        thread.join()
+        server.task_dispatcher.shutdown()
+        wasyncore.close_all(sockets)
 
 
 Place = int | Application

@@ -20,7 +20,8 @@ from falcon.testing import Result, TestClient
 from sigdir.serve.core import budget
 from sigdir.serve.core.budget import BudgetProcess, budget_of
 from sigdir.serve.core.settings import Settings
-from tests.conftest import SAFETY_SECONDS, import_files
+from tests.conftest import SAFETY_SECONDS, import_lines
+from tests.examples import long_except
 from tests.serve.support import (
     FORM,
     JSON,
@@ -39,6 +40,7 @@ from tests.signatures.assembly import dispatcher, metadata, reads_words
 
 CALL = selector(TRANSFER) + f"{1:064x}{2:064x}"
 MANY_CALLS = json.dumps([CALL] * 1000)
+CALLS = json.dumps({"data": CALL * 2}).encode(), json.dumps([CALL] * 100).encode()
 CODE = (dispatcher([bytes.fromhex(selector(TRANSFER)[2:])] * 8, function=reads_words(2)) + metadata()).hex()
 ABI = [{"type": "function", "name": "f", "inputs": [{"type": "uint256"}] * 10}]
 FORM_BODY, FORM_HEADERS = multipart({"contract_abi": "[" + " " * 5000 + "]"})
@@ -49,18 +51,8 @@ REQUESTS: dict[str, tuple[str, str, bytes, dict[str, str]]] = {
     "its headers": ("HEAD", f"/api/v1/decode/?data={CALL}{'0' * 256}", b"", {}),
     "a page": ("POST", "/decode/", urlencode({"data": CALL + "0" * 9000}).encode(), FORM),
     "a redirect": ("POST", "/decode/", urlencode({"data": CALL + "0" * 256}).encode(), FORM),
-    "another origin": (
-        "POST",
-        "/api/v1/decode/",
-        json.dumps({"data": CALL * 2}).encode(),
-        JSON | {"Origin": "https://a.b"},
-    ),
-    "packed": (
-        "POST",
-        "/api/v1/decode/",
-        MANY_CALLS[: 141 * 100 - 2].encode() + b"]",
-        JSON | {"Accept-Encoding": "gzip"},
-    ),
+    "another origin": ("POST", "/api/v1/decode/", CALLS[0], JSON | {"Origin": "https://a.b"}),
+    "packed": ("POST", "/api/v1/decode/", CALLS[1], JSON | {"Accept-Encoding": "gzip"}),
     "code": ("POST", "/api/v1/contract/", json.dumps({"code": CODE + "00" * 200}).encode(), JSON),
     "no hex": ("POST", "/api/v1/contract/", json.dumps({"code": "0x" + "z" * 300}).encode(), JSON),
     "a multipart form": ("POST", "/api/v1/import-abi/", FORM_BODY, FORM_HEADERS),
@@ -72,10 +64,7 @@ REQUESTS: dict[str, tuple[str, str, bytes, dict[str, str]]] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("budget")
-    (folder / "texts.txt").write_text(TRANSFER)
-    import_files([folder / "texts.txt"], folder / "warehouse")
-    return folder / "warehouse"
+    return import_lines(tmp_path_factory.mktemp("budget") / "warehouse", TRANSFER)
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +100,8 @@ def ask(client: TestClient, name: str) -> Result:
 def test_the_process_answers_as_the_application_does(clients: tuple[TestClient, TestClient], name: str) -> None:
     """Status, headers and body are the same."""
     alone, limited = (ask(client, name) for client in clients)
-    assert (limited.status, dict(limited.headers), limited.content) == (
-        alone.status,
-        dict(alone.headers),
-        alone.content,
-    )
+    assert (limited.status, limited.content) == (alone.status, alone.content)
+    assert dict(limited.headers) == dict(alone.headers)
 
 
 def test_a_request_over_its_time_is_refused(folder: Path) -> None:
@@ -187,7 +173,7 @@ def test_what_takes_long_leaves_a_thread(folder: Path) -> None:
             assert (settings.thread_shares.patient > 0) == settings.sql
 
 
-@pytest.mark.parametrize("name", ["waitress", "granian"])
+@pytest.mark.parametrize("name", long_except({"waitress"}, ["waitress", "granian"]))
 def test_a_server_is_ready_when_its_costly_requests_are(folder: Path, name: str) -> None:
     """Each process for them has opened the warehouse when the first connection is taken: nobody waits for its start."""
     with serving(folder, *by(name), "--sql", "--rpc", "http://127.0.0.1:1", workers=1) as server:

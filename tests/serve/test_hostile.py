@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 import pytest
 
+from sigdir.serve.servers.start import StartError, lock_address
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
 from tests.examples import examples, long_except
 from tests.serve.support import (
@@ -257,7 +258,14 @@ def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
         assert worker.wait(SAFETY_SECONDS) == 0
 
 
-@pytest.mark.parametrize("other", long_except({"granian"}, ["granian", "waitress"]))
+def test_an_address_is_locked_once() -> None:
+    """granian's workers share a port, so nothing else would keep a second server out."""
+    with lock_address(HOST, 1), pytest.raises(StartError, match="another sigdir serve has this address"):
+        lock_address(HOST, 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("other", ["granian", "waitress"])
 def test_an_address_has_one_server(tmp_path: Path, other: str) -> None:
     """Of two that start at the same time one serves, and the other ends and says why; granian's workers share a port."""
     with socket.socket() as free:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from falcon.testing import StartResponseMock, create_environ
 
-from tests.conftest import import_files
-from tests.serve.support import SIGNATURES_PATH, Application, application, get, request, selector, serving, until
-from tests.serve.test_hostile import connected, head
+from tests.conftest import import_lines
+from tests.serve.support import SIGNATURES_PATH, Application, application, get, request, selector
 
 TEXTS = [f"{'a' * 65_000}{number}()" for number in range(320)]
 LIST = f"{SIGNATURES_PATH}?page_size=320"
@@ -23,8 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse of 320 texts, of 20 MB together, in two files."""
     folder = tmp_path_factory.mktemp("long")
     for part in (TEXTS[:100], TEXTS[100:]):
-        (folder / "texts.txt").write_text("\n".join(part))
-        import_files([folder / "texts.txt"], folder / "warehouse")
+        import_lines(folder / "warehouse", *part)
     return folder / "warehouse"
 
 
@@ -92,23 +91,21 @@ def test_dumps_are_whole(app: Application) -> None:
     assert [line.partition(b",")[2].decode() for line in export.body.splitlines()] == TEXTS
 
 
-def test_streams_that_nobody_reads_use_up_one_number_of_permits(folder: Path) -> None:
-    """Pages, resolved hashes, dumps and exports share it; all else is answered. A refusal counts as 503, and a permit is
-    free again when its client hangs up."""
+def test_streams_that_nobody_reads_use_up_one_number_of_permits(app: Application) -> None:
+    """Pages, resolved hashes, dumps and exports share it; all else is answered. A permit is free when its client hangs up."""
     body = "\n".join(map(selector, TEXTS)).encode()
-    resolve = head("POST", RESOLVE_PATH, "Content-Type: text/plain", f"Content-Length: {len(body)}") + body
-    asked = [
-        head("GET", LIST), resolve, head("GET", "/dumps/2/signatures.ndjson"), head("GET", "/signature-database/v1/export"),
-    ]  # fmt: skip
-    with serving(folder, "--threads", "10", workers=1) as server, ExitStack() as stack:
-        unread = [stack.enter_context(connected(server.port, message)) for message in asked]
-        for connection in unread:
-            assert connection.recv(17) == b"HTTP/1.1 200 OK\r\n"
-        for path in (LIST, "/dumps/1/signatures.csv"):
-            refused = get(server.port, path)
-            assert (refused.status, "Retry-After" in refused.headers) == (503, True)
-        assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
-        assert b'route="/dumps/{version}/{name}",status="503"} 1.0' in get(server.port, "/metrics").body
-        for connection in unread:
-            connection.close()
-        assert until(lambda: get(server.port, LIST).status == 200, "a permit")
+    page, query = LIST.split("?")
+    unread: list[Any] = []
+    for path, asked, sent in (
+        (page, query, b""), (RESOLVE_PATH, "", body), ("/dumps/2/signatures.ndjson", "", b""),
+        ("/signature-database/v1/export", "", b""),
+    ):  # fmt: skip
+        environ = create_environ(path, asked, method="POST" if sent else "GET", body=sent)
+        unread.append(app.client.app(environ, StartResponseMock()))
+    for path in (LIST, "/dumps/1/signatures.csv"):
+        refused = get(app, path)
+        assert (refused.status, "Retry-After" in refused.headers) == (503, True)
+    assert get(app, f"{SIGNATURES_PATH}?page_size=1").status == 200
+    for answer in unread:
+        answer.close()
+    assert get(app, LIST).status == 200

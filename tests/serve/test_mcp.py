@@ -26,7 +26,7 @@ from sigdir.serve.mcp_server import MAX_ANSWER, mcp_server
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.examples import examples
 from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
-from tests.serve.support import HOST, Application, Server, application, get, request, serving
+from tests.serve.support import HOST, Application, application, get, listening, request
 from tests.serve.support import opened as storage
 
 TOOLS = {"resolve", "search", "decode", "contract", "solve"}
@@ -48,9 +48,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(stored: Path) -> Iterator[Server]:
-    with serving(stored, "--mcp", "--solve", workers=1) as running:
-        yield running
+def app(stored: Path) -> Iterator[Application]:
+    with application(stored, mcp=True, solve=True) as app:
+        yield app
 
 
 def asked(arguments: list[str], ask: Callable[[Client], Awaitable[Any]]) -> Any:
@@ -66,11 +66,11 @@ def asked(arguments: list[str], ask: Callable[[Client], Awaitable[Any]]) -> Any:
     return _run(talk)
 
 
-def asked_over_http(server: Server, ask: Callable[[Client], Awaitable[Any]]) -> Any:
-    """What a client gets from a server by streamable HTTP."""
+def asked_at(server: Any, ask: Callable[[Client], Awaitable[Any]]) -> Any:
+    """What a client gets from a server in this process, or by streamable HTTP at an address."""
 
     async def talk() -> Any:
-        async with Client(f"http://{HOST}:{server.port}/mcp", read_timeout_seconds=SAFETY_SECONDS) as client:
+        async with Client(server, read_timeout_seconds=SAFETY_SECONDS) as client:
             return await ask(client)
 
     return _run(talk)
@@ -83,7 +83,7 @@ def _run(talk: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 @pytest.mark.parametrize("source", ["warehouse", "pack", "HTTP"])
-def test_agents_get_texts_and_reasons(stored: Path, server: Server, source: str) -> None:
+def test_agents_get_texts_and_reasons(stored: Path, app: Application, source: str) -> None:
     """Of a warehouse, of a pack and over HTTP, by all tools; each answer fits its schema and begins with a sentence."""
     code = (ROOT / "docs" / "examples" / "token.hex").read_text()
 
@@ -97,10 +97,14 @@ def test_agents_get_texts_and_reasons(stored: Path, server: Server, source: str)
         )  # fmt: skip
 
     if source == "HTTP":
-        listed, resolved, searched, decoded, returned, contract, solved = asked_over_http(server, ask)
+        with listening(app) as port:
+            found = asked_at(f"http://{HOST}:{port}/mcp", ask)
+    elif source == "pack":
+        found = asked(["--pack", str(export(stored, declarations=True))], ask)
     else:
-        place = str(stored if source == "warehouse" else export(stored, declarations=True))
-        listed, resolved, searched, decoded, returned, contract, solved = asked([f"--{source}", place], ask)
+        with opened(stored) as directory:
+            found = asked_at(mcp_server(directory), ask)
+    listed, resolved, searched, decoded, returned, contract, solved = found
     assert {tool.name for tool in listed.tools} == TOOLS
     for tool in listed.tools:
         assert tool.annotations.read_only_hint
@@ -175,11 +179,7 @@ def call(stored: Path) -> Any:
         server = mcp_server(directory)
 
         def call(name: str, arguments: dict[str, Any]) -> tuple[bool, str]:
-            async def talk() -> Any:
-                async with Client(server) as client:
-                    return await client.call_tool(name, arguments)
-
-            found = _run(talk)
+            found = asked_at(server, lambda client: client.call_tool(name, arguments))
             return bool(found.is_error), found.content[0].text
 
         yield call
@@ -211,12 +211,12 @@ def test_any_arguments_get_a_bounded_answer(call: Any, name: str, arguments: dic
     assert text != f"Error executing tool {name}"
 
 
-def test_http_solves_for_older_clients_in_the_process_that_gives_way(server: Server) -> None:
+def test_http_solves_for_older_clients(app: Application) -> None:
     """They name the tool in the body alone."""
     named = {"name": "solve", "arguments": {"hash": "0x12345678", "seconds": 2}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": named}).encode()
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    answer = request(server.port, "POST", "/mcp", body, headers)
+    answer = request(app, "POST", "/mcp", body, headers)
     assert (answer.status, "texts tried" in answer.json()["result"]["structuredContent"]["summary"]) == (200, True)
 
 
@@ -233,19 +233,19 @@ def test_only_what_names_solve_waits_for_what_solves(stored: Path) -> None:
                 assert b"".join(pieces_of(req, 1000)) == body.encode()
 
 
-def test_http_refuses_what_is_no_message(server: Server, stored: Path) -> None:
-    """With a status and a reason; costly arguments are ended as those of other routes are; without --mcp there is no route."""
+def test_http_refuses_what_is_no_message(app: Application, stored: Path) -> None:
+    """With a status and a reason; without --mcp there is no route."""
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     for method, body, status in (
         ("GET", b"", 405), ("DELETE", b"", 405), ("POST", b"{", 400), ("POST", b"[" * 100_000, 400), ("POST", b"x" * 4_000_000, 413),
     ):  # fmt: skip
-        assert request(server.port, method, "/mcp", body, headers).status == status
-    assert request(server.port, "POST", "/mcp", b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
-    assert "streamable HTTP" in get(server.port, "/llms.txt").body.decode()
-    with application(stored, mcp=True) as app:
-        assert {tool["name"] for tool in listed_by(app)} == TOOLS - {"solve"}
-    with application(stored) as app:
-        assert request(app, "POST", "/mcp", b"{}", {}).status == 404
+        assert request(app, method, "/mcp", body, headers).status == status
+    assert request(app, "POST", "/mcp", b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
+    assert "streamable HTTP" in get(app, "/llms.txt").body.decode()
+    with application(stored, mcp=True) as without:
+        assert {tool["name"] for tool in listed_by(without)} == TOOLS - {"solve"}
+    with application(stored) as without:
+        assert request(without, "POST", "/mcp", b"{}", {}).status == 404
 
 
 def listed_by(app: Application) -> Any:

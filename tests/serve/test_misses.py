@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import signal
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,23 @@ import falcon.testing
 import pytest
 
 from sigdir.serve.core import misses
+from sigdir.serve.core.budget import BudgetProcess
 from sigdir.serve.core.misses import MissCounter, Misses, wanted
 from sigdir.serve.core.process import limited_memory
+from sigdir.serve.core.settings import Settings
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.pipeline.support import invoke
 from tests.serve.support import (
     TRANSFER,
-    Server,
+    Application,
     application,
     get,
-    only,
     opened,
     post,
     post_text,
     selector,
-    serving,
     topic,
     until,
 )
@@ -43,16 +42,15 @@ HTML = {"Accept": "text/html"}
 NEW = "nobodyKnows(uint256)"
 
 
-def counts(server: Server) -> dict[str, int]:
-    return {row["hash"]: row["count"] for row in get(server.port, API).json()["results"]}
+def counts(app: Application) -> dict[str, int]:
+    return {row["hash"]: row["count"] for row in get(app, API).json()["results"]}
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
-    (tmp_path / "texts.txt").write_text(f"{TRANSFER}\n")
-    import_files([tmp_path / "texts.txt"], tmp_path / "warehouse")
-    Paths(tmp_path / "warehouse").cache.mkdir(exist_ok=True)
-    return tmp_path / "warehouse"
+    warehouse = import_lines(tmp_path / "warehouse", TRANSFER)
+    Paths(warehouse).cache.mkdir(exist_ok=True)
+    return warehouse
 
 
 def test_every_kind_of_lookup_counts(warehouse: Path) -> None:
@@ -60,7 +58,10 @@ def test_every_kind_of_lookup_counts(warehouse: Path) -> None:
     nor what the language has.
     """
     unknown, event, known = "0x00000001", topic("E()"), selector(TRANSFER)
-    with serving(warehouse, "--count-misses", workers=1) as server:
+    with (
+        closing(BudgetProcess(Settings(warehouse, count_misses=True))) as process,
+        application(warehouse, process, count_misses=True) as app,
+    ):
         for path in (
             "/api/v1/signatures/?hex_signature={}",
             "/api/v1/signatures/?hex_signature__in={}",
@@ -72,12 +73,12 @@ def test_every_kind_of_lookup_counts(warehouse: Path) -> None:
             "/decode/?data={}" + 300 * "00",
         ):
             for hash in (unknown, known):
-                get(server.port, path.format(hash))
+                get(app, path.format(hash))
         for path in ("/signatures/00000001", f"/signatures/{known[2:]}", f"/topic0/{event[2:]}", f"/topic/{event}/"):
-            get(server.port, path)
-        assert get(server.port, f"/api/v1/decode/?data=0x4e487b71{17:064x}").json()["candidates"]
-        assert post(server.port, "/api/v1/resolve/", 4 * [unknown]).status == 200
-        until(lambda: counts(server) == {unknown: 10, event: 2}, "ten lookups of a selector and two of a topic count")
+            get(app, path)
+        assert get(app, f"/api/v1/decode/?data=0x4e487b71{17:064x}").json()["candidates"]
+        assert post(app, "/api/v1/resolve/", 4 * [unknown]).status == 200
+        until(lambda: counts(app) == {unknown: 10, event: 2}, "ten lookups of a selector and two of a topic count")
 
 
 def test_without_memory_for_a_thread_the_answer_stays(warehouse: Path) -> None:
@@ -98,22 +99,19 @@ def test_without_memory_for_a_thread_the_answer_stays(warehouse: Path) -> None:
     assert [(one.hash, one.count) for one in found] == [("0x00000000", 2)]
 
 
-def test_counts_are_of_all_workers_and_survive_a_kill(warehouse: Path) -> None:
-    """Of two workers, one killed after its counts were written; a text that is POSTed leaves the list, the page and the command."""
+def test_counts_are_of_all_workers(warehouse: Path) -> None:
+    """Of two, each with counts of its own; a text that is POSTed leaves the list, the page and the command."""
     lookup = f"/api/v1/signatures/?hex_signature__in={selector(NEW)},0x00000002"
-    with serving(warehouse, "--count-misses", workers=2) as server:
-        for worker in server.workers():
-            with only(server, worker):
-                for _ in range(10):
-                    get(server.port, lookup)
-        until(lambda: counts(server) == {selector(NEW): 20, "0x00000002": 20}, "the counts of both workers are written")
-        os.kill(server.workers()[0], signal.SIGKILL)
-        assert get(server.port, f"{API}?page_size=1&page=2").json()["previous"].endswith(f"{API}?page=1&page_size=1")
-        assert get(server.port, f"{API}?page=3").status == 404
-        assert post_text(server.port, NEW).status == 201
-        assert counts(server) == {"0x00000002": 20}
-        assert 'href="/wanted/"' in get(server.port, "/status/", HTML).body.decode()
-        page = get(server.port, "/wanted/", HTML).body.decode()
+    with application(warehouse, count_misses=True) as app, application(warehouse, count_misses=True) as other:
+        for _ in range(10):
+            assert get(app, lookup).status == get(other, lookup).status == 200
+        until(lambda: counts(app) == {selector(NEW): 20, "0x00000002": 20}, "the counts of both are written")
+        assert get(app, f"{API}?page_size=1&page=2").json()["previous"].endswith(f"{API}?page=1&page_size=1")
+        assert get(app, f"{API}?page=3").status == 404
+        assert post_text(other, NEW).status == 201
+        assert counts(app) == {"0x00000002": 20}
+        assert 'href="/wanted/"' in get(app, "/status/", HTML).body.decode()
+        page = get(app, "/wanted/", HTML).body.decode()
         assert ("0x00000002" in page, selector(NEW) in page, 'href="/submit/"' in page) == (True, False, True)
     found: list[dict[str, Any]] = json.loads(invoke(warehouse, "wanted", "--json").stdout)
     assert [(one["collection"], one["hash"], one["count"]) for one in found] == [("signatures", "0x00000002", 20)]

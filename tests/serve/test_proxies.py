@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, SAFETY_SECONDS
-from tests.serve.support import HOST, SIGNATURES_PATH, get, post_text, until
-from tests.serve.test_servers import FOLDERS, LINES, started
+from tests.serve.support import HOST, SIGNATURES_PATH, application, get, listening, post_text, until
+from tests.serve.test_servers import FOLDERS
 
 DOCUMENT = (ROOT / "docs" / "operations.md").read_text()
 TEMPORARY = "".join(f"{name}_temp_path {name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
@@ -53,8 +53,9 @@ def test_a_proxy_by_its_snippet(tmp_path: Path, name: str) -> None:
     found = shutil.which(name, path=f"{FOLDERS}:/usr/sbin:/usr/bin")
     if found is None:
         pytest.skip(f"{name} is not installed")
-    line = LINES["sigdir serve --server waitress"] + " --trust-proxy"
-    with started(line, tmp_path) as (_, upstream), socket.socket() as free:
+    with (
+        application(tmp_path / "warehouse", trust_proxy=True) as app, listening(app) as upstream, socket.socket() as free,
+    ):  # fmt: skip
         free.bind((HOST, 0))
         port = free.getsockname()[1]
         free.close()

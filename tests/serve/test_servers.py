@@ -26,6 +26,7 @@ from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.examples import long_except
 from tests.serve.support import HOST, JSON, children_of, get, post_text, request, until
+from tests.serve.test_live import has_ended, waits_for_a_lock
 
 WIRE = ROOT.parent / "shared" / "wire"
 FOLDERS = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("SIGDIR_TEST_SERVERS", "")])
@@ -92,13 +93,6 @@ def names(pids: list[int]) -> str:
     return "\n".join(found)
 
 
-def has_ended(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 def counted(port: int, route: str) -> float:
     """How many requests of a route all workers have counted."""
     text = get(port, "/metrics").body.decode()
@@ -134,7 +128,7 @@ def test_a_server_by_its_line(tmp_path: Path, name: str) -> None:
         with ThreadPoolExecutor() as pool:
             with staging.exclusive_statement():
                 waiting = pool.submit(post_text, port, "lastRow()")
-                until(lambda: _waits_for_a_lock(below), "the POST waits")
+                until(lambda: waits_for_a_lock(below), "the POST waits")
                 process.terminate()
                 stopped = time.monotonic() + 2  # gunicorn's port stays open until its workers have ended
                 until(lambda: _refuses(port) or time.monotonic() > stopped, "the signal to be taken")
@@ -142,11 +136,6 @@ def test_a_server_by_its_line(tmp_path: Path, name: str) -> None:
         staging.close()
         assert process.wait(SAFETY_SECONDS) == 0
         until(lambda: all(map(has_ended, below)), "the end of all processes")
-
-
-def _waits_for_a_lock(pids: list[int]) -> bool:
-    waiting = (line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" in line)
-    return bool({fields[5] for fields in waiting} & set(map(str, pids)))
 
 
 def _refuses(port: int) -> bool:

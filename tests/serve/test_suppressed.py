@@ -25,20 +25,13 @@ from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.suppressed import entries_of, read, sealed, sealed_version, unsealed
 from tests.conftest import import_files
-from tests.pipeline.support import invoke
 from tests.serve.support import (
     EVENTS_PATH,
     FORM,
     SIGNATURES_PATH,
-    found,
-    get,
-    only,
     opened,
-    post_text,
     selector,
-    serving,
     topic,
-    until,
 )
 
 RUDE, RUDE_EVENT, RUDE_STAGED = "veryRude(uint256)", "VeryRude(uint256)", "rudeLater(uint256)"
@@ -340,27 +333,6 @@ def test_a_server_does_not_start_with_a_broken_list(served: Served) -> None:
     served.paths.suppressed.write_text("no signature\n")
     with pytest.raises(UnreadableWarehouse, match=r"suppressed\.txt, line 1"):
         Reader(served.paths)
-
-
-def test_the_command_changes_what_a_running_server_shows(warehouse: Path) -> None:
-    """In every worker, without a restart; without a text it lists."""
-    with serving(warehouse) as server:
-        assert post_text(server.port, RUDE).status == 201
-        done = invoke(warehouse, "suppress", "function veryRude(uint amount)")
-        assert (done.status, done.stdout) == (0, b"1 text is suppressed\n"), done.stderr
-        for worker in server.workers():
-            with only(server, worker):
-                until(lambda: not found(server.port, "rude"), "each worker to hide the text")
-        assert post_text(server.port, RUDE).header("Reject-Reason") == "suppressed"
-        assert invoke(warehouse, "suppress").stdout == f"function {RUDE}\n".encode()
-        assert invoke(warehouse, "suppress", "no signature").status == 2
-        removed = invoke(warehouse, "suppress", "--remove", RUDE, "notthere()")
-        assert removed == (0, b"0 texts are suppressed\n", "not on the list: notthere()\n")
-        for worker in server.workers():
-            with only(server, worker):
-                until(lambda: found(server.port, "rude"), "each worker to show the text")
-        assert get(server.port, "/readyz").json()["rows"]["signatures"] == 1
-        assert server.errors() == []
 
 
 def test_a_sealed_list_is_whole_or_none() -> None:

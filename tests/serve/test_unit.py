@@ -7,12 +7,14 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.servers import startup
+from tests.conftest import ROOT, command_line, empty_warehouse
 from tests.serve.support import SIGNATURES_PATH, TRANSFER, get, post_text, serving
 
 UNIT = re.search(r"```ini\n(\[Unit\].*?)```", (ROOT / "docs/operations.md").read_text(), re.DOTALL)
@@ -69,15 +71,17 @@ def test_the_unit_serves_from_a_read_only_installation(tmp_path: Path) -> None:
     assert (cache / "signature-directory").is_dir()
 
 
-def test_a_worker_s_memory_is_malloc_s(tmp_path: Path) -> None:
+def test_a_worker_s_memory_is_malloc_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow's own allocator keeps what it has freed; two arenas of malloc give it back."""
-    code = (
-        "import sys, pyarrow; from pathlib import Path; from sigdir.serve.servers.startup import open_app\n"
-        "from sigdir.serve.core.settings import Settings\n"
-        "open_app(Settings(Path(sys.argv[1]))); print(pyarrow.default_memory_pool().backend_name)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(empty_warehouse(tmp_path / "warehouse"))], cwd=ROOT, capture_output=True,
-        text=True, timeout=SAFETY_SECONDS, check=True,
-    )  # fmt: skip
-    assert done.stdout == "system\n"
+
+    def stop() -> None:
+        raise InterruptedError("all that comes after it")
+
+    monkeypatch.setattr(startup, "warm", stop)
+    before = pa.default_memory_pool()
+    try:
+        with pytest.raises(InterruptedError):
+            startup.open_app(Settings(empty_warehouse(tmp_path / "warehouse")))
+        assert pa.default_memory_pool().backend_name == "system" != before.backend_name
+    finally:
+        pa.set_memory_pool(before)

@@ -209,7 +209,24 @@ def test_the_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TOKEN not in repr(settings)
 
 
-@pytest.mark.parametrize("server_name", ["waitress", pytest.param("granian", marks=pytest.mark.long)])
+def test_settings_are_passed_to_workers_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their variables, each that is not the default."""
+    own = {
+        "read_only": True,
+        "write_token": TOKEN,
+        "workers": 7,
+        "max_body": 8,
+        "cache": Path("/c"),
+        "rank_lists": True,
+    }
+    settings = Settings(Path("/w"), public_url="https://a.test", **own)
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    assert Settings.from_environment() == settings
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("server_name", ["waitress", "granian"])
 def test_the_command_passes_both_to_its_workers(tmp_path: Path, server_name: str) -> None:
     """The token by its variable on one server, the flag on the other; neither is on standard error."""
     arguments = ["--read-only"] if server_name == "granian" else []

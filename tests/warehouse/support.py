@@ -182,6 +182,12 @@ def publish(
         return run.publish(rejects=rejects)
 
 
+def copied(warehouse: Paths, folder: Path) -> Paths:
+    """A copy of a warehouse that others keep, in ``folder``."""
+    shutil.copytree(warehouse.root, folder / "warehouse")
+    return Paths(folder / "warehouse")
+
+
 def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
     """The actions of a log entry as JSON."""
     return [json.loads(line) for line in paths.log_entry(version).read_bytes().splitlines()]

@@ -37,6 +37,7 @@ from tests.warehouse.support import (
     assert_sequences_ahead,
     assert_sound,
     call_command,
+    copied,
     fold,
     places,
     publish,
@@ -48,10 +49,10 @@ from tests.warehouse.support import (
 )
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Two imports, one with rejects, a fold, rows in staging, a mirror."""
-    own = Paths(tmp_path / "warehouse")
+    own = Paths(tmp_path_factory.mktemp("backup") / "warehouse")
     publish(own, ["a(uint256)", "b(uint256)"], ["A(uint256)"], rejects=["bad("])
     stage(own, SIGNATURES, "folded(uint256)")
     fold(own)
@@ -60,6 +61,11 @@ def paths(tmp_path: Path) -> Paths:
     stage(own, EVENT_SIGNATURES, "Waiting(uint256)")
     mirrored(own, b"spooled\n")
     return own
+
+
+@pytest.fixture
+def paths(base: Paths, tmp_path: Path) -> Paths:
+    return copied(base, tmp_path)
 
 
 def mirrored(paths: Paths, spool: bytes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import threading
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from hypothesis import strategies as st
 import sigdir
 from sigdir.cli.fold import Upkeep
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.index.view import Reader, tidy, unused_indexes
+from sigdir.warehouse.index.view import Reader, unused_indexes
 from sigdir.warehouse.jobs.compact import GATHER, SMALL_ROWS, Choose, Files, compact, due, everything, small
 from sigdir.warehouse.log import checkpoint
 from sigdir.warehouse.log.entry import read_actions
@@ -224,16 +223,6 @@ def test_nothing_to_compact_makes_no_version(paths: Paths) -> None:
     assert compact(paths) is None
     assert compact(paths, everything) is None
     assert read_snapshot(paths).version == 3
-
-
-def test_a_collection_of_one_file_is_left_alone(paths: Paths) -> None:
-    """A merge in one collection does not rewrite the only file of the other."""
-    publish(paths, ["f()"], ["E()"])
-    publish(paths, ["g()"])
-    (event_file,) = read_snapshot(paths).files[EVENT_SIGNATURES]
-    compact(paths)
-    assert read_snapshot(paths).files[EVENT_SIGNATURES] == (event_file,)
-    assert file_counts(paths) == {SIGNATURES: 1, EVENT_SIGNATURES: 1}
 
 
 def test_a_large_file_is_cut_into_row_groups(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -463,52 +452,3 @@ def test_a_full_disk_ends_the_command_in_one_line(base: Base, disk: Disk) -> Non
     disk.resize(64 * 1024)
     publish(paths, ["new()"])
     assert_nothing_left(paths)
-
-
-# Concurrency.
-
-
-@pytest.mark.long
-def test_a_reader_sees_every_row_once_while_files_change(paths: Paths) -> None:
-    """A thread that reads during POSTs, imports, folds, compactions and vacuums sees every row once, in id order."""
-    publish(paths, names("old", 300))
-    acknowledged = set(names("old", 300))
-    reader = Reader(paths)
-    stopped = threading.Event()
-    failures: list[BaseException] = []
-    looks: set[tuple[int, int]] = set()
-
-    def watch() -> None:
-        try:
-            while not stopped.is_set():
-                expected = set(acknowledged)
-                view = reader.current()
-                segments = view.segments[SIGNATURES]
-                found = served_texts(view, SIGNATURES)
-                assert len(found) == len(set(found)) == view.count(SIGNATURES)
-                assert expected <= set(found)
-                ids = np.concatenate([segment.ids[: segment.rows] for segment in segments])
-                assert (np.diff(ids) > 0).all()
-                looks.add((view.snapshot.version, len(segments)))
-        except BaseException as error:  # noqa: BLE001 - the test asserts it
-            failures.append(error)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        for number in range(9):
-            acknowledged.update(row.text for row in stage(paths, SIGNATURES, *names(f"posted{number}_", 3)))
-            publish(paths, [f"posted{number}_1(uint256)", *names(f"new{number}_", 20)])
-            acknowledged.update(names(f"new{number}_", 20))
-            fold(paths)
-            if number % 3 == 2:
-                compact(paths)
-                tidy(paths)
-                assert call_command("vacuum", "--keep", "0s", "--warehouse", paths.root).exit_code == 0
-    finally:
-        stopped.set()
-        watcher.join()
-        reader.close()
-    assert failures == []
-    assert len(looks) > 3
-    assert set(texts(visible(paths)[SIGNATURES])) == acknowledged

@@ -20,24 +20,31 @@ from sigdir.warehouse.log.entry import existing_version
 from sigdir.warehouse.log.snapshot import LogTailer, read_snapshot, read_state
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
-from tests.warehouse.support import fold, log_actions, publish, stage
+from tests.warehouse.support import copied, fold, log_actions, publish, stage
 
 CHECKPOINTS = 4
 
 
-@pytest.fixture
-def checkpointed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Paths:
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Ten versions: imports of both collections, folds and a compaction; checkpoints at 4 and 8."""
-    monkeypatch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", CHECKPOINTS)
-    for number in range(4):
-        publish(paths, [f"f{number}()", f"g{number}()"], [f"E{number}()"])
-        stage(paths, SIGNATURES, f"posted{number}()")
-        fold(paths)
-        if number == 2:
-            compact(paths, everything)
-    publish(paths, ["last()"])
+    paths = Paths(tmp_path_factory.mktemp("delta") / "warehouse")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", CHECKPOINTS)
+        for number in range(4):
+            publish(paths, [f"f{number}()", f"g{number}()"], [f"E{number}()"])
+            stage(paths, SIGNATURES, f"posted{number}()")
+            fold(paths)
+            if number == 2:
+                compact(paths, everything)
+        publish(paths, ["last()"])
     assert [file.name[:20] for file in sorted(paths.log.glob("*.parquet"))] == [f"{4:020d}", f"{8:020d}"]
     return paths
+
+
+@pytest.fixture
+def checkpointed(base: Paths, tmp_path: Path) -> Paths:
+    return copied(base, tmp_path)
 
 
 def names_of(files: Iterable[str | Path]) -> set[str]:

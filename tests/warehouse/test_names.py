@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,8 @@ from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.rows import NewText
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import import_files
+from tests.conftest import import_lines
+from tests.warehouse.support import copied
 
 IMPORTS = [
     ["transfer(address)", "transferFrom()", "name()", "event transfer(bool)"],
@@ -27,36 +28,44 @@ IMPORTS = [
 ]
 
 
-@pytest.fixture
-def reader(warehouse: Path, tmp_path: Path) -> Iterator[Reader]:
-    """A reader of three imports, each with its own data file."""
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    """Three imports, each with its own data file."""
+    warehouse = tmp_path_factory.mktemp("names") / "warehouse"
     for number, lines in enumerate(IMPORTS, 1):
-        path = tmp_path / f"list{number}.txt"
-        path.write_text("\n".join(lines))
-        import_files([path], warehouse, source=f"number {number}" if number > 1 else None)
-    opened = Reader(Paths(warehouse))
-    yield opened
-    opened.close()
+        source = f"number {number}" if number > 1 else None
+        import_lines(warehouse, *lines, name=f"list{number}.txt", source=source)
+    return Paths(warehouse)
+
+
+@pytest.fixture
+def warehouse(base: Paths, tmp_path: Path) -> Path:
+    return copied(base, tmp_path).root
+
+
+@pytest.fixture
+def reader(warehouse: Path) -> Iterator[Reader]:
+    with closing(Reader(Paths(warehouse))) as reader:
+        yield reader
 
 
 def by_name(view: View, name: str, limit: int = 10) -> list[str]:
     return [segment.text_at(row) for segment, row in view.with_name(SIGNATURES, name, limit)]
 
 
-@pytest.mark.parametrize("few", [0, 1 << 14])
-def test_only_the_whole_name_is_found(
-    warehouse: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch, few: int
-) -> None:
+@pytest.fixture(params=[0, 1 << 14])
+def few_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the grams of names, and without."""
+    monkeypatch.setattr(grams, "_FEW_ROWS", request.param)
+
+
+def test_only_the_whole_name_is_found(few_rows: None, reader: Reader) -> None:
     """The grams and the scan find the exact name, in one collection, oldest first."""
-    monkeypatch.setattr(grams, "_FEW_ROWS", few)
-    shutil.rmtree(Paths(warehouse).cache)
-    built = Reader(Paths(warehouse))
-    view = built.current()
+    view = reader.current()
     assert by_name(view, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
     assert by_name(view, "transfer", 2) == ["transfer(address)", "transfer()"]
     assert by_name(view, "tr") == ["tr()"]
     assert by_name(view, "transf") == []
-    built.close()
 
 
 def origins(view: View, warehouse: Path) -> dict[str, Origin | None]:

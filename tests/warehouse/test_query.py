@@ -32,6 +32,7 @@ from tests.warehouse.support import (
     Run,
     assert_fails_in_one_line,
     call_command,
+    copied,
     digest_of,
     names,
     publish,
@@ -84,8 +85,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 @pytest.fixture
 def own(filled: Paths, tmp_path: Path) -> Paths:
     """A copy of it that a test may change."""
-    shutil.copytree(filled.root, tmp_path / "warehouse")
-    return Paths(tmp_path / "warehouse")
+    return copied(filled, tmp_path)
 
 
 @pytest.fixture(params=["empty", "created", "filled"])

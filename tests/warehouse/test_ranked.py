@@ -267,11 +267,10 @@ def test_columns_are_kept(known: Known) -> None:
     assert folder.stat().st_ino != made
 
 
-def test_ranked_loads_no_pandas(tmp_path: Path) -> None:
+def test_ranked_loads_no_pandas(known: Known) -> None:
     """It takes a quarter of a second of each process."""
     code = "import sys, sigdir; sigdir.open(sys.argv[1]).sql('FROM ranked').arrow(); assert 'pandas' not in sys.modules"
-    root = make_known(tmp_path).paths.root
-    subprocess.run([sys.executable, "-c", code, str(root)], check=True, timeout=SAFETY_SECONDS)
+    subprocess.run([sys.executable, "-c", code, str(known.paths.root)], check=True, timeout=SAFETY_SECONDS)
 
 
 def test_without_evidence(known: Known) -> None:

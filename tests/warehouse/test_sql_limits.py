@@ -15,7 +15,7 @@ from sigdir.warehouse.table.files import RunFolder
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS
 from tests.examples import long_except
-from tests.warehouse.support import REPOSITORY, command, environment, names, publish, run_command
+from tests.warehouse.support import REPOSITORY, call_command, command, environment, names, publish
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +28,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 def test_a_query_ends_at_its_time_limit(small: Paths) -> None:
     """With status 2 and one line; a query that takes less is not touched."""
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range % 7 = b.range % 5"
-    result = run_command("sql", "--timeout", "1s", endless, "--warehouse", small.root)
-    assert (result.returncode, result.stderr) == (2, "Error: the query was stopped after 1 seconds, its --timeout\n")
-    result = run_command("sql", "--timeout", "1m", "SELECT 1 AS x", "--format", "csv", "--warehouse", small.root)
-    assert (result.returncode, result.stdout.split()) == (0, ["x", "1"])
+    result = call_command("sql", "--timeout", "1s", endless, "--warehouse", small.root)
+    assert (result.exit_code, result.stderr) == (2, "Error: the query was stopped after 1 seconds, its --timeout\n")
+    result = call_command("sql", "--timeout", "1m", "SELECT 1 AS x", "--format", "csv", "--warehouse", small.root)
+    assert (result.exit_code, result.stdout.split()) == (0, ["x", "1"])
 
 
 def test_a_query_that_does_not_hear_its_time_limit_ends_with_the_process() -> None:

@@ -152,9 +152,12 @@ def test_the_weight_orders_as_the_search_page_does(tmp_path: Path) -> None:
     import_files([tmp_path / "list.txt", tmp_path / "abi.json"], tmp_path / "warehouse")
     reader = Reader(Paths(tmp_path / "warehouse"))
     reader.close()
+    warehouse = sigdir.open(tmp_path / "warehouse")
     for query in ("pay", "PAY (*)", "()", "(*)", "*pay (*)", "type:bool", "e", "kind"):
-        ordered = "SELECT text_signature FROM search(?) ORDER BY weight, id"
-        found = [text for (text,) in sigdir.open(tmp_path / "warehouse").sql(ordered, [query]).rows()]
+        found = [
+            text
+            for (text,) in warehouse.sql("SELECT text_signature FROM search(?) ORDER BY weight, id", [query]).rows()
+        ]
         assert found == [row.text for row in find(reader.held(), SIGNATURES, parse_search(query), 0, 20).rows]
     assert len(found) == 0
 

@@ -5,46 +5,37 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 import time
-from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import sigdir
 from sigdir.cli.options import Duration
-from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.jobs.compact import compact, everything, small
+from sigdir.warehouse.jobs.compact import compact
 from sigdir.warehouse.jobs.vacuum import Vacuumed, vacuum
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.table.files import RunFolder, make_folder
 from sigdir.warehouse.table.paths import Paths
-from tests.examples import examples
 from tests.warehouse.support import (
     Content,
     assert_fails_in_one_line,
     assert_sequences_ahead,
-    assert_sound,
     call_command,
     content_of,
-    fold,
+    copied,
     log_actions,
     names,
-    places,
     publish,
     remove_digests,
     run_command,
-    served_texts,
     stage,
     visible,
 )
@@ -53,10 +44,10 @@ NOTHING = timedelta(0)
 DAY = timedelta(days=1)
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """A warehouse of eight versions: twice two imports and a compaction, then an import."""
-    paths = Paths(tmp_path / "warehouse")
+    paths = Paths(tmp_path_factory.mktemp("vacuum") / "warehouse")
     for number in range(2):
         publish(paths, names(f"a{number}_", 4), [f"A{number}()"], rejects=[f"{number}bad("])
         publish(paths, names(f"b{number}_", 4), [f"B{number}()"])
@@ -64,6 +55,11 @@ def paths(tmp_path: Path) -> Paths:
     publish(paths, ["last()"])
     stage(paths, SIGNATURES, "staged()")
     return paths
+
+
+@pytest.fixture
+def paths(base: Paths, tmp_path: Path) -> Paths:
+    return copied(base, tmp_path)
 
 
 def contents_of(paths: Paths) -> dict[int, Content]:
@@ -292,70 +288,3 @@ def test_another_window_is_refused(text: str) -> None:
     """Any other text is an error of the option."""
     with pytest.raises(click.BadParameter, match="is not a duration"):
         Duration().convert(text, None, None)
-
-
-# Random sequences of commands.
-
-steps = st.one_of(
-    st.tuples(st.just("import"), st.integers(0, 12), st.integers(0, 5)),
-    st.tuples(st.just("stage"), st.integers(0, 12), st.integers(1, 2)),
-    st.sampled_from([("fold",), ("compact",), ("compact all",), ("vacuum",), ("dry run",)]),
-)
-
-
-@pytest.mark.long
-@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
-@given(st.lists(steps, min_size=5, max_size=14))
-def test_rows_survive_any_sequence_of_commands(commands: list[tuple[Any, ...]]) -> None:
-    """Compared with a plain model: each text that was taken in keeps the id and time of its first row."""
-    with ExitStack() as stack:
-        paths = Paths(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "warehouse")
-        known: dict[Collection, dict[str, tuple[int, int] | None]] = {c: {} for c in COLLECTIONS}
-        contents: dict[int, Content] = {}
-        oldest = 0
-        reader = stack.enter_context(closing(Reader(paths)))
-        for name, *arguments in commands:
-            if name == "import":
-                first, count = arguments
-                wanted = [f"f{number}()" for number in range(first, first + count)]
-                publish(paths, wanted, [f"E{first}()"])
-                known[SIGNATURES] |= dict.fromkeys(text for text in wanted if text not in known[SIGNATURES])
-                known[EVENT_SIGNATURES].setdefault(f"E{first}()", None)
-            elif name == "stage":
-                for text in (f"f{number}()" for number in range(arguments[0], sum(arguments))):
-                    if text not in known[SIGNATURES]:
-                        (row,) = stage(paths, SIGNATURES, text)
-                        known[SIGNATURES][text] = (row.id, row.created_at)
-            elif name == "fold":
-                fold(paths)
-            elif name.startswith("compact"):
-                compact(paths, everything if name == "compact all" else small)
-            else:
-                oldest = max(oldest, _vacuumed(paths, dry_run=name == "dry run"))
-            _compare(paths, reader, known)
-            version = read_snapshot(paths).version
-            contents.setdefault(version, content_of(paths))
-        for version, content in contents.items():
-            if version >= oldest:
-                assert content_of(paths, version if version >= 0 else None) == content or version == -1
-
-
-def _vacuumed(paths: Paths, dry_run: bool) -> int:
-    planned = vacuum(paths, NOTHING, dry_run=True)
-    if dry_run:
-        return 0
-    assert vacuum(paths, NOTHING) == planned
-    return planned.oldest
-
-
-def _compare(paths: Paths, reader: Reader, known: dict[Collection, dict[str, tuple[int, int] | None]]) -> None:
-    """Assert that a reader and a server have the known texts, with the same ids and times as before."""
-    view = reader.refreshed()
-    for collection, table in visible(paths).items():
-        assert_sound(table)
-        found = places(table)
-        assert found.keys() == known[collection].keys()
-        for text, place in found.items():
-            assert known[collection][text] in (None, place)
-            known[collection][text] = place
-        assert served_texts(view, collection) == list(found)

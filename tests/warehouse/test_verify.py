@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import sqlite3
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +29,11 @@ from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import run_name
 from sigdir.warehouse.table.parquet import FILE_SCHEMA, write_data_file
 from sigdir.warehouse.table.paths import Paths, index_name
-from tests.conftest import SAFETY_SECONDS, import_files
+from tests.conftest import import_files
 from tests.warehouse.support import (
-    REPOSITORY,
     call_command,
-    command,
+    copied,
     digest_of,
-    environment,
     remove_digests,
     seal_staged,
     stage,
@@ -56,14 +52,25 @@ def run_verify(paths: Paths) -> tuple[int, dict[str, Any]]:
     return result.exit_code, report
 
 
+def found_in(paths: Paths) -> list[dict[str, Any]]:
+    """The findings of the command, of which there are some."""
+    status, report = run_verify(paths)
+    findings: list[dict[str, Any]] = report["findings"]
+    assert status == 1
+    assert all(one["why"] for one in findings)
+    return findings
+
+
+def the(findings: list[dict[str, Any]], what: str, where: str, why: str = "") -> dict[str, Any]:
+    """The first finding of this kind in this file."""
+    found = [one for one in findings if one["what"] == what and where in one["where"] and why in one["why"]]
+    assert found, findings
+    return found[0]
+
+
 def assert_found(paths: Paths, what: str, where: str, why: str = "") -> dict[str, Any]:
     """Assert that there is a finding of this kind in this file, and return it."""
-    status, report = run_verify(paths)
-    found = [f for f in report["findings"] if f["what"] == what and where in f["where"] and why in f["why"]]
-    assert status == 1
-    assert found, report["findings"]
-    assert found[0]["why"]
-    return dict(found[0])
+    return the(found_in(paths), what, where, why)
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +99,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def paths(base: Path, tmp_path: Path) -> Paths:
-    shutil.copytree(base, tmp_path / "warehouse")
-    return Paths(tmp_path / "warehouse")
+    return copied(Paths(base), tmp_path)
 
 
 def data_file(paths: Paths, number: int = 0, collection: Collection = SIGNATURES) -> DataFile:
@@ -148,46 +154,6 @@ def test_folded_rows_in_staging_are_no_finding(paths: Paths) -> None:
     assert report["staged"] == {SIGNATURES: 0, EVENT_SIGNATURES: 0}
 
 
-@pytest.mark.long
-def test_verify_is_clean_while_others_write(tmp_path: Path) -> None:
-    """Verify finds nothing while one process imports, another folds, and rows are staged."""
-    own = Paths(tmp_path / "busy")
-    lines = tmp_path / "lines.txt"
-    lines.write_text("\n".join(f"first{n}(uint256)" for n in range(1000)))
-    import_files([lines], own.root)
-    with folding(own):
-        for number in range(2):
-            stage(own, SIGNATURES, *(f"posted{number}x{n}(uint256)" for n in range(50)))
-            lines.write_text("\n".join(f"more{number}x{n}(uint256)" for n in range(3000)))
-            importer = subprocess.Popen(
-                command("import", "--quiet", "--warehouse", own.root, lines),
-                cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-            try:
-                while importer.poll() is None:
-                    status, report = run_verify(own)
-                    assert (status, report["findings"]) == (0, [])
-            finally:
-                assert importer.wait(SAFETY_SECONDS) == 0
-    status, report = run_verify(own)
-    assert status == 0
-    assert report["rows"][SIGNATURES] + report["staged"][SIGNATURES] == 1000 + 2 * 3050
-
-
-@contextmanager
-def folding(paths: Paths) -> Iterator[None]:
-    """A process that folds twenty times a second, within the block."""
-    process = subprocess.Popen(
-        command("fold", "--every", "0.05", "--warehouse", paths.root), cwd=REPOSITORY, env=environment()
-    )
-    try:
-        yield
-        assert process.poll() is None
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(SAFETY_SECONDS)
-
-
 # Damaged data files.
 
 
@@ -197,8 +163,9 @@ def test_a_flipped_byte_of_a_column_is_found(paths: Paths, number: int) -> None:
     file = data_file(paths)
     chunk = pq.read_metadata(file.path).row_group(0).column(number)
     flip(file.path, (chunk.dictionary_page_offset or chunk.data_page_offset) + chunk.total_compressed_size - 3)
-    assert_found(paths, "sha256", file.path.name)
-    assert COLUMNS[number] in assert_found(paths, "file", file.path.name)["why"]
+    findings = found_in(paths)
+    the(findings, "sha256", file.path.name)
+    assert COLUMNS[number] in the(findings, "file", file.path.name)["why"]
 
 
 def test_any_flipped_byte_is_found(paths: Paths) -> None:
@@ -216,15 +183,9 @@ def test_any_flipped_byte_is_found(paths: Paths) -> None:
     file.path.write_bytes(good)
     for at in range(0, len(good), len(good) // 12):
         flip(file.path, at)
-        assert_some_finding(paths, file.path)
+        assert any(file.path.name in finding["where"] for finding in found_in(paths))
         file.path.write_bytes(good)
     assert run_verify(paths)[0] == 0
-
-
-def assert_some_finding(paths: Paths, path: Path) -> None:
-    status, report = run_verify(paths)
-    assert status == 1
-    assert any(path.name in finding["where"] for finding in report["findings"])
 
 
 def test_a_server_never_maps_wrong_rows_from_a_damaged_file(paths: Paths) -> None:
@@ -281,7 +242,7 @@ def put(name: str, row: int, value: Any) -> Callable[[dict[str, list[Any]]], Non
     return change
 
 
-def copied(name: str, row: int, other: int) -> Callable[[dict[str, list[Any]]], None]:
+def repeated(name: str, row: int, other: int) -> Callable[[dict[str, list[Any]]], None]:
     def change(columns: dict[str, list[Any]]) -> None:
         columns[name][row] = columns[name][other]
 
@@ -297,9 +258,9 @@ def copied(name: str, row: int, other: int) -> Callable[[dict[str, list[Any]]], 
         (put("text_signature", 9, "old9(uint256) view"), "text", "row 9, id 10"),
         (put("text_signature", 9, ""), "text", "row 9, id 10"),
         (put("text_signature", 9, "\u00e9(uint256)"), "text", "row 9, id 10"),
-        (copied("id", 11, 10), "order", "row 11, id 11"),
-        (copied("id", 399, 3), "order", "row 399, id 4"),
-        (copied("created_at", 11, 10), "order", "row 11, id 12"),
+        (repeated("id", 11, 10), "order", "row 11, id 11"),
+        (repeated("id", 399, 3), "order", "row 399, id 4"),
+        (repeated("created_at", 11, 10), "order", "row 11, id 12"),
         (put("id", 399, 1_000_000), "log", ""),
         (put("id", 0, 0), "log", ""),
         (put("import_id", 3, 2), "import", ""),
@@ -309,9 +270,9 @@ def copied(name: str, row: int, other: int) -> Callable[[dict[str, list[Any]]], 
 def test_a_row_that_breaks_an_invariant_is_found(paths: Paths, change: Any, what: str, row: str) -> None:
     """The finding has the row and its id."""
     path = rewrite(paths, change)
-    found = assert_found(paths, what, "" if what == "import" else path.name)
-    assert found["row"] == row
-    assert_found(paths, "sha256", path.name)
+    findings = found_in(paths)
+    assert the(findings, what, "" if what == "import" else path.name)["row"] == row
+    the(findings, "sha256", path.name)
 
 
 def test_a_text_that_occurs_twice_is_found(paths: Paths) -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -75,7 +76,8 @@ def url(folder: Path) -> str:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that fails is asked again once, which saves seconds where it fails all the time."""
-    monkeypatch.setattr(stores, "_RETRY", stores._RETRY | {"max_retries": 1})
+    soon = {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=5), "base": 2}
+    monkeypatch.setattr(stores, "_RETRY", stores._RETRY | {"max_retries": 1, "backoff": soon})
 
 
 def copy_in(url: str, folder: Path) -> Paths:
@@ -627,7 +629,7 @@ def test_a_failing_store(tmp_path: Path, s3: S3, hasty: None) -> None:
 
 
 @pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.long)])
-def test_credentials_expire_while_inputs_are_read(tmp_path: Path, s3: S3, engine: str) -> None:
+def test_credentials_expire_while_inputs_are_read(tmp_path: Path, s3: S3, hasty: None, engine: str) -> None:
     """From the second object on each request is refused: one line says so, nothing is visible, and it can be run again."""
     url, lists = f"s3://{BUCKET}/{tmp_path.name}", open_store(f"s3://{BUCKET}/lists-{tmp_path.name}")
     publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 from sigdir.serve.pages.decode import EXAMPLE, LOG_EXAMPLE, MULTICALL_EXAMPLE, PROXY_EXAMPLE
 from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.examples import long_except
-from tests.serve.support import HOST, Application, Server, application, digest, serving
+from tests.serve.support import HOST, Application, application, digest, listening
 from tests.signatures.assembly import dispatcher, error_code, event_code, metadata, reads_words
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -76,10 +76,10 @@ def app(folder: Path) -> Iterator[Application]:
 
 
 @pytest.fixture(scope="session")
-def server(folder: Path) -> Iterator[Server]:
-    with serving(folder, workers=1) as running:
-        yield running
-        assert running.errors() == []
+def port(app: Application) -> Iterator[int]:
+    """Where a browser finds the application."""
+    with listening(app) as port:
+        yield port
 
 
 @pytest.fixture(scope="session")
@@ -108,7 +108,7 @@ def windows(browser: Browser) -> dict[str, Page]:
 
 
 @pytest.fixture
-def page_of(browser: Browser, windows: dict[str, Page], server: Server) -> Iterator[Open]:
+def page_of(browser: Browser, windows: dict[str, Page], port: int) -> Iterator[Open]:
     """Opens a path in a window that has no page, cache or cookie of another test, and checks at the end that no window
     logged an error.
 
@@ -118,7 +118,7 @@ def page_of(browser: Browser, windows: dict[str, Page], server: Server) -> Itera
     opened: list[tuple[str, Page, dict[str, Callable[..., None]]]] = []
     complaints: list[str] = []
     requested: list[str] = []
-    base = f"http://{HOST}:{server.port}"
+    base = f"http://{HOST}:{port}"
 
     def open_page(path: str, expected: str = "", **options: Any) -> Page:
         key = json.dumps(options, sort_keys=True)

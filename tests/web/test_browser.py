@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from sigdir.serve.pages.decode import EXAMPLE
 from tests.conftest import ROOT
 from tests.examples import long_except
-from tests.serve.support import HOST, SIGNATURES_PATH, Server, found, get, request
+from tests.serve.support import HOST, SIGNATURES_PATH, found, get, request
 from tests.web.conftest import COLLIDING, PHONE, SOME_PATHS, Open
 
 TRANSFER = "transfer(address,uint256)"
@@ -75,17 +75,6 @@ def test_an_older_request_never_overwrites_a_newer_one(page_of: Open) -> None:
     assert all("balanceOf(" in text for text in results(page))
 
 
-def test_the_box_accepts_every_form_of_a_signature(page_of: Open) -> None:
-    """A selector, calldata, a text and a declaration all give the same first row."""
-    page = page_of("/")
-    for entered in ("0xa9059cbb", "a9059cbb", "0xA9059CBB" + "00" * 64, TRANSFER,
-                    "function transfer(address to, uint amount) external returns (bool)"):  # fmt: skip
-        page.goto("/")
-        page.get_by_role("searchbox").fill(entered)
-        follow(page, page.get_by_role("button", name="Search"))  # the script changes the address without a load
-        assert rows(page, "Functions and errors")[0] == TRANSFER
-
-
 def test_rows_look_like_links(page_of: Open) -> None:
     """The text of a row has the colour and the underline of every other link."""
     page = page_of("/search/?q=Transfer(address,address,uint256)&in=events")
@@ -138,7 +127,7 @@ def submit(page: Page, text: str) -> None:
     follow(page, page.get_by_role("button", name="Preview"))
 
 
-def test_a_list_is_previewed_then_stored_then_found(page_of: Open, server: Server) -> None:
+def test_a_list_is_previewed_then_stored_then_found(page_of: Open, port: int) -> None:
     """Each line has a result, the preview stores nothing, confirmed signatures are found at once, a reload posts nothing."""
     new = "submittedByHand(uint256)"
     page = page_of("/submit/")
@@ -151,11 +140,11 @@ def test_a_list_is_previewed_then_stored_then_found(page_of: Open, server: Serve
                      ["6", "new", "Seen(address)"]]  # fmt: skip
     expect(page.get_by_text("not a valid width for this type, at column 3")).to_be_visible()
     assert page.locator("mark.problem").inner_text() == "uint7)"
-    assert get(server.port, f"{SIGNATURES_PATH}?text_signature=submittedByHand").json()["count"] == 0
+    assert get(port, f"{SIGNATURES_PATH}?text_signature=submittedByHand").json()["count"] == 0
     follow(page, page.get_by_role("button", name="Store 2 new"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Stored")
     assert page.locator(".rows .text").all_inner_texts() == [new, "Seen(address)"]
-    assert [row["text_signature"] for row in found(server.port, "submittedByHand")] == [new]
+    assert [row["text_signature"] for row in found(port, "submittedByHand")] == [new]
     methods: list[str] = []
     page.on("request", lambda sent: methods.append(sent.method))
     page.reload()
@@ -165,20 +154,10 @@ def test_a_list_is_previewed_then_stored_then_found(page_of: Open, server: Serve
     expect(page.get_by_text("by a user of this server")).to_be_visible()
 
 
-def test_unreadable_input_is_an_error_on_the_page(page_of: Open) -> None:
-    """The page shows the error and keeps the input in the form."""
-    page = page_of("/submit/", expected="400 (Bad Request)")
-    for text in ("", "# only a comment", "[{]", '{"no": "abi"}'):
-        page.goto("/submit/")
-        submit(page, text)
-        expect(page.get_by_role("alert")).to_be_visible()
-        expect(page.get_by_label("Signatures, an ABI")).to_have_value(text)
-
-
 # Accessibility.
 
 
-def test_all_works_without_a_script(page_of: Open, server: Server) -> None:
+def test_all_works_without_a_script(page_of: Open, port: int) -> None:
     """Search, its pages and a submission; buttons that need a script are hidden."""
     page = page_of("/", java_script_enabled=False)
     page.get_by_role("searchbox").fill("pagedRow")
@@ -191,7 +170,7 @@ def test_all_works_without_a_script(page_of: Open, server: Server) -> None:
     page.goto("/submit/")
     submit(page, "withoutAScript(bytes32)")
     follow(page, page.get_by_role("button", name="Store 1 new"))
-    assert get(server.port, f"{SIGNATURES_PATH}?text_signature=withoutAScript").json()["count"] == 1
+    assert get(port, f"{SIGNATURES_PATH}?text_signature=withoutAScript").json()["count"] == 1
 
 
 def test_keys_alone_are_enough(page_of: Open) -> None:
@@ -218,15 +197,14 @@ def test_keys_alone_are_enough(page_of: Open) -> None:
     page.wait_for_url("**/selector/0xa9059cbb/")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_enough_contrast(page_of: Open, scheme: str) -> None:
-    """The contrast is at least 4.5 to 1, and the background follows the colour scheme."""
-    page = page_of("/", color_scheme=scheme)
+def test_every_text_has_enough_contrast_in_the_dark(page_of: Open) -> None:
+    """At least 4.5 to 1; axe looks at the light pages."""
+    page = page_of("/", color_scheme="dark")
     contrasts = (ROOT / "tests/web/contrast.js").read_text()
     for path in ("/", "/search/?q=transfer", "/selector/0xa9059cbb/", "/submit/", "/status/"):
         page.goto(path)
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == (scheme == "dark")
+        assert sum(map(int, re.findall(r"\d+", ground)[:3])) < 200
         assert page.evaluate(contrasts, 21.1) != []  # the check finds something
         assert page.evaluate(contrasts, 4.5) == [], path
 
@@ -282,14 +260,14 @@ def test_nothing_moves_while_a_page_loads(page_of: Open, path: str) -> None:
 
 
 @pytest.mark.long
-def test_nothing_moves_while_a_page_arrives_in_pieces(browser: Browser, server: Server) -> None:
+def test_nothing_moves_while_a_page_arrives_in_pieces(browser: Browser, port: int) -> None:
     """A busy browser draws what it has: half a header, two cards of three."""
     pieces: list[bytes] = []
     page = browser.new_page()
 
     class InPieces(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            answer = request(server.port, "GET", self.path)
+            answer = request(port, "GET", self.path)
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.headers["content-type"])
             self.end_headers()
@@ -300,7 +278,7 @@ def test_nothing_moves_while_a_page_arrives_in_pieces(browser: Browser, server: 
         def log_message(self, *_: object) -> None:
             pass
 
-    whole = request(server.port, "GET", "/").body
+    whole = request(port, "GET", "/").body
     slow = ThreadingHTTPServer((HOST, 0), InPieces)
     serve = threading.Thread(target=slow.serve_forever)
     serve.start()

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sigdir.serve.core import openapi
-from tests.serve.support import HOST, Application, Place, Server, get
+from tests.serve.support import HOST, Application, Place, get
 from tests.web.conftest import Open
 
 EXAMPLES = {
@@ -65,16 +65,16 @@ def test_every_linked_example_answers(app: Application) -> None:
         assert get(app, address).status in (200, 302), address
 
 
-def test_every_curl_command_runs(server: Server, tmp_path: Path) -> None:
+def test_every_curl_command_runs(port: int, tmp_path: Path) -> None:
     """Unchanged, with the address under which the page was requested."""
     for name, text in EXAMPLES.items():
         (tmp_path / name).write_text(text)
-    lines = re.findall(r'aria-label="The curl command[^"]*">(.*?)</pre>', body_of(server.port), re.DOTALL)
+    lines = re.findall(r'aria-label="The curl command[^"]*">(.*?)</pre>', body_of(port), re.DOTALL)
     assert len(lines) > 25
     for line in map(unescape, lines):
         words = shlex.split(line)
         assert words[0] == "curl"
-        assert words[-1].startswith(f"http://{HOST}:{server.port}/")
+        assert words[-1].startswith(f"http://{HOST}:{port}/")
         ran = subprocess.run(
             [*words, "-s", "-o", "/dev/null", "-w", "%{http_code}"], cwd=tmp_path, capture_output=True, check=True
         )

@@ -229,15 +229,6 @@ def test_links_to_other_directories_lead_on(app: Application, path: str, to: str
         assert answer.header("Location") == to
 
 
-@pytest.mark.parametrize("path", ["/", "/search/", "/browse/", "/selector/0xa9059cbb/", "/status/"])
-def test_a_page_without_a_form_refuses_post(app: Application, path: str) -> None:
-    answer = request(app, "POST", path, b"a=1", FORM)
-    assert answer.status == 405
-    assert answer.header("Content-Type").startswith("text/html")
-    head = request(app, "HEAD", path)
-    assert (head.status, head.body) == (200, b"")
-
-
 @pytest.mark.parametrize("path", ["/search/", "/search/results/"])
 def test_a_query_has_a_maximum_length(app: Application, path: str) -> None:
     assert get(app, f"{path}?q={'a' * 16_384}").status == 414
@@ -390,6 +381,14 @@ def test_a_preview_carries_the_new_texts(app: Application) -> None:
     assert carried is not None
     assert carried[1].split("\n") == ["function carried(uint256)", "event Carried(address)", ""]
     assert count(app, "carried") == 0
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment", "[{]", '{"no": "abi"}'])
+def test_unreadable_input_is_an_error_on_the_page(app: Application, text: str) -> None:
+    """The form keeps the input."""
+    answer = send_form(app, {"text": text})
+    body = answer.body.decode()
+    assert (answer.status, 'role="alert"' in body, f">{text}</textarea>" in unescape(body)) == (400, True, True)
 
 
 def test_lines_without_a_keyword_go_where_the_form_says(app: Application) -> None:

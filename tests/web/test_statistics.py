@@ -13,7 +13,7 @@ import sigdir
 from sigdir.serve.statistics.figures import page as report_page
 from sigdir.warehouse.sql.statistics import statistics
 from tests.conftest import ROOT, SAFETY_SECONDS
-from tests.serve.support import Server
+from tests.serve.support import Application
 from tests.web.conftest import Open
 
 FIGURES = 7
@@ -28,9 +28,9 @@ def drawn(page_of: Open) -> Page:
 
 
 @pytest.fixture(scope="module")
-def report(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(app: Application, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("report") / "report.html"
-    file.write_bytes(report_page(statistics(sigdir.open(server.folder))))
+    file.write_bytes(report_page(statistics(sigdir.open(app.folder))))
     return file
 
 
@@ -76,9 +76,9 @@ def test_no_label_of_a_chart_is_cut_off(drawn: Page) -> None:
     assert cut_off(drawn) == []
 
 
-def test_no_label_of_large_numbers_is_cut_off(opened: Page, server: Server, tmp_path: Path) -> None:
+def test_no_label_of_large_numbers_is_cut_off(opened: Page, app: Application, tmp_path: Path) -> None:
     """Nor are those of a thousand million rows and of long names, on a phone."""
-    found = statistics(sigdir.open(server.folder))
+    found = statistics(sigdir.open(app.folder))
     large = replace(
         found,
         growth=tuple(replace(held, signatures=held.signatures + 10**9) for held in found.growth),
