@@ -197,6 +197,7 @@ def test_bad_parameters_are_refused(app: Application) -> None:
         assert (answer.status, list(answer.json())) == (400, [name])
     for limit in ("0", "-1", "x"):
         assert get(app, f"{CHANGES_PATH}?limit={limit}").status == 400
+    assert get(app, f"{CHANGES_PATH}?limit=1").status == 200
     assert get(app, f"{SIGNATURES_PATH}?cursor=x").status == 404
     assert get(app, f"{EVENTS_PATH}?cursor=s1").status == 404
     assert get(app, CHANGES_PATH[:-1]).header("Location") == CHANGES_PATH

@@ -25,7 +25,7 @@ from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.serve.support import EVENTS_PATH, Answer, Application, application, get, post_text, request, whole
-from tests.warehouse.support import log_actions, remove_digests
+from tests.warehouse.support import remove_digests
 
 
 @pytest.fixture(scope="module")
@@ -253,14 +253,6 @@ def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path, warehouse: Pat
         file.unlink()
         for path in (f"signatures/{file.name}", "signatures.ndjson"):
             assert get(app, f"/dumps/1/{path}").status == 410
-
-
-def test_digests_are_those_of_the_commits(app: Application) -> None:
-    """Digests come from the commits: no data file is read for them."""
-    paths = Paths(app.folder)
-    document = {"collection=" + one["url"].removeprefix("/dumps/2/"): one["sha256"] for one in listed(app)["files"]}
-    added = [action["add"] for version in (1, 2) for action in log_actions(paths, version) if "add" in action]
-    assert document == {add["path"]: add["tags"]["sha256"] for add in added}
 
 
 def test_digests_missing_in_the_commits_are_computed(tmp_path: Path) -> None:

@@ -146,13 +146,6 @@ def test_everything_about_one_text(client: TestClient) -> None:
         assert client.simulate_get(wrong).status_code == 404
 
 
-def test_a_posted_text_is_named_by_one_source(client: TestClient) -> None:
-    """Before it is folded, and after."""
-    id = client.simulate_post(SIGNATURES_PATH, json={"text_signature": "posted(bool)"}).json["id"]
-    found = client.simulate_get(f"{SIGNATURES_PATH}{id}/evidence/").json
-    assert (found["reasons"][0], found["sources"]) == ("named by 1 source", 1)
-
-
 def test_a_post_is_a_sighting_with_its_declaration(tmp_path: Path) -> None:
     """Of a new text and of a known one, which is answered as a duplicate; all POSTs of a text are one source."""
     (tmp_path / "list.txt").write_text(f"{TRANSFER}\nplain(uint256)\n")

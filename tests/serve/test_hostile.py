@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import struct
 import subprocess
@@ -386,14 +385,6 @@ def test_http_1_0_is_answered(patient: Server) -> None:
     assert answer.json()["next"] == f"http://{HOST}:{patient.port}{SIGNATURES_PATH}?page=2&page_size=1"
 
 
-def test_requests_can_share_a_connection(server: Server) -> None:
-    """Several that are sent at once are answered in order, errors between them too."""
-    paths = [f"{SIGNATURES_PATH}1/", f"{SIGNATURES_PATH}0/", "/nope/", f"{SIGNATURES_PATH}1/"]
-    message = b"".join(head("GET", path) for path in paths) + head("GET", "/healthz", "Connection: close")
-    with connected(server.port, message) as connection, connection.makefile("rb") as answers:
-        assert re.findall(rb"HTTP/1.1 (\d+)", answers.read()) == [b"200", b"404", b"404", b"200", b"200"]
-
-
 def test_a_body_of_a_get_is_not_the_next_request(server: Server) -> None:
     """The body of a GET is skipped and is not parsed as the next request."""
     inner = head("POST", SIGNATURES_PATH, f"Content-Type: {FORM['Content-Type']}", "Content-Length: 25")
@@ -405,25 +396,6 @@ def test_a_body_of_a_get_is_not_the_next_request(server: Server) -> None:
     assert received.count(b"HTTP/1.1 ") <= 2
     assert b"HTTP/1.1 201" not in received
     assert found(server.port, "smuggled") == []
-
-
-def test_who_asks_is_told_to_go_on(server: Server) -> None:
-    """Expect: 100-continue is answered before the body is sent, and then the body is taken."""
-    body = b'{"text_signature": "expected%d()"}' % next(numbers)
-    lines = ["Content-Type: application/json", f"Content-Length: {len(body)}", "Expect: 100-continue"]
-    with connected(server.port, head("POST", SIGNATURES_PATH, *lines)) as connection:
-        assert connection.recv(64).startswith(b"HTTP/1.1 100 Continue\r\n")
-        connection.sendall(body)
-        assert answer_on(connection)[0] == 201
-
-
-@pytest.mark.parametrize("expected", ["100-continue", "200-ok", "x" * 5000])
-def test_expectations_of_who_then_says_nothing(server: Server, expected: str) -> None:
-    """Those that hang up, those with no body to come, and those that expect the unheard of."""
-    for lines in (["Content-Length: 10"], ["Content-Length: 0"], [], [f"Content-Length: {1 << 40}"]):
-        message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", f"Expect: {expected}", *lines)
-        with connected(server.port, message):
-            pass
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,8 @@ def watched(server: Server, counts: set[int]) -> Iterator[None]:
             counts.add(page["count"])
             assert (len(page["results"]), page["next"]) == (page["count"], None)
             assert_in_order(page["results"][::-1])
-            tags, ids, link = set(), [], f"{path}97"
+            tags, ids = set[str](), list[int]()
+            link = f"{path}97"
             while link:
                 answer = get(server.port, local(link))
                 tags.add(answer.header("ETag"))
@@ -236,7 +237,7 @@ def waits_for_a_lock(pids: list[int]) -> bool:
 def test_an_import_over_http_lets_posts_through(tmp_path: Path) -> None:
     """A POST beside a long import gets an id between its rows."""
     functions = [{"type": "function", "name": f"long{number}x", "inputs": []} for number in range(10_000)]
-    ids = []
+    ids: list[int] = []
     with application(tmp_path / "one") as one, application(tmp_path / "one") as other, ThreadPoolExecutor(1) as pool:
         importing = pool.submit(post, one, ABI_PATH, {"contract_abi": json.dumps(functions)})
         while not importing.done():

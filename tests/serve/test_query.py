@@ -121,17 +121,6 @@ def test_any_page_is_its_slice(data: st.DataObject, size: int, number: int) -> N
     assert page["previous"] == (f"{URL}?page={number - 1}&page_size={size}" if number > 1 else None)
 
 
-@given(rows=st.integers(0, 3000), size=st.one_of(st.integers(1, 2000), st.just(None)))
-@settings(max_examples=examples(40))
-def test_pages_are_counted_with_at_most_a_thousand_rows(rows: int, size: int | None) -> None:
-    """A page has 100 rows by default and at most 1000."""
-    segment = segment_of([Row(number + 1, NOON_US + number, "f()", b"abcd") for number in range(rows)])
-    page = answer([segment], "" if size is None else f"page_size={size}")
-    most = min(size or 100, 1000)
-    assert len(page["results"]) == min(rows, most)
-    assert (page["next"] is None) == (rows <= most)
-
-
 def test_a_link_keeps_the_page_size_that_was_asked_for() -> None:
     """Pages are cut at 1000 rows, and the link repeats the larger number."""
     segment = segment_of([Row(number + 1, NOON_US + number, "f()", b"abcd") for number in range(1001)])
@@ -191,15 +180,6 @@ def test_a_link_understood_again_asks_for_the_same(pairs: list[tuple[str, str]],
     assert again.page == str(number)
     assert (again.filter, again.oldest_first, again.page_size) == (query.filter, query.oldest_first, query.page_size)
     assert link(URL, again.pairs, number) == link(URL, query.pairs, number)
-
-
-def test_links_are_in_the_contract_s_form() -> None:
-    """Blanks become plus, and brackets, commas and colons are escaped; repeated names keep their order."""
-    query = parse("z=2&text_signature=a(b,%20c)&z=1&e=&created_at__gte=2000-01-01T00:00:00Z&page=4")
-    assert link(URL, query.pairs, 5) == (
-        f"{URL}?created_at__gte=2000-01-01T00%3A00%3A00Z&page=5&text_signature=a%28b%2C+c%29&z=2&z=1"
-    )
-    assert link(URL, (), 2) == f"{URL}?page=2"
 
 
 @given(st.lists(st.sampled_from("ab=&;1."), max_size=20).map("".join))
@@ -495,26 +475,6 @@ def test_a_long_page_comes_in_chunks_of_a_megabyte() -> None:
         assert page_of(view, SIGNATURES, parse(query), URL).is_longer_than(1 << 20) == is_long
 
 
-@pytest.mark.parametrize(
-    ("fragment", "expected"),
-    [
-        ("transfer", [0, 1]), ("TRANSFER(ADDRESS", [0, 1]), ("tRaNsFeR(uInT256)", []), ("_", [2]), ("%", []),
-        ("a_b", [2]), ("a%b", []), ("[", [3, 4]), ("{", []), ("[]", [3, 4]), ("[3]", [4]), ("((", [5]), ("))", [5]),
-        ("()", [2, 6]), (")", [0, 1, 2, 3, 4, 5, 6]), ("\\", []), ("@", []), ("`", []), ("f()", [6]),
-        ("f()transfer", []), ("uint256)a", []), ("transfer(address,uint256)x", []), (" ", []), ("\0", []),
-        ("uint256)", [0, 1, 5]), ("uint)", []), ("$", [1]),
-    ],
-)  # fmt: skip
-def test_fragments(fragment: str, expected: list[int]) -> None:
-    """Case does not count, and no character is a wildcard or stands for a neighbour of its code."""
-    texts_ = [
-        "transfer(address,uint256)", "Transfer(address,$uint256)", "a_b()", "f(uint8[])", "f(uint8[][3])",
-        "g((bool,(uint256)),uint256)", "F()",
-    ]  # fmt: skip
-    rows = [Row(number, NOON_US + number, text, b"abcd") for number, text in enumerate(texts_, 1)]
-    assert rows_with(segment_of(rows), fragment) == expected
-
-
 @pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 127, 128, 129, 1000])
 @pytest.mark.parametrize("where", ["first", "middle", "last"])
 def test_a_fragment_is_found_at_either_end_of_texts_of_any_length(length: int, where: str) -> None:
@@ -533,16 +493,6 @@ def test_more_matches_than_one_turn_of_the_scan_takes() -> None:
     segment = segment_of(rows)
     assert rows_with(segment, "AAB") == list(range(20_000))
     assert rows_with(segment, "9(a") == [number - 1 for number in range(1, 20_001) if number % 10 == 9]
-
-
-def test_collisions_beyond_four_bytes_are_told_apart() -> None:
-    """Events whose hashes begin alike for 31 bytes are found one by one; functions come together."""
-    begin = bytes(range(31))
-    events = [Row(number + 1, NOON_US + number, "f()", begin + bytes([number])) for number in range(100)]
-    segment = segment_of(events, width=32, by_hash=True)
-    assert [segment.with_hash(row.hash).tolist() for row in events] == [[number] for number in range(100)]
-    functions = [row._replace(hash=row.hash[:4]) for row in events]
-    assert segment_of(functions, by_hash=True).with_hash(begin[:4]).tolist() == list(range(100))
 
 
 def test_a_filter_that_is_exact_and_one_of_text_agree_over_many_rows() -> None:

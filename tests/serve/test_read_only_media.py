@@ -138,13 +138,12 @@ def test_an_index_that_is_on_the_disk_is_used(tmp_path: Path, warehouse: Path) -
 
 def test_rows_of_a_killed_server_are_read(tmp_path: Path, warehouse: Path) -> None:
     """They are in SQLite's write-ahead log, which cannot be merged into the file on such a disk."""
-    with serving(warehouse, workers=1) as server:
-        assert post_text(server.port, POSTED).status == 201
-        server.kill()
-    assert Paths(warehouse).staging_wal.exists()
     with small_disk(tmp_path / "disk") as mounted:
         folder = mounted.path / "warehouse"
-        shutil.copytree(warehouse, folder, ignore=shutil.ignore_patterns("*-shm"))
+        with opened(warehouse) as (_, writer):
+            writer.store([canonical_text(SIGNATURES, POSTED)])
+            shutil.copytree(warehouse, folder, ignore=shutil.ignore_patterns("*-shm"))
+        assert Paths(folder).staging_wal.exists()
         mounted.make_read_only()
         with opened(folder) as (reader, _):
             assert reader.current().count(SIGNATURES) == 1

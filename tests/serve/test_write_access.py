@@ -211,15 +211,10 @@ def test_the_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_settings_are_passed_to_workers_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their variables, each that is not the default."""
-    own = {
-        "read_only": True,
-        "write_token": TOKEN,
-        "workers": 7,
-        "max_body": 8,
-        "cache": Path("/c"),
-        "rank_lists": True,
-    }
-    settings = Settings(Path("/w"), public_url="https://a.test", **own)
+    settings = Settings(
+        Path("/w"), public_url="https://a.test", read_only=True, write_token=TOKEN, workers=7, max_body=8,
+        cache=Path("/c"), rank_lists=True,
+    )  # fmt: skip
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
     assert Settings.from_environment() == settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import re
 import shutil
 import sqlite3
 import time
@@ -172,28 +171,6 @@ def test_a_publisher_that_cannot_begin_leaves_nothing_open(paths: Paths) -> None
     publish(paths, ["later()"])
 
 
-# Read-only.
-
-
-def test_a_read_only_folder_is_read_and_not_written(tmp_path: Path) -> None:
-    """SQL works; commands that write fail in one line that names the path."""
-    lines = tmp_path / "lines.txt"
-    lines.write_text("new()\n")
-    with small_disk(tmp_path / "disk") as disk:
-        paths = Paths(disk.path / "warehouse")
-        publish(paths, names("a", 10))
-        stage(paths, SIGNATURES, "posted()")
-        disk.make_read_only()
-        result = call_command("sql", "SELECT count(*) FROM signatures", "--format", "csv", "--warehouse", paths.root)
-        assert (result.exit_code, result.stdout.split()[-1]) == (0, "10")
-        assert call_command("stats", "--warehouse", paths.root).exit_code == 0
-        for arguments in (["import", str(lines), "--quiet"], ["fold"]):
-            result = call_command(*arguments, "--warehouse", paths.root)
-            assert_fails_in_one_line(result)
-            assert str(paths.root) in result.stderr
-            assert "ead-only" in result.stderr
-
-
 # Damage.
 
 
@@ -246,19 +223,6 @@ def test_an_index_without_checksums_is_built_again(paths: Paths) -> None:
     Reader(paths).close()
     assert call_command("verify", "--quiet", "--warehouse", paths.root).exit_code == 0
     assert len(list(paths.cache.glob("*-????/checksums.json"))) == len(read_snapshot(paths).all_files())
-
-
-def test_a_reader_names_the_damaged_data_file(paths: Paths) -> None:
-    """The error is ours, of one line, and names the file."""
-    file = read_snapshot(paths).files[SIGNATURES][0].path
-    content = file.read_bytes()
-    for damaged in (truncated(content), emptied(content), None):
-        file.unlink()
-        if damaged is not None:
-            file.write_bytes(damaged)
-        with pytest.raises(UnreadableWarehouse, match=re.escape(str(file))) as caught:
-            Reader(paths)
-        assert "\n" not in str(caught.value)
 
 
 def test_a_staging_file_that_breaks_while_it_is_open_is_named(paths: Paths) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.index.records import render_record, render_rows
+from sigdir.warehouse.index.records import records_size, render_record, render_rows
 from tests.serve.support import Row, record_of, segment_of
 
 WIDTHS = sorted({collection.hash_bytes for collection in COLLECTIONS})
@@ -86,20 +86,18 @@ def test_times_are_those_of_datetime(microseconds: int) -> None:
     assert datetime.strptime(record["created_at"], "%Y-%m-%dT%H:%M:%S.%f%z") == EPOCH + microseconds * MICROSECOND
 
 
-@pytest.mark.parametrize("year", [1600, 1900, 1970, 1999, 2000, 2024, 2026, 2100, 9999])
-def test_times_around_new_year_and_the_end_of_february(year: int) -> None:
-    """The first and last microseconds of these days are right."""
-    days = [datetime(year, 1, 1, tzinfo=UTC), datetime(year, 2, 28, tzinfo=UTC), datetime(year, 3, 1, tzinfo=UTC)]
-    times = [(day - EPOCH) // MICROSECOND + shift for day in days for shift in (0, 86_399_999_999, 86_400_000_000)]
-    rows = [row(created_at=at) for at in times]
-    assert records(rows) == [record_of(each) for each in rows]
-
-
 @given(st.lists(st.integers(0, 9), max_size=30))
 def test_rows_are_written_in_the_given_order(order: list[int]) -> None:
     """Records follow the order of the given row numbers, repeated ones included."""
     rows = [row(id=number + 1, text=f"f{number}()" * (number + 1)) for number in range(10)]
     assert records(rows, order) == [record_of(rows[number]) for number in order]
+
+
+def test_records_are_no_longer_than_their_size() -> None:
+    """Of the longest id, and a hash whose bytes take most."""
+    segment = segment_of([row(id=2**63 - 1, created_at=LAST, hash=b"\xff" * 32)] * 3, width=32)
+    order = np.arange(3)
+    assert len(render_rows(segment, order)) <= records_size(segment, order)
 
 
 def test_the_longest_record_has_room() -> None:
