@@ -12,7 +12,7 @@ export SIGDIR_WAREHOUSE ?= data
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev run test test-all test-quick lint format bench bench-quick cookbook formats torture fuzz second-machine constraints screenshots clean
+.PHONY: help install dev run test test-all test-quick lint format bench bench-quick cookbook formats torture fuzz constraints screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,9 +91,6 @@ SECONDS ?= 60
 fuzz: dev ## fuzz grammar, readers, archives, POST bodies, the log and packs by coverage, and costs (SECONDS=60 each)
 	$(PIP_INSTALL) '.[fuzz]'
 	for target in grammar readers csv usage tar parquet bodies decoding log pack cost; do $(BIN)/python -m tests.fuzz $$target $(SECONDS) || exit 1; done
-
-second-machine: dev ## mirror, export and import again the real corpora, or WAREHOUSE=..., and compare all rows
-	$(BIN)/python -m tests.second_machine $(WAREHOUSE)
 
 constraints: dev ## write the versions of all packages into constraints.txt; run the tests with them first
 	@{ head -1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable; } > constraints.new && mv constraints.new constraints.txt

@@ -33,7 +33,7 @@ SAFETY_SECONDS = 300
 # first. `make test-quick` leaves them out. `make test` begins with them, so that the last worker to finish is not the one
 # with the longest file; the first five take little of its time and are the longest of `make test-all`.
 SLOW = (
-    "warehouse/test_kills.py", "torture/test_torture.py", "pipeline/test_hostile.py", "test_second_machine.py",
+    "warehouse/test_kills.py", "torture/test_torture.py", "pipeline/test_hostile.py",
     "test_cookbook.py", "serve/test_hostile.py", "web/test_browser.py", "serve/test_live.py", "serve/test_servers.py",
     "serve/test_replica.py", "serve/test_budget.py", "serve/test_storage.py", "serve/test_mcp.py",
     "serve/test_misses.py", "serve/test_sql.py", "pipeline/test_import.py", "pipeline/test_engine.py",

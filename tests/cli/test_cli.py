@@ -128,8 +128,12 @@ ENTRY = '{"selector": "0x771602f7", "abi": {"name": "add", "type": "function", "
     [
         (OPENED, ["{warehouse}"], "sigdir.warehouse.index.view", {"duckdb", "pandas"}),
         (LOADED_BY, ["stats"], "sigdir.warehouse.log.snapshot", {"duckdb", "pandas"}),
-        (LOADED_BY, ["sql|SELECT count(*) FROM signatures"], "sigdir.warehouse.sql.engine", NOT_FOR_A_QUERY),
-        (LOADED_BY, ["sql|SELECT * FROM signatures"], "sigdir.warehouse.sql.engine", NOT_FOR_A_QUERY),
+        (
+            LOADED_BY,
+            ["sql|SELECT count(*) FROM signatures", "sql|SELECT * FROM signatures"],
+            "sigdir.warehouse.sql.engine",
+            NOT_FOR_A_QUERY,
+        ),
         (
             LOADED_BY,
             [f"import|{{folder}}/{name}.txt|--source|{name}|--warehouse|{{folder}}/new" for name in "012"],
@@ -137,7 +141,7 @@ ENTRY = '{"selector": "0x771602f7", "abi": {"name": "add", "type": "function", "
             {"pandas"},
         ),
     ],
-    ids=["worker", "stats", "count", "rows", "import"],
+    ids=["worker", "stats", "sql", "import"],
 )
 def test_a_command_loads_only_what_it_needs(
     tmp_path: Path, warehouse: Path, code: str, arguments: list[str], loaded: str, others: set[str]

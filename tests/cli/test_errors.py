@@ -124,7 +124,7 @@ def test_other_errors_keep_their_traceback() -> None:
     assert isinstance(fail_with(ZeroDivisionError()).exception, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("arguments", [["stats"], ["history", "--format", "csv"], ["sql", "FROM signatures"]])
+@pytest.mark.parametrize("arguments", [["history", "--format", "csv"], ["sql", "FROM signatures"]])
 def test_a_closed_pipe_ends_a_command_quietly(warehouse: Path, arguments: list[str]) -> None:
     """A reader may leave before the first line."""
     import_files(["samples"], warehouse)

@@ -19,7 +19,7 @@ from tests.examples import examples
 from tests.pipeline.support import invoke
 from tests.serve.support import children_of, serving, until
 
-ROWS = 200_000
+ROWS = 60_000
 MOMENTS = examples(4) + 1
 
 PATIENT = """
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("f", "g"):
         lines = (f"{name}{number}(uint256,address)\n" for number in range(ROWS))
         (folder / ("list.txt" if name == "f" else "more.txt")).write_text("".join(lines))
-    calls = (json.dumps({"input": f"0xa9059cbb{number:0128x}"}) + "\n" for number in range(50_000))
+    calls = (json.dumps({"input": f"0xa9059cbb{number:0128x}"}) + "\n" for number in range(20_000))
     (folder / "calls.jsonl").write_text("".join(calls))
     import_files([folder / "list.txt"], folder / "warehouse")
     return folder
@@ -89,7 +89,7 @@ def require_a_clean_end(status: int, lines: list[str]) -> None:
         assert status == 0, lines
 
 
-USUAL = ("import", "verify", "export", "stream")
+USUAL = ("import", "export", "stream")
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def directory(folder: Path) -> Iterator[str]:
 
 def test_a_mirror_ends_at_any_moment(directory: str, tmp_path: Path) -> None:
     """It loads kernels between its requests, and waits for most of its time. The next run goes on."""
-    for moment in range(2 * MOMENTS):
+    for moment in range(MOMENTS):
         arguments = ["mirror", directory, "--rate", "20"]
-        require_a_clean_end(*interrupted(tmp_path / "warehouse", arguments, 0.3 * moment))
+        require_a_clean_end(*interrupted(tmp_path / "warehouse", arguments, 0.3 + 0.6 * moment))
     done = invoke(tmp_path / "warehouse", "mirror", directory, "--rate", "100")
     assert done.status == 0, done.stderr
     with sigdir.open(tmp_path / "warehouse") as warehouse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pexpect
@@ -17,6 +17,7 @@ from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.warehouse.support import names, publish
 
 PROMPT = "sigdir>"
+MORE = r"\.\.\.>"
 TIME = r"\d+\.\d{3} s"
 
 
@@ -39,99 +40,54 @@ def shell_at_a_terminal(paths: Paths, state: Path) -> pexpect.spawn:
     return shell
 
 
-@pytest.fixture
-def terminal(paths: Paths, tmp_path: Path) -> Iterator[pexpect.spawn]:
-    """A shell that is killed at the end of the test."""
-    shell = shell_at_a_terminal(paths, tmp_path)
-    yield shell
-    shell.close(force=True)
+def exchange(terminal: pexpect.spawn, *steps: tuple[str, str]) -> None:
+    """Enter lines, and wait for what follows each, and for the prompt where a statement ends."""
+    for entered, answer in steps:
+        terminal.send(f"{entered}\r")
+        terminal.expect(answer)
+        if answer != MORE:
+            terminal.expect(PROMPT)
 
 
-def test_statements_are_answered_with_their_time(terminal: pexpect.spawn, tmp_path: Path) -> None:
-    """A statement may have several lines. After an error the shell continues; Ctrl-D ends it. The history is saved."""
-    terminal.send("SELECT 40 +\r")
-    terminal.send("2 AS answer;\r")
-    terminal.expect("│ +42 │")
-    terminal.expect(TIME)
-    terminal.expect(PROMPT)
-    terminal.send("SELEC 1;\r")
-    terminal.expect("Error: .*syntax error")
-    terminal.expect(PROMPT)
-    terminal.send("COPY (SELECT 1) TO 'x.csv';\r")
-    terminal.expect("Error: one query that reads")
-    terminal.expect(PROMPT)
-    terminal.send("SELECT selector('transfer(address,uint)') AS s;\r")
-    terminal.expect("0xa9059cbb")
-    terminal.expect(PROMPT)
-    terminal.sendeof()
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
+SLOW = "SELECT max(hash(a.range * b.range)) FROM range(100000000) a, range(1000000) b;"
+COUNT = "SELECT count(*) AS n FROM signatures WHERE text_signature = 'new()';"
+
+
+def test_a_session_at_a_terminal(paths: Paths, tmp_path: Path) -> None:
+    """Statements of several lines, with their time; errors; Ctrl-C; completion; commands; and the history of a session."""
+    with closing(shell_at_a_terminal(paths, tmp_path)) as terminal:
+        exchange(terminal, ("SELECT 40 +", MORE), ("2 AS answer;", rf"│ +42 │(?s:.*){TIME}"))
+        exchange(
+            terminal,
+            ("SELEC 1;", "Error: .*syntax error"),
+            ("COPY (SELECT 1) TO 'x.csv';", "Error: one query that reads"),
+            ("SELECT selector('transfer(address,uint)') AS s;", "0xa9059cbb"),
+            ("SELECT count(*) AS n", MORE),
+            ("from event_s\t WHERE text_signature LIKE 'E%';", r"event_signatures(?s:.*)│ +3 │"),
+        )
+        terminal.send(f"SELECT 'begun' AS t; {SLOW}\r")
+        terminal.expect(TIME)  # of the first statement; until then Ctrl-C would clear the line
+        terminal.sendintr()
+        terminal.expect("interrupted")
+        terminal.expect(PROMPT)
+        exchange(terminal, (".tables", "collisions +hex_signature, texts"), (COUNT, "│ +0 │"))
+        publish(paths, ["new()"])
+        exchange(terminal, (COUNT, "│ +0 │"), (".refresh", "version 2: 21 signatures"), (COUNT, "│ +1 │"))
+        exchange(terminal, (".nonsense", "Ctrl-C stops a statement"), ("SELECT 12345 AS", MORE))
+        terminal.sendintr()  # forgets what is not finished
+        terminal.expect(PROMPT)
+        exchange(terminal, ("SELECT 54321 AS n;", "│ 54321 │"))
+        terminal.sendeof()
+        terminal.expect(pexpect.EOF)
+        terminal.close()
+        assert terminal.exitstatus == 0
     history = tmp_path / "sigdir" / "sql_history"
     assert "SELECT 40 +\n2 AS answer;\n" in history.read_text()
     assert history.stat().st_mode & 0o777 == 0o600
-
-
-def test_ctrl_c_stops_a_statement_and_not_the_shell(terminal: pexpect.spawn) -> None:
-    """The next statement runs."""
-    slow = "SELECT max(hash(a.range * b.range)) FROM range(100000000) a, range(1000000) b;"
-    terminal.send(f"SELECT 'begun' AS t; {slow}\r")
-    terminal.expect(TIME)  # of the first statement; until then Ctrl-C would clear the line
-    terminal.sendintr()
-    terminal.expect("interrupted")
-    terminal.expect(PROMPT)
-    terminal.send("SELECT 'still here' AS t;\r")
-    terminal.expect("│ still here │")
-
-
-def test_commands_start_with_a_dot(terminal: pexpect.spawn, paths: Paths) -> None:
-    """They are .tables, .refresh, .quit; any other shows the help."""
-    terminal.send(".tables\r")
-    terminal.expect("collisions +hex_signature, texts")
-    terminal.expect(PROMPT)
-    publish(paths, ["new()"])
-    count = "SELECT count(*) AS n FROM signatures WHERE text_signature = 'new()';\r"
-    terminal.send(count)
-    terminal.expect("│ +0 │")
-    terminal.expect(PROMPT)
-    terminal.send(".refresh\r")
-    terminal.expect("version 2: 21 signatures")
-    terminal.expect(PROMPT)
-    terminal.send(count)
-    terminal.expect("│ +1 │")
-    terminal.expect(PROMPT)
-    terminal.send(".nonsense\r")
-    terminal.expect("Ctrl-C stops a statement")
-    terminal.expect(PROMPT)
-    terminal.send(".quit\r")
-    terminal.expect(pexpect.EOF)
-
-
-def test_tab_completes_at_the_terminal(terminal: pexpect.spawn) -> None:
-    """Whatever the case, also in the second line of a statement; a single completion is put in."""
-    terminal.send("SELECT count(*) AS n\r")
-    terminal.expect(r"\.\.\.>")
-    terminal.send("from event_s\t WHERE text_signature LIKE 'E%';\r")
-    terminal.expect("event_signatures")
-    terminal.expect("│ +3 │")
-    terminal.expect(PROMPT)
-
-
-def test_the_history_of_another_session_is_there(terminal: pexpect.spawn, tmp_path: Path, paths: Paths) -> None:
-    """The key up brings its last line back; Ctrl-C forgets a statement that is not finished."""
-    terminal.send("SELECT 12345 AS\r")
-    terminal.expect(r"\.\.\.>")
-    terminal.sendintr()
-    terminal.expect(PROMPT)
-    terminal.send("SELECT 54321 AS n;\r")
-    terminal.expect("│ 54321 │")
-    terminal.expect(PROMPT)
-    terminal.sendeof()
-    terminal.expect(pexpect.EOF)
-    with_shell = shell_at_a_terminal(paths, tmp_path)
-    with_shell.send("\x1b[A\r")
-    with_shell.expect("│ 54321 │")
-    with_shell.close(force=True)
+    with closing(shell_at_a_terminal(paths, tmp_path)) as terminal:
+        exchange(terminal, ("\x1b[A", "│ 54321 │"))
+        terminal.send(".quit\r")
+        terminal.expect(pexpect.EOF)
 
 
 @pytest.mark.parametrize(

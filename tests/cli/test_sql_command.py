@@ -65,16 +65,9 @@ def test_values_are_bound_in_their_order(folder: Path) -> None:
 
 
 def test_named_values_are_bound_by_name(folder: Path) -> None:
-    """Everything after the first = is the value."""
-    found = rows_of(folder, "SELECT $text AS t, $n::INT + 1 AS n", "--param", "text=a=b", "--param", "n=41")
+    """Everything after the first = is the value; a name has no case."""
+    found = rows_of(folder, "SELECT $Text AS t, $n::INT + 1 AS n", "--param", "text=a=b", "--param", "n=41")
     assert found == [{"t": "a=b", "n": 42}]
-
-
-def test_functions_are_there(folder: Path) -> None:
-    """The selector of a declaration finds the row."""
-    query = "SELECT text_signature FROM signatures WHERE hex_signature = selector(?)"
-    found = rows_of(folder, query, "function transfer(address to, uint amount)")
-    assert found == [{"text_signature": "transfer(address,uint256)"}]
 
 
 def test_json_is_short_for_the_format(folder: Path) -> None:
@@ -130,7 +123,7 @@ def test_a_failure_leaves_the_output_as_it_was(folder: Path, tmp_path: Path) -> 
     """Also if it comes after the first rows."""
     target = tmp_path / "rows.csv"
     target.write_text("what was there")
-    query = "SELECT CASE WHEN range > 2900000 THEN error('boom') ELSE range END AS x FROM range(3000000)"
+    query = "SELECT CASE WHEN range > 290000 THEN error('boom') ELSE range END AS x FROM range(300000)"
     assert "boom" in error_of(folder, query, "--output", target)
     assert target.read_text() == "what was there"
     assert list(tmp_path.iterdir()) == [target]
@@ -177,14 +170,6 @@ def test_commands_of_the_shell_stand_between_the_statements_of_standard_input(fo
     assert (done.exit_code, done.stderr.startswith("Error: line 1: .tables: ")) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("given", "name"), [("my-list.v2.txt", "my_list"), ("signatures.csv", "my_signatures"), ("7.txt", "my_7")]
-)  # fmt: skip
-def test_a_file_without_a_name_is_answered_with_an_example(folder: Path, given: str, name: str) -> None:
-    """The name is made from the file's."""
-    assert f"write --file {name}={given}" in error_of(folder, "SELECT 1", "--file", given)
-
-
 def test_a_file_has_its_own_name_in_sql(folder: Path, tmp_path: Path) -> None:
     """Where that is a name in SQL; columns of selectors stay text."""
     (tmp_path / "Seen.2024.csv").write_text("selector,n\n0xa9059cbb,1\n")
@@ -227,26 +212,36 @@ def test_what_cannot_be_done_is_an_error(
     assert list(tmp_path.iterdir()) == []
 
 
+UNNAMED = {"my-list.v2.txt": "my_list", "signatures.csv": "my_signatures", "7.txt": "my_7"}
+"""Files whose names are none in SQL, and the names that are made from theirs."""
+NO_TIMES = (
+    "'infinity'::TIMESTAMPTZ", "'290000-01-01'::TIMESTAMP", "'99999-01-01'::DATE", "['infinity'::TIMESTAMP]",
+)  # fmt: skip
+NO_TIME = "until: a time is not within the years 1 to 9999; CAST it to VARCHAR"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["SELECT ?"], "0 of 1 values: give the values after the query"),
-        (["SELECT $1, $2", "a"], "1 of 2 values: give the values after the query"),
-        (["SELECT ?", "--param", "a=1"], "0 of 1 values: give the values after the query"),
-        (["SELECT $a, $b, $c", "--param", "b=1"], "no value for $a, $c: give --param a=VALUE --param c=VALUE"),
+        (["SELECT ?"], "Error: 0 of 1 values: give the values after the query\n"),
+        (["SELECT $1, $2", "a"], "Error: 1 of 2 values: give the values after the query\n"),
+        (["SELECT ?", "--param", "a=1"], "Error: 0 of 1 values: give the values after the query\n"),
+        (["SELECT $a, $b, $c", "--param", "b=1"], "no value for $a, $c: give --param a=VALUE --param c=VALUE\n"),
+        *((["SELECT 1", "--file", name], f"write --file {view}={name}") for name, view in UNNAMED.items()),
+        *(([f"SELECT {value} AS until", "--json"], NO_TIME) for value in NO_TIMES),
+        # The folder that is missing, and not the temporary file that is written first.
+        (["SELECT 1", "--output", "nowhere/x.csv"], "/nowhere: No such file"),
+        (["SELECT 1", "--output", "list.txt/x.csv"], "/list.txt: Not a directory"),
     ],
 )
-def test_an_error_names_missing_values(folder: Path, arguments: list[str], message: str) -> None:
-    """And says how to give them."""
-    assert error_of(folder, *arguments) == f"Error: {message}\n"
-
-
-@pytest.mark.parametrize(
-    "value", ["'infinity'::TIMESTAMPTZ", "'290000-01-01'::TIMESTAMP", "'99999-01-01'::DATE", "['infinity'::TIMESTAMP]"]
-)
-def test_a_time_that_python_has_none_for_is_an_error_that_names_its_column(folder: Path, value: str) -> None:
-    problem = "until: a time is not within the years 1 to 9999; CAST it to VARCHAR"
-    assert problem in error_of(folder, f"SELECT {value} AS until", "--json")
+def test_an_error_says_what_is_wrong_and_what_to_do(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    """In the message, with names, columns and folders; of input that is not UTF-8 the position."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.txt").touch()
+    assert message in error_of(folder, *arguments)
+    assert "byte 7" in error_of(folder, stdin=b"SELECT \xff")
 
 
 def test_times_keep_their_zone_and_what_is_before_1970(folder: Path) -> None:
@@ -256,33 +251,12 @@ def test_times_keep_their_zone_and_what_is_before_1970(folder: Path) -> None:
     assert [row["t"] == row["text"] for row in rows_of(folder, query)] == [True] * 3
 
 
-def test_names_of_parameters_have_no_case(folder: Path) -> None:
-    """$A and $a are the same, as everywhere in the engine."""
-    assert rows_of(folder, "SELECT $Since AS a", "--param", "since=1") == [{"a": "1"}]
-
-
-@pytest.mark.parametrize("parent", ["nowhere", "file"])
-def test_an_error_has_the_folder_of_the_output(folder: Path, tmp_path: Path, parent: str) -> None:
-    """The folder that is missing, and not the temporary file that is written first."""
-    (tmp_path / "file").write_text("")
-    target = tmp_path / parent / "x.csv"
-    assert error_of(folder, "SELECT 1", "--output", target).startswith(f"Error: {tmp_path / parent}: ")
-
-
-def test_input_that_is_not_utf_8_is_an_error(folder: Path) -> None:
-    """It names the position of the first bad byte."""
-    assert "byte 7" in error_of(folder, stdin=b"SELECT \xff")
-
-
-CROSS = "SELECT max(hash(a.range * b.range)) FROM range(100000000) a, range(1000000) b"
 FUNCTION = "SELECT count(keccak256('f' || i || '()')) FROM range(1000000000) t(i)"
 ONE_CALL = "SELECT levenshtein(repeat('ab', 200000), repeat('ba', 200000))"
 """A single call of a function, which the engine does not interrupt: 100 s."""
 
 
-@pytest.mark.parametrize(
-    ("query", "times"), [(CROSS, 1), (FUNCTION, 1), (ONE_CALL, 2)], ids=["engine", "ours", "twice"]
-)
+@pytest.mark.parametrize(("query", "times"), [(FUNCTION, 1), (ONE_CALL, 2)], ids=["once", "twice"])
 def test_ctrl_c_ends_a_query(folder: Path, query: str, times: int) -> None:
     """The status is 130, with one line, whatever computes; the second Ctrl-C waits for nothing."""
     command = [*command_line(), "sql", "--warehouse", str(folder), "--format", "csv", f"SELECT 1 AS begun; {query}"]

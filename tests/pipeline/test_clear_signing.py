@@ -322,36 +322,39 @@ FORMAT = ["display", "formats", next(iter(ROUTER_FILE["display"]["formats"]))]
 SHOWN_FORMAT = f"$.display.formats[{json.dumps(FORMAT[-1][:60])}]"
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "problem"),
-    [
-        ([*FORMAT, "fields", 1, "format"], "poem", f'{SHOWN_FORMAT}.fields[1].format: "poem" is none of raw, addressName'),
-        ([*FORMAT, "fields", 1, "params"], {}, f"{SHOWN_FORMAT}.fields[1].params.$ref: is missing"),
-        ([*FORMAT, "fields", 2, "value"], 7, f"{SHOWN_FORMAT}.fields[2]: path and value exclude each other"),
-        ([*FORMAT, "colour"], "red", f"{SHOWN_FORMAT}.colour: no such key"), ([*FORMAT, "intent"], 7, f"{SHOWN_FORMAT}.intent: 7 is not of type"),
-        (["context", "contract", "deployments", 0, "address"], "0x12", '$.context.contract.deployments[0].address: "0x12" does not match'),
-        (["metadata", "enums"], {}, f"{SHOWN_FORMAT}.fields[1].params.$ref: nothing is at $.metadata.enums.mode"),
-        (["display", "definitions"], {}, f"{SHOWN_FORMAT}.fields[0].fields[1].$ref: nothing is at $.display.definitions.send"),
-        (["includes"], "calldata-router.json", '$.includes: "calldata-router.json" leads back to this descriptor'),
-        (["includes"], "circle.json", '$.includes: "calldata-router.json" leads back to this descriptor'),
-        (["includes"], "../../outside.json", '$.includes: "../../outside.json" is none of the descriptors of this import'),
-        (["includes"], "/etc/passwd", "is no path in the imported folder"), (["includes"], "https://example.org/a.json", "is no path in the imported folder"),
-    ],
-)  # fmt: skip
-def test_a_bad_descriptor_is_refused_with_the_path(folder: Path, path: list[Any], value: Any, problem: str) -> None:
-    """One fault; the other descriptors are imported. Named alone it ends the import."""
+BAD: list[tuple[list[Any], Any, str]] = [
+    ([*FORMAT, "fields", 1, "format"], "poem", f'{SHOWN_FORMAT}.fields[1].format: "poem" is none of raw, addressName'),
+    ([*FORMAT, "fields", 1, "params"], {}, f"{SHOWN_FORMAT}.fields[1].params.$ref: is missing"),
+    ([*FORMAT, "fields", 2, "value"], 7, f"{SHOWN_FORMAT}.fields[2]: path and value exclude each other"),
+    ([*FORMAT, "colour"], "red", f"{SHOWN_FORMAT}.colour: no such key"), ([*FORMAT, "intent"], 7, f"{SHOWN_FORMAT}.intent: 7 is not of type"),
+    (["context", "contract", "deployments", 0, "address"], "0x12", '$.context.contract.deployments[0].address: "0x12" does not match'),
+    (["metadata", "enums"], {}, f"{SHOWN_FORMAT}.fields[1].params.$ref: nothing is at $.metadata.enums.mode"),
+    (["display", "definitions"], {}, f"{SHOWN_FORMAT}.fields[0].fields[1].$ref: nothing is at $.display.definitions.send"),
+    (["includes"], "bad.json", '$.includes: "bad.json" leads back to this descriptor'),
+    (["includes"], "../../outside.json", '$.includes: "../../outside.json" is none of the descriptors of this import'),
+    (["includes"], "/etc/passwd", "is no path in the imported folder"), (["includes"], "https://example.org/a.json", "is no path in the imported folder"),
+]  # fmt: skip
+"""A place in the router's descriptor, what stands there, and the problem."""
+
+
+def test_a_bad_descriptor_is_refused_with_the_path(folder: Path) -> None:
+    """One fault each; the other descriptors are imported. Named alone it ends the import."""
     write(folder / "outside.json", COMMON)
-    write(folder / "registry/acme/circle.json", descriptor({}) | {"includes": "calldata-router.json"})
-    bad = json.loads(json.dumps(ROUTER_FILE))
-    set_format(bad, path, value)
-    write(folder / "registry/acme/calldata-router.json", bad)
+    write(folder / "registry/acme/circle.json", descriptor({}) | {"includes": "back.json"})
+    write(folder / "registry/acme/back.json", descriptor({}) | {"includes": "circle.json"})
+    for number, (path, value, _) in enumerate(BAD):
+        bad = json.loads(json.dumps(ROUTER_FILE))
+        set_format(bad, path, value)
+        (folder / f"registry/{number}").mkdir()
+        write(folder / f"registry/{number}/bad.json", bad)
     ran = imported(folder, "--json")
     report = json.loads(ran.stdout)
-    faults = {Path(one["path"]).name: one["reason"] for one in report["faults"]}
-    assert ran.status == 1
-    assert problem in faults["calldata-router.json"].replace("\\", "")
-    assert report["totals"]["imported"] == 1
-    alone = invoke(folder / "warehouse", "import", folder / "registry/acme/calldata-router.json")
+    faults = {str(Path(one["path"]).relative_to(folder / "registry")): one["reason"] for one in report["faults"]}
+    assert (ran.status, report["totals"]["imported"], len(faults)) == (1, 2, len(BAD) + 2)
+    for number, (_, _, problem) in enumerate(BAD):
+        assert problem in faults[f"{number}/bad.json"].replace("\\", "")
+    assert '$.includes: "back.json" leads back to this descriptor' in faults["acme/back.json"]
+    alone = invoke(folder / "warehouse", "import", folder / "registry/0/bad.json")
     assert alone.status == 2
     assert "not a descriptor of ERC-7730: $." in alone.stderr
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +52,19 @@ def command(warehouse: Path, *arguments: str | Path) -> dict[str, Any]:
     return report
 
 
-def deltas(folder: Path, *options: str) -> list[dict[str, Any]]:
-    """Two days of a list, each a file of its own; the reports."""
-    days = write_files(folder, {"day1.txt": DAY_1, "day2.txt": DAY_2})
-    return [command(folder / "w", day, "--source", "daily", *options) for day in days]
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """Two days of a list, each a file of its own, in a warehouse; and the reports of both imports."""
+    folder = tmp_path_factory.mktemp("deltas")
+    files = write_files(folder, {"day1.txt": DAY_1, "day2.txt": DAY_2})
+    return folder, [command(folder / "w", day, "--source", "daily") for day in files]
+
+
+@pytest.fixture
+def copied(days: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> Path:
+    """A copy of the folder, to change it."""
+    shutil.copytree(days[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 def said(warehouse: Path, as_of: int | None = None) -> set[tuple[Any, ...]]:
@@ -61,34 +72,27 @@ def said(warehouse: Path, as_of: int | None = None) -> set[tuple[Any, ...]]:
     return set(sigdir.open(warehouse, as_of=as_of).sql(query).rows())
 
 
-def by_tasks(warehouse: Path, *files: Path, **options: Any) -> None:
-    pytest.importorskip("pysail")
-    with open_session(None) as session:
-        for file in files:
-            spark.run(session, Options([str(file)], warehouse, source="daily", **options))
-
-
-def test_a_part_of_a_source_adds_to_it(tmp_path: Path) -> None:
+def test_a_part_of_a_source_adds_to_it(days: tuple[Path, list[dict[str, Any]]]) -> None:
     """Texts of the first day keep kind, declaration and names; one that is seen again is renewed, and none is lost."""
-    first, second = deltas(tmp_path)
+    folder, (first, second) = days
     assert (first["sightings"], second["sightings"]) == (4, 2)
     assert second["totals"] == {"read": 3, "imported": 1, "duplicate": 2, "rejected": 0}
     assert second["withdrawn"] == {"sightings": 0, "texts": 0}
-    assert said(tmp_path / "w") == BOTH
-    rows = sigdir.open(tmp_path / "w").sql(
+    assert said(folder / "w") == BOTH
+    assert {declaration for _, _, declaration, _ in said(folder / "w", as_of=1)} == set(DAY_1.splitlines())
+    rows = sigdir.open(folder / "w").sql(
         "SELECT text_signature, unnest(kinds), declaration, sources, parameter_names FROM evidence JOIN declarations"
         " USING (collection, id, text_signature, declaration)"
     )
     assert {row[:4] for row in rows.rows()} == {(text, kind, declaration, 1) for text, kind, declaration, _ in BOTH}
     assert ["owner", "amount"] in [row[4] for row in rows.rows()]
-    assert_clean(Paths(tmp_path / "w"))
+    assert_clean(Paths(folder / "w"))
 
 
-def test_the_routes_show_what_every_part_said(tmp_path: Path) -> None:
+def test_the_routes_show_what_every_part_said(days: tuple[Path, list[dict[str, Any]]]) -> None:
     """The counts, the names and the sightings of a text that the second day did not name."""
-    deltas(tmp_path)
-    with opened(tmp_path / "w") as storage:
-        client = TestClient(create_app(Settings(tmp_path / "w"), *storage))
+    with opened(days[0] / "w") as storage:
+        client = TestClient(create_app(Settings(days[0] / "w"), *storage))
         asked = client.simulate_get(f"/api/v1/resolve/?hash={selector('place(address,uint256)')}&full=1").text
         [text] = json.loads(asked.splitlines()[0])["texts"]
         evidence = client.simulate_get(f"/api/v1/signatures/{text['id']}/evidence/").json
@@ -100,40 +104,40 @@ def test_the_routes_show_what_every_part_said(tmp_path: Path) -> None:
     assert [one["declaration"] for one in again["declarations"]] == ["error Low(uint256 rest)"]
 
 
-def test_upkeep_and_older_versions_keep_deltas(tmp_path: Path) -> None:
-    """After compaction and vacuum the same is said; a version before the second day has what the first one said."""
-    deltas(tmp_path)
-    declared_first = {line.rstrip() for line in DAY_1.splitlines()}
-    assert {declaration for _, _, declaration, _ in said(tmp_path / "w", as_of=1)} == declared_first
+def test_upkeep_keeps_deltas(copied: Path) -> None:
+    """After compaction and vacuum the same is said."""
     for upkeep in (("compact", "--all"), ("vacuum", "--keep", "0h")):
-        assert invoke(tmp_path / "w", *upkeep).status == 0
-        assert said(tmp_path / "w") == BOTH
-        assert invoke(tmp_path / "w", "verify").status == 0
+        assert invoke(copied / "w", *upkeep).status == 0
+        assert said(copied / "w") == BOTH
+    assert invoke(copied / "w", "verify").status == 0
 
 
 def test_tasks_add_and_replace_as_threads_do(tmp_path: Path) -> None:
     """An engine's import of the second day leaves what the local one leaves."""
-    days = write_files(tmp_path, {"day1.txt": DAY_1, "day2.txt": DAY_2})
-    by_tasks(tmp_path / "w", *days)
-    assert said(tmp_path / "w") == BOTH
-    by_tasks(tmp_path / "w", days[1], replace_source=True)
+    pytest.importorskip("pysail")
+    files = write_files(tmp_path, {"day1.txt": DAY_1, "day2.txt": DAY_2})
+    with open_session(None) as session:
+        by_tasks = partial(Options, warehouse=tmp_path / "w", source="daily")
+        for file in files:
+            spark.run(session, by_tasks([str(file)]))
+        assert said(tmp_path / "w") == BOTH
+        spark.run(session, by_tasks([str(files[1])], replace_source=True))
     assert {row[0] for row in said(tmp_path / "w")} == {"known(uint256)", "added(bytes)", "Low(uint256)"}
 
 
-def test_a_replaced_source_says_only_the_new(tmp_path: Path) -> None:
+def test_a_replaced_source_says_only_the_new(copied: Path) -> None:
     """The report counts the texts that the source names no more, also where its file says nothing new.
 
     They have no sighting then, not even a made-up one. The same file again withdraws nothing.
     """
-    deltas(tmp_path)
-    warehouse, day2 = tmp_path / "w", tmp_path / "day2.txt"
+    warehouse, day2 = copied / "w", copied / "day2.txt"
     arguments = day2, "--source", "daily", "--replace-source"
     shown = invoke(warehouse, "import", *arguments).stdout.decode()
     assert "withdrawn: 2 sightings; 2 texts no longer named by their source" in shown
     again = invoke(warehouse, "import", *arguments).stdout.decode()
     assert "nothing new, version 3 stays" in again
     assert "withdrawn" not in again
-    assert command(warehouse, tmp_path / "day1.txt", *arguments[1:])["withdrawn"] == {"sightings": 1, "texts": 1}
+    assert command(warehouse, copied / "day1.txt", *arguments[1:])["withdrawn"] == {"sightings": 1, "texts": 1}
     assert command(warehouse, *arguments)["withdrawn"] == {"sightings": 2, "texts": 2}
     assert {row[0] for row in said(warehouse)} == {"known(uint256)", "added(bytes)", "Low(uint256)"}
     gone = "SELECT text_signature, sources, contracts FROM evidence WHERE sources = 0 ORDER BY 1"

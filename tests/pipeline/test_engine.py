@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -40,7 +39,7 @@ from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
 from tests.pipeline.test_containers import tarred, zipped
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
 from tests.torture.points import TASK_POINTS
-from tests.torture.processes import HOST, children, until
+from tests.torture.processes import HOST, until
 from tests.torture.stores import sail_server
 from tests.warehouse.support import assert_clean, run_command, stage
 
@@ -652,33 +651,3 @@ def test_a_cluster_of_spark(tmp_path: Path, s3: S3) -> None:
     import_files([lists.url], tmp_path / "local")
     assert contents(pulled(url, tmp_path / "copy").root) == contents(tmp_path / "local")
     assert open_store(url).list("tmp") == []
-
-
-@needs_pyspark
-@pytest.mark.long
-def test_a_killed_python_worker_is_replaced(warehouse: Path, tmp_path: Path) -> None:
-    """Spark repeats the task in another worker, and the warehouse is that of the local import."""
-    paths = write_files(tmp_path, {f"{number}.txt": "\n".join(lines(_LINES, number * _LINES)) for number in range(3)})
-    command, environ = pyspark_import(paths, warehouse, "local-cluster[1,1,1024]")
-    with subprocess.Popen(command, cwd=tmp_path, env=environ) as driver:
-        workers: list[int] = []
-        while not workers and driver.poll() is None:
-            workers = python_workers(driver.pid)
-            time.sleep(0.05)
-        os.kill(workers[0], signal.SIGKILL)
-        assert driver.wait(SAFETY_SECONDS) == 0
-    import_files(paths, tmp_path / "local")
-    assert contents(warehouse) == contents(tmp_path / "local")
-    assert_clean(Paths(warehouse))
-
-
-def python_workers(driver: int) -> list[int]:
-    """The processes that Spark's Python daemons below a driver have forked."""
-    found, left = [], [(driver, "")]
-    while left:
-        parent, above = left.pop()
-        for pid, command in children(parent).items():
-            left.append((pid, command))
-            if "pyspark.daemon" in command and "pyspark.daemon" in above:
-                found.append(pid)
-    return found

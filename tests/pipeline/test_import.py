@@ -33,8 +33,7 @@ import sigdir
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import ImportReport
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
-from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, empty_warehouse, environment, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
 from tests.examples import long_except
 from tests.pipeline import support
 from tests.pipeline.support import COMPRESSORS, CommandResult, keccak256, parquet_bytes, texts, write_files
@@ -196,16 +195,6 @@ def test_ids_and_times_follow_the_source(tmp_path: Path, warehouse: Path) -> Non
     assert ids[0] == 1
 
 
-def test_paths_are_read_in_the_order_given(tmp_path: Path, warehouse: Path) -> None:
-    """Paths are read in the given order, the files of a folder by name."""
-    write_files(
-        tmp_path, {"z.txt": "z()\n", "d/b.txt": "b()\n", "d/a/c.txt": "c()\n", "d/a.txt": "a()\n", "y.txt": "y()\n"}
-    )
-    report = import_files([tmp_path / name for name in ("z.txt", "d", "y.txt")], warehouse)
-    assert [Path(file.path).name for file in report.files] == ["z.txt", "a.txt", "b.txt", "c.txt", "y.txt"]
-    assert texts(warehouse) == ["z()", "a()", "b()", "c()", "y()"]
-
-
 # Options.
 
 
@@ -316,13 +305,16 @@ def skipped(report: ImportReport, folder: Path) -> dict[str, list[str]]:
 
 
 def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
-    """Folders are read recursively; hidden files, links, pipes and files of unknown format are listed as skipped."""
+    """Folders are read recursively, in the order given and by name, what is named too.
+
+    Hidden files, links, pipes and files of unknown format are listed as skipped.
+    """
     write_files(
         tmp_path / "in",
         {
             "a.txt": "a()\n", "deep/er/b.txt.gz": gzip.compress(b"b()\n"), ".hidden.txt": "c()\n",
             ".git/d.txt": "d()\n", "deep/.cache/e.txt": "e()\n", "README.md": "f()\n", "deep/x.bin": b"\0\1",
-            "Token.yul": "event E();\n",
+            "Token.yul": "event E();\n", "deep/a.txt": "d()\n",
         },
     )  # fmt: skip
     (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
@@ -330,9 +322,10 @@ def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
     (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "in" / "a.txt")
     (tmp_path / "in" / "self.txt").symlink_to("self.txt")
     os.mkfifo(tmp_path / "in" / "pipe.txt")
-    report = import_files([tmp_path / "in"], warehouse)
-    assert texts(warehouse) == ["a()", "b()"]
-    assert [Path(file.path).name for file in report.files] == ["a.txt", "b.txt.gz"]
+    write_files(tmp_path, {"z.txt": "z()\n", "y.txt": "y()\n"})
+    named = [tmp_path / "z.txt", tmp_path / "in", tmp_path / "in" / ".hidden.txt", tmp_path / "y.txt"]
+    report = import_files(named, warehouse)
+    assert texts(warehouse) == ["z()", "a()", "d()", "b()", "c()", "y()"]
     assert skipped(report, tmp_path / "in") == {
         "hidden": [".git", ".hidden.txt", "deep/.cache"], "link": ["gone.txt", "link.txt", "loop", "self.txt"],
         "special": ["pipe.txt"],
@@ -358,30 +351,9 @@ def test_links_are_followed_if_asked(tmp_path: Path, warehouse: Path) -> None:
     assert skipped(report, folder) == {"repeated_folder": ["deep/again", "up"], "dangling_link": ["gone"]}
 
 
-OTHER_FILES: dict[str, str | bytes] = {
-    "foundry.toml": "[profile.default]\nsrc = 'src'\nout = 'out'\n",
-    "settings.ini": "[core]\nbare = false\n",
-    "template.tpl": "{{ name }}\n",
-    "package.json": '{"name": "token"}',
-    "prices.csv": "id,price\n1,2\n",
-    "blob": b"ab\rcd\xff\0\n\x80",
-    "empty.jsonl": "",
-    "empty": "",
-    "\u00fcml\u00e4ut \U0001f600.dat": "\0",
-}
-
-
-def test_folder_with_other_files_is_imported(tmp_path: Path, warehouse: Path) -> None:
-    """Other files in a project's folder do not stop the import; a hidden file is read when it is named."""
-    write_files(tmp_path / "in", OTHER_FILES | {"a.txt": "a()\n", "z.txt": "z()\n", ".hidden.txt": "c()\n"})
-    report = import_files([tmp_path / "in", tmp_path / "in" / ".hidden.txt"], warehouse)
-    assert {Path(file.path).name for file in report.files} >= {"a.txt", "z.txt", ".hidden.txt"}
-    assert (texts(warehouse), report.faults) == (["a()", "z()", "c()"], [])
-
-
-def test_standard_input(warehouse: Path, run_sigdir: Sigdir) -> None:
+def test_standard_input(warehouse: Path) -> None:
     """- reads standard input in any format and compression."""
-    done = run_sigdir("import", "-", "--json", stdin=b"a()\nnarrow(uint7)\n")
+    done = support.invoke(warehouse, "import", "-", "--json", stdin=b"a()\nnarrow(uint7)\n")
     [file] = json.loads(done.stdout)["files"]
     assert (file["path"], file["format"], file["read"]) == ("standard input", "text", 2)
     assert file["sha256"] == hashlib.sha256(b"a()\nnarrow(uint7)\n").hexdigest()
@@ -611,95 +583,7 @@ def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], invoke: Inv
         assert re.findall(r"\b[12]\b", done.stdout.decode()) == ["2", "1"], format
 
 
-@pytest.mark.parametrize("format", ["table", "csv", "json", "ndjson", "parquet"])
-def test_sql_that_fails(two_imports: list[Path], invoke: Invoke, format: str) -> None:
-    """A wrong query is an error with status 2 in every format, also if it fails at a row."""
-    for query in (
-        "SELEC 1", "SELECT nothing FROM signatures", "SELECT CAST(text_signature AS INTEGER) FROM signatures",
-    ):  # fmt: skip
-        done = invoke("sql", "--format", format, query)
-        assert (done.status, done.stderr.startswith("Error: ")) == (2, True), query
-
-
-def test_sql_into_a_closed_pipe(two_imports: list[Path], warehouse: Path) -> None:
-    """If the reader closes the pipe, the command ends without an error message."""
-    command = [*command_line(), "sql", "--format", "ndjson", "SELECT * FROM range(3000000)"]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b'{"range":0}\n'
-        process.stdout.close()
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
-
-
-def test_as_of_shows_an_older_version(two_imports: list[Path], warehouse: Path, invoke: Invoke) -> None:
-    """--as-of shows the rows, imports and rejects of an older version and no later ones."""
-    query = (
-        "SELECT (SELECT count(*) FROM signatures) s, (SELECT count(*) FROM imports) i, (SELECT count(*) FROM rejects) r"
-    )
-    for version, expected in ((0, b"0,0,0"), (1, b"1,1,2"), (2, b"2,2,4")):
-        assert invoke("sql", "--format", "csv", "--as-of", str(version), query).stdout == b"s,i,r\n" + expected + b"\n"
-    done = invoke("sql", "--as-of", "3", query)
-    assert (done.status, done.stderr) == (2, f"Error: {warehouse} has no version 3\n")
-    with pytest.raises(UnreadableWarehouse, match="no version 7"):
-        sigdir.open(warehouse, 7)
-
-
 # What SQL may not do.
-
-
-def _forbidden(warehouse: str, outside: str) -> list[str]:
-    return [
-        "SELECT * FROM read_csv('/etc/passwd')",
-        "SELECT * FROM read_text('/etc/passwd')",
-        "SELECT * FROM read_blob('/etc/passwd')",
-        "SELECT * FROM '/etc/passwd'",
-        "SELECT * FROM glob('/etc/*')",
-        f"SELECT * FROM read_text('{warehouse}/../secret')",
-        f"SELECT * FROM read_text('{outside}/secret')",
-        f"SELECT * FROM read_text('{warehouse}-secret/secret')",
-        f"COPY (SELECT 1) TO '{outside}/out.csv'",
-        f"COPY (SELECT 1) TO '{warehouse}/out.csv'",
-        f"COPY (SELECT 1) TO '{warehouse}/staging.sqlite' (FORMAT csv)",
-        f"COPY signatures TO '{warehouse}/table/out.parquet'",
-        f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{warehouse}/out.csv'",
-        f"SELECT 1; COPY (SELECT 1) TO '{warehouse}/out.csv'; SELECT 2",
-        f"EXPORT DATABASE '{warehouse}/export'",
-        f"EXPORT DATABASE '{outside}/export'",
-        f"ATTACH '{outside}/other.db'",
-        f"ATTACH '{warehouse}/other.db'",
-        "INSTALL httpfs",
-        "LOAD httpfs",
-        "SELECT * FROM 'https://example.org/x.csv'",
-        "SET enable_external_access = true",
-        "SET lock_configuration = false",
-        "SET allowed_directories = ['/']",
-        "RESET allowed_directories",
-        "SET temp_directory = '/tmp'",
-        "INSERT INTO signatures SELECT * FROM signatures",
-        "DELETE FROM signatures",
-        "COPY signatures FROM '/etc/passwd'",
-    ]
-
-
-def test_sql_reads_the_warehouse_and_does_nothing_else(
-    two_imports: list[Path], tmp_path: Path, warehouse: Path
-) -> None:
-    """SQL can read no other files and write none, inside the warehouse or outside."""
-    write_files(tmp_path, {"secret": "secret", "warehouse-secret/secret": "secret"})
-    before = files_below(tmp_path), (warehouse / "staging.sqlite").read_bytes()
-    opened = sigdir.open(warehouse)
-    for statement in _forbidden(str(warehouse), str(tmp_path)):
-        try:
-            opened.sql(statement).rows()
-        except QueryError:
-            pass
-        else:
-            pytest.fail(f"allowed: {statement}")
-        assert (files_below(tmp_path), (warehouse / "staging.sqlite").read_bytes()) == before, statement
-    assert sigdir.open(warehouse).count(SIGNATURES) == 2
 
 
 # Bad input.
@@ -862,18 +746,6 @@ def test_failing_commands(tmp_path: Path, warehouse: Path, invoke: Invoke) -> No
         if not (one_line and status == 2 and out == b"" and nothing_left(warehouse)):
             wrong.append((arguments, status, err[-300:], out[-200:]))
     assert wrong == []
-
-
-def test_failing_command_as_a_process(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
-    """As a process: one line on standard error after the progress, no traceback, status 2."""
-    good, bad = write_files(tmp_path, {"a.txt": "a()\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
-    done = run_sigdir("import", good, bad)
-    assert (done.returncode, done.stdout) == (2, b"")
-    new, progress, message = done.stderr.decode().splitlines()
-    assert new == f"new warehouse at {warehouse}"
-    assert progress == "read ..."
-    assert message.startswith(f"Error: {bad}: after ")
-    assert nothing_left(warehouse)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
