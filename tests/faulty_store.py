@@ -77,7 +77,7 @@ def s3_server() -> Iterator[S3]:
         proxy = ThreadingHTTPServer((HOST, 0), _handler(server, port))
         proxy.daemon_threads = True
         server.port = proxy.server_address[1]
-        Thread(target=proxy.serve_forever, daemon=True).start()
+        Thread(target=proxy.serve_forever, args=(0.01,), daemon=True).start()
         yield server
     finally:
         if proxy is not None:

@@ -66,7 +66,7 @@ class Application:
     def __init__(self) -> None:
         self._copies, self._opened, self._patient = 0, ExitStack(), ExitStack()
         self.node = NodeServer()
-        threading.Thread(target=self.node.serve_forever, daemon=True).start()
+        threading.Thread(target=self.node.serve_forever, args=(0.01,), daemon=True).start()
         self.renew()
 
     @cached_property

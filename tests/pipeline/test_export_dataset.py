@@ -114,7 +114,7 @@ class _Ranges(SimpleHTTPRequestHandler):
 def served(dataset: Path) -> Iterator[str]:
     _Ranges.sent = []
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Ranges, directory=str(dataset))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/signatures.parquet"
         server.shutdown()
 

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import csv
 from sigdir.pipeline.formats.parquet import largest_page
-from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
+from sigdir.pipeline.formats.registry import by_name, detect
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.candidates import Candidates, ReadTask
@@ -370,21 +370,6 @@ ABI_READING = Reading(
 
 TOKEN_ABI = [ABI[0], ABI[3], ABI[4], ABI[8], ABI[17]]
 TOKEN_REJECT = Reject("bad_width", "narrow(uint7)", 8, 5)
-HARDHAT = json.dumps(
-    {
-        "_format": "hh-sol-artifact-1", "contractName": "Token", "sourceName": "contracts/Token.sol",
-        "abi": TOKEN_ABI, "bytecode": "0x6080", "deployedBytecode": "0x6080", "linkReferences": {},
-    },
-    indent=2,
-)  # fmt: skip
-TRUFFLE = json.dumps(
-    {
-        "contractName": "Token", "abi": TOKEN_ABI, "metadata": "{}", "bytecode": "0x6080", "sourceMap": "1:2:3",
-        "source": "contract Token {}", "ast": {"nodes": []}, "networks": {}, "schemaVersion": "3.4.16",
-    },
-    indent=2,
-)  # fmt: skip
-ARTIFACT_READING = Reading("json", [TRANSFER, "totalSupply()"], [MOVED], [TOKEN_REJECT])
 # One line, and the texts of the functions once more with their selectors.
 FOUNDRY = json.dumps(
     {
@@ -606,8 +591,6 @@ SAMPLES: dict[str, tuple[str | bytes, Reading]] = {
     "rows, list": (json.dumps(ROWS), ROWS_READING),
     "panoramix": (PANORAMIX, PANORAMIX_READING),
     "abi": (json.dumps(ABI), ABI_READING),
-    "hardhat": (HARDHAT, ARTIFACT_READING),
-    "truffle": (TRUFFLE, ARTIFACT_READING),
     "foundry": (FOUNDRY, FOUNDRY_READING),
     "sourcify": (SOURCIFY, SOURCIFY_READING),
     "text column": (TEXT_COLUMN, TEXT_COLUMN_READING),
@@ -658,15 +641,6 @@ def test_format_may_be_named(read: Read, name: str) -> None:
     """A format that the user names is used whatever the content or file name suggest."""
     data, expected = SAMPLES[name]
     assert read("wrong.sol", data, expected.format) == expected
-
-
-def test_every_format_has_a_sample() -> None:
-    """Every format in the table has a sample here, except those that are recognised by file names or say more than texts."""
-    by_content = {format.name for format in FORMATS} - {
-        "tree", "solidity", "vyper", "javascript", "rust", "huff", "typechain",
-        "clear-signing", "deployments",  # test_clear_signing.py and test_contracts.py have theirs
-    }  # fmt: skip
-    assert {expected.format for _, expected in SAMPLES.values()} == by_content
 
 
 @pytest.mark.parametrize("packed", ["", ".gz", ".xz", ".zst", ".bz2"])
@@ -831,16 +805,140 @@ def test_blank_lines_are_skipped(read: Read, name: str) -> None:
     assert read("input", data) == replace(expected, rejects=moved)
 
 
-def test_text_that_begins_like_a_compressed_file_is_text(read: Read) -> None:
-    """A signature may begin with the letters that mark a bzip2 file."""
-    assert read("input", "BZhealth(uint256)\n") == Reading("text", ["BZhealth(uint256)"])
+# Small inputs of each format, and the reading of each.
+
+_SAME_KEYS = '"a9059cbb": "transfer(address,uint256)", "a9059cbb": "many_msg_babbage(bytes1)", "a9059cbb": "x()"'
+_SAME_TEXTS = '{"abi": [], "methodIdentifiers": {"a()": "0dbe671f", "a()": "0dbe671f", "a()": "0dbe6720"}}'
+_PAGES = [{"count": 2, "next": None, "results": [row(1, text)]} for text in ("a()", "b()")]
+_LONG_PAGES = [{"results": [{"text_signature": f"f{page}_{n}(uint256)"} for n in range(3_000)]} for page in range(3)]
+_PAIR = parameter("tuple", components=[parameter("uint256"), parameter("bool")], indexed=True)
+_PAIRS = [_PAIR, _PAIR, parameter("tuple[2]", components=_PAIR["components"])]
+_CONTRACT = {"_format": "hh-sol-artifact-1", "contractName": "Context", "abi": [], "bytecode": "0x"}
+_TOPICS_TOO = (
+    f"signature;bytes4;hash;type\n{TRANSFER};0xa9059cbb;{topic(TRANSFER)};\n{TRANSFER};0xa9059cbc;{topic(TRANSFER)};\n"
+    f"{MOVED};;0x{TOPIC};event\n"
+)
+_SPELLED = ("0xa9059cbb", "a9059cbb", "0XA9059CBB", "A9059CBB")
 
 
-@pytest.mark.parametrize("name", ["empty.txt", "empty.jsonl", "empty.ndjson", "text", "openchain", "panoramix"])
-def test_empty_file_has_no_candidates(read: Read, name: str) -> None:
-    """An empty input of lines, by its name or of a named format, is read without candidates or an error."""
-    reading = read(name, "", None if "." in name else name)
-    assert (reading.functions, reading.events, reading.rejects) == ([], [], [])
+def nested(depth: int) -> dict[str, Any]:
+    """A parameter of tuples in tuples."""
+    inner = parameter("bytes")
+    for _ in range(depth):
+        inner = parameter("tuple[1]", components=[inner])
+    return inner
+
+
+READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
+    "letters that mark a bzip2 file": ("input", "BZhealth(uint256)\n", Reading("text", ["BZhealth(uint256)"])),
+    "text that is no UTF-8": (
+        "input", b"a()\nb(\xff\xfe)\nc()\n\xc3\xa9()\n",
+        Reading("text", ["a()", "c()"], [], [Reject("encoding", r"b(\xff\xfe)", 3, 2), Reject("bad_name", "é()", 1, 4)]),
+    ),
+    "CSV that is no UTF-8": (
+        "input", b'signature\na()\n"b(\xff)"\nc()\n',
+        Reading("csv", ["a()", "c()"], [], [Reject("encoding", r"b(\xff)", 3, 3)]),
+    ),
+    "a row longer than a block is one line": (
+        "input.csv", "text_signature,rest\na(),\nf(),g" + ",g" * 2_500_000 + "\nb(),\nc(uint7),\n",
+        Reading("csv", ["a()", "f()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, 5)]),
+    ),
+    "a comment over blocks has its lines": (
+        "input", "a()\n/*\n" + "gone(uint7)\n" * 250_000 + "*/ b()\nc(uint7)\n",
+        Reading("text", ["a()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, 250_004)]),
+    ),
+    "a key several times": (
+        "map", f"{{{_SAME_KEYS}}}",
+        Reading("map", [TRANSFER, "many_msg_babbage(bytes1)"], [], [Reject("hash_mismatch", "x()", 0, 3)]),
+    ),
+    "an identifier several times": (
+        "input", _SAME_TEXTS, Reading("json", ["a()", "a()"], [], [Reject("hash_mismatch", "a()", 0, 3)]),
+    ),
+    "pages in a list": ("input", json.dumps(_PAGES), Reading("rows", ["a()", "b()"])),
+    "pages as lines": ("input", json_lines(*_PAGES), Reading("rows", ["a()", "b()"])),
+    "an empty page": ("input", json.dumps(_PAGES[0] | {"results": []}), Reading("rows")),
+    "lines of long pages": (
+        "pages.jsonl", json_lines(*_LONG_PAGES),
+        Reading("rows", [entry["text_signature"] for page in _LONG_PAGES for entry in page["results"]]),
+    ),
+    "lines that are no rows": (
+        "input", '{"text_signature": "a()"}\n{"text_signature": "b()"\n7\n[]\n"c()"\n{"text_signature": "d()"}\n',
+        Reading("rows", ["a()", "d()"], [], [
+            Reject("bad_entry", text, 0, line)
+            for line, text in enumerate(['{"text_signature": "b()"', "7", "[]", '"c()"'], 2)
+        ]),
+    ),
+    "tuples as deep as JSON": (
+        "input", json.dumps([{"type": "function", "name": "f", "inputs": [nested(300)]}]),
+        Reading("abi", ["f" + "(" * 301 + "bytes" + ")[1]" * 300 + ")"]),
+    ),
+    "a tuple is indexed as a whole": (
+        "input", json.dumps([{"type": "event", "name": "E", "inputs": _PAIRS}]),
+        Reading("abi", [], ["E((uint256,bool),(uint256,bool),(uint256,bool)[2])"]),
+    ),
+    "a lone surrogate": (
+        "map", '{"12345678": "a\\ud800()", "0dbe671f": "a()"}',
+        Reading("map", ["a()"], [], [Reject("encoding", r"a\xed\xa0\x80()", 2, 1)]),
+    ),
+    "a contract without entries": ("Context.json", json.dumps(_CONTRACT, indent=2), Reading("json")),
+    "an ABI without entries": ("Context.abi", "[]", Reading("abi")),
+    "a header of unknown names": ("input", f'code,fn\n0xa9059cbb,"{TRANSFER}"\n', Reading("csv", [TRANSFER])),
+    "a header of unknown names above wrong hashes": (
+        "input", "code:fn\n0x12345678:x()\n0x12345678:y()\n",
+        Reading("csv", [], [], [Reject("hash_mismatch", "x()", 0, 2), Reject("hash_mismatch", "y()", 0, 3)]),
+    ),
+    "a selector beside the whole hash": (
+        "input", _TOPICS_TOO, Reading("csv", [TRANSFER], [MOVED], [Reject("hash_mismatch", TRANSFER, 0, 3)]),
+    ),
+    "spellings of a hash in a map": ("input", json_lines(dict.fromkeys(_SPELLED, TRANSFER)), Reading("map", [TRANSFER] * 4)),
+    "spellings of a hash in rows": (
+        "input", json_lines(*({"text_signature": TRANSFER, "hex_signature": one} for one in _SPELLED)),
+        Reading("rows", [TRANSFER] * 4),
+    ),
+    "spellings of a hash in CSV": (
+        "input", "signature,selector\n" + "".join(f'"{TRANSFER}",{one}\n' for one in _SPELLED),
+        Reading("csv", [TRANSFER] * 4),
+    ),
+    "spellings of a hash in a dump": (
+        "input", json_lines(*(
+            dump(one, "transfer", inputs=[parameter("address"), parameter("uint256")]) for one in _SPELLED
+        )),
+        Reading("panoramix", [TRANSFER] * 4),
+    ),
+    "entries of each type": (
+        "input.abi", json.dumps([{"name": "f"}, *({"type": type, "name": "f"} for type in (
+            "function", "error", "constructor", "fallback", "receive"))]),
+        Reading("abi", ["f()"] * 3),
+    ),
+    **{f"nothing in {name}": (name, "", Reading(format)) for name, format in (
+        ("empty.txt", "text"), ("empty.jsonl", "rows"), ("empty.ndjson", "rows"))},
+    **{f"the hash {hash!r}": (
+        "input", json_lines({"text_signature": "a()", "hex_signature": hash}, {"text_signature": "b()"}),
+        Reading("rows", ["b()"], [], [Reject("bad_entry", "a()", 0, 1)]),
+    ) for hash in ("0xa9059c", "a9059cbb00", "0xa9059cbz", "", "transfer", 7, [], {}, True)},
+}  # fmt: skip
+"""By what is shown: a file's name, its content, and its reading."""
+
+
+@pytest.mark.parametrize("shown", READINGS)
+def test_reading(read: Read, shown: str) -> None:
+    """What is wrong in an input costs its own candidate, and the others are read with their lines."""
+    name, data, expected = READINGS[shown]
+    assert read(name, data) == expected
+
+
+@pytest.mark.parametrize("format", ["text", "openchain", "panoramix"])
+def test_an_empty_file_of_a_named_format_has_no_candidates(read: Read, format: str) -> None:
+    """And is no error."""
+    assert read("input", "", format) == Reading(format)
+
+
+def test_collection_of_text_without_keyword(read: Read) -> None:
+    """The collection follows from the keyword, else from `indexed` or `anonymous`, else from the option."""
+    data = "a(uint)\nfunction b()\nerror c()\nevent d()\ne(uint indexed)\nf() anonymous\n"
+    assert read("input", data) == Reading("text", ["a(uint256)", "b()", "c()"], ["d()", "e(uint256)", "f()"])
+    as_events = read("input", data, by=2)
+    assert as_events == Reading("text", ["b()", "c()"], ["a(uint256)", "d()", "e(uint256)", "f()"])
 
 
 # Plain text.
@@ -864,22 +962,6 @@ def test_empty_file_has_no_candidates(read: Read, name: str) -> None:
 def test_comments_are_skipped(read: Read, data: str, functions: list[str]) -> None:
     """Comments of every kind are skipped, and nothing outside of them is."""
     assert read("input", data, "text") == Reading("text", functions)
-
-
-def test_collection_of_text_without_keyword(read: Read) -> None:
-    """The collection follows from the keyword, else from `indexed` or `anonymous`, else from the option."""
-    data = "a(uint)\nfunction b()\nerror c()\nevent d()\ne(uint indexed)\nf() anonymous\n"
-    assert read("input", data).functions == ["a(uint256)", "b()", "c()"]
-    as_events = read("input", data, by=2)
-    assert as_events.functions == ["b()", "c()"]
-    assert as_events.events == ["a(uint256)", "d()", "e(uint256)", "f()"]
-
-
-def test_bytes_that_are_no_utf8_are_one_reject(read: Read) -> None:
-    """A line of invalid UTF-8 is rejected at its first bad byte; the lines around it are accepted."""
-    reading = read("input", b"a()\nb(\xff\xfe)\nc()\n\xc3\xa9()\n")
-    assert reading.functions == ["a()", "c()"]
-    assert reading.rejects == [Reject("encoding", r"b(\xff\xfe)", 3, 2), Reject("bad_name", "é()", 1, 4)]
 
 
 # Lines that are longer than a block, and many blocks.
@@ -914,24 +996,12 @@ def test_line_longer_than_a_block_is_one_reject(read: Read, format: str, size: i
     assert long.reason in ({"too_long", "bad_entry"} if format in {"rows", "panoramix"} else {"too_long"})
 
 
-def test_long_row_keeps_the_line_numbers_of_csv(read: Read) -> None:
-    """A CSV row of many short fields that is longer than a block counts as one line."""
-    reading = read("input.csv", "text_signature,rest\na(),\nf(),g" + ",g" * 2_500_000 + "\nb(),\nc(uint7),\n")
-    assert reading == Reading("csv", ["a()", "f()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, 5)])
-
-
 def test_long_line_of_wide_characters_is_too_long(read: Read) -> None:
     """A long line cut inside a character is rejected for its length, not its encoding."""
     for lead in range(3):
         reading = read("input", "a()\n" + "b" * lead + "\u20ac" * 1_500_000 + "\nc()\n", "text")
         assert reading.functions == ["a()", "c()"]
         assert [(reject.reason, reject.line) for reject in reading.rejects] == [("too_long", 2)]
-
-
-def test_comment_longer_than_a_block_is_skipped(read: Read) -> None:
-    """A block comment may span any number of lines and blocks; its lines count in line numbers."""
-    reading = read("input", "a()\n/*\n" + "gone(uint7)\n" * 500_000 + "*/ b()\nc(uint7)\n")
-    assert reading == Reading("text", ["a()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, 500_004)])
 
 
 @pytest.mark.parametrize("format", LINE_FORMS)
@@ -959,80 +1029,6 @@ def test_line_numbers_hold_over_many_blocks(read: Read, format: str) -> None:
 
 
 # JSON documents.
-
-
-def test_repeated_keys_are_all_read(read: Read) -> None:
-    """Every member of an object is a candidate, also if several have the same key."""
-    collision = '"a9059cbb": "transfer(address,uint256)", "a9059cbb": "many_msg_babbage(bytes1)", "a9059cbb": "x()"'
-    rejects = [Reject("hash_mismatch", "x()", 0, 3)]
-    assert read("map", f"{{{collision}}}") == Reading("map", [TRANSFER, "many_msg_babbage(bytes1)"], [], rejects)
-    identifiers = '{"abi": [], "methodIdentifiers": {"a()": "0dbe671f", "a()": "0dbe671f", "a()": "0dbe6720"}}'
-    rejects = [Reject("hash_mismatch", "a()", 0, 3)]
-    assert read("json", identifiers) == Reading("json", ["a()", "a()"], [], rejects)
-
-
-@pytest.mark.parametrize("written", ["0xa9059cbb", "a9059cbb", "0XA9059CBB", "A9059CBB"])
-def test_hash_in_any_spelling(read: Read, written: str) -> None:
-    """Every format with hashes reads them with or without 0x, in upper or lower case."""
-    assert read("map", json.dumps({written: TRANSFER})).functions == [TRANSFER]
-    assert read("rows", json.dumps({"text_signature": TRANSFER, "hex_signature": written})).functions == [TRANSFER]
-    assert read("csv", f'signature,selector\n"{TRANSFER}",{written}\n').functions == [TRANSFER]
-    line = dump(written, "transfer", inputs=[parameter("address"), parameter("uint256")])
-    assert read("panoramix", json_lines(line)).functions == [TRANSFER]
-
-
-@pytest.mark.parametrize("hash", ["0xa9059c", "a9059cbb00", "0xa9059cbz", "", "transfer", 7, [], {}, True])
-def test_invalid_hash_is_one_reject(read: Read, hash: Any) -> None:
-    """A declared hash of a wrong length or type rejects its entry and no other."""
-    data = json_lines({"text_signature": "a()", "hex_signature": hash}, {"text_signature": "b()"})
-    assert read("rows", data) == Reading("rows", ["b()"], [], [Reject("bad_entry", "a()", 0, 1)])
-
-
-def test_rows_in_pages_of_any_arrangement(read: Read) -> None:
-    """Pages may be alone, in a list or one per line, and may be empty."""
-    first, second = ({"count": 2, "next": None, "results": [row(1, text)]} for text in ("a()", "b()"))
-    expected = Reading("rows", ["a()", "b()"])
-    assert read("list", json.dumps([first, second])) == expected
-    assert read("lines", json_lines(first, second)) == expected
-    assert read("empty", json.dumps(first | {"results": []})) == Reading("rows")
-
-
-def test_lines_of_long_pages(read: Read) -> None:
-    """Pages of thousands of rows, one a line, are JSON lines too, however long the first one is."""
-    pages = [{"results": [{"text_signature": f"f{page}_{n}(uint256)"} for n in range(3_000)]} for page in range(3)]
-    reading = read("pages.jsonl", json_lines(*pages))
-    assert reading.format == "rows"
-    assert reading.functions == [entry["text_signature"] for page in pages for entry in page["results"]]
-
-
-def test_broken_json_lines_are_rejects(read: Read) -> None:
-    """A line that is not a JSON row is rejected with its number; the lines around it are read."""
-    data = '{"text_signature": "a()"}\n{"text_signature": "b()"\n7\n[]\n"c()"\n{"text_signature": "d()"}\n'
-    rejects = [
-        Reject("bad_entry", '{"text_signature": "b()"', 0, 2),
-        Reject("bad_entry", "7", 0, 3),
-        Reject("bad_entry", "[]", 0, 4),
-        Reject("bad_entry", '"c()"', 0, 5),
-    ]
-    assert read("rows", data) == Reading("rows", ["a()", "d()"], [], rejects)
-
-
-@pytest.mark.parametrize(
-    ("type", "texts"),
-    [
-        ("function", ["f(uint256)"]),
-        (MISSING, ["f(uint256)"]),
-        ("error", ["f(uint256)"]),
-        ("constructor", []),
-        ("fallback", []),
-        ("receive", []),
-    ],
-)
-def test_entries_of_each_type(read: Read, type: Any, texts: list[str]) -> None:
-    """Functions, errors and entries without a type are candidates; entries without a selector are not."""
-    entry = {"type": type, "name": "f", "inputs": [parameter("uint256")]}
-    entry = {key: value for key, value in entry.items() if value is not MISSING}
-    assert read("input", json.dumps([entry]), "abi") == Reading("abi", texts)
 
 
 BAD_ENTRIES: list[Any] = [
@@ -1076,22 +1072,6 @@ def test_dump_line_of_a_wrong_shape_is_one_reject(read: Read, entry: Any) -> Non
     assert [(reject.reason, reject.line) for reject in reading.rejects] == [("bad_entry", 2)]
 
 
-def test_tuples_nest_as_deep_as_json_does(read: Read) -> None:
-    """Components are read to any depth that the JSON reader accepts."""
-    inner = parameter("bytes")
-    for _ in range(300):
-        inner = parameter("tuple[1]", components=[inner])
-    [text] = read("abi", json.dumps([{"type": "function", "name": "f", "inputs": [inner]}])).functions
-    assert text == "f" + "(" * 301 + "bytes" + ")[1]" * 300 + ")"
-
-
-def test_event_with_indexed_tuples(read: Read) -> None:
-    """A tuple is indexed as a whole, and counts once."""
-    pair = parameter("tuple", components=[parameter("uint256"), parameter("bool")], indexed=True)
-    abi = [{"type": "event", "name": "E", "inputs": [pair, pair, parameter("tuple[2]", components=pair["components"])]}]
-    assert read("abi", json.dumps(abi)).events == ["E((uint256,bool),(uint256,bool),(uint256,bool)[2])"]
-
-
 @pytest.mark.parametrize("depth", [300, 900, 1_000, 1_020, 1_100, 100_000])
 def test_deep_json_line_is_one_reject(read: Read, depth: int) -> None:
     """A line of JSON at any depth is one reject; the lines around it are read."""
@@ -1112,21 +1092,6 @@ def test_deep_json_document_is_read_or_refused(read: Read, depth: int) -> None:
     else:
         outcome = f"{reading.functions}, {len(reading.rejects)} refused"
     assert outcome in {"JSON nested too deeply", "['g()'], 1 refused"}
-
-
-def test_lone_surrogate_is_one_reject(read: Read) -> None:
-    """A lone surrogate, valid in JSON but not in UTF-8, rejects only its own text."""
-    data = '{"12345678": "a\\ud800()", "0dbe671f": "a()"}'
-    reading = read("map", data)
-    assert reading.functions == ["a()"]
-    assert [(reject.reason, reject.position, reject.line) for reject in reading.rejects] == [("encoding", 2, 1)]
-
-
-def test_artifact_without_entries(read: Read) -> None:
-    """A contract with an empty ABI has no candidates and is no error."""
-    empty = {"_format": "hh-sol-artifact-1", "contractName": "Context", "abi": [], "bytecode": "0x"}
-    assert read("Context.json", json.dumps(empty, indent=2)) == Reading("json")
-    assert read("Context.abi", "[]") == Reading("abi")
 
 
 @pytest.mark.parametrize(
@@ -1183,14 +1148,6 @@ def test_lines_without_a_header(read: Read, separator: str, prefix: str, before:
     )
 
 
-def test_selector_beside_the_whole_hash(read: Read) -> None:
-    """Two hashes must both be the text's. Together they do not tell the kind; a column `type` does."""
-    whole = "0x" + keccak256(TRANSFER).hex()
-    data = f"signature;bytes4;hash;type\n{TRANSFER};0xa9059cbb;{whole};\n{TRANSFER};0xa9059cbc;{whole};\n{MOVED};;0x{TOPIC};event\n"
-    rejects = [Reject("hash_mismatch", TRANSFER, 0, 3)]
-    assert read("input", data) == Reading("csv", [TRANSFER], [MOVED], rejects)
-
-
 def test_column_of_hex_that_is_not_understood(tmp_path: Path) -> None:
     """A column of 0x values that is not read is named in a warning."""
     path = tmp_path / "input.csv"
@@ -1202,12 +1159,6 @@ def test_column_of_hex_that_is_not_understood(tmp_path: Path) -> None:
         f"column {name!r} has 0x values that are not hashes of the texts; it was not read"
         for name in ("tx_hash", "address")
     ]
-
-
-def test_bytes_of_csv_that_are_no_utf8(read: Read) -> None:
-    """A field of invalid UTF-8 rejects its row only."""
-    reading = read("input", b'signature\na()\n"b(\xff)"\nc()\n')
-    assert reading == Reading("csv", ["a()", "c()"], [], [Reject("encoding", r"b(\xff)", 3, 3)])
 
 
 # Tables of any kind: which column is what.
@@ -1296,13 +1247,6 @@ def test_refusal_of_rows_shows_the_first_object(read: Read) -> None:
         'data: objects; the first row is {"count": 0, "address": "0x' + "ab" * 20 + '", "label": "Uniswap", '
         '"data": {"a": 0}}; say --column text=NAME'
     )
-
-
-def test_unknown_header_is_no_candidate(read: Read) -> None:
-    """A header of unknown names is not read as a row, whether a hash belongs to a text or not."""
-    assert read("input", f'code,fn\n0xa9059cbb,"{TRANSFER}"\n') == Reading("csv", [TRANSFER])
-    rejects = [Reject("hash_mismatch", "x()", 0, 2), Reject("hash_mismatch", "y()", 0, 3)]
-    assert read("input", "code:fn\n0x12345678:x()\n0x12345678:y()\n") == Reading("csv", [], [], rejects)
 
 
 # Code of other languages.

@@ -165,7 +165,7 @@ def test_killed_in_the_middle_of_a_walk_it_goes_on_and_misses_nothing(original: 
     """Rows come in before the kill and between the runs: they move the others to later pages."""
     before = served(original)
     posted = [f"late{number}(bool)" for number in range(150)]
-    with started(original, warehouse, "pages", 2) as process:  # the whole walk would take 6 s
+    with started(original, warehouse, "pages", 5) as process:  # the whole walk would take 2 s
         until(lambda: state_of(warehouse).get("pages", 0) >= 2, "two pages")
         process.send_signal(signal.SIGSTOP)
         for text in posted[:20]:

@@ -218,14 +218,14 @@ def structs_of_structs() -> str:
 
 HOSTILE = {
     "structs of structs": structs_of_structs(),
-    "brackets": "(" * 1_000_000,
+    "brackets": "(" * 300_000,
     "minus": "a: bool[" + "-" * 100_000 + "1]",
     "sum": "@external\ndef f(a: bool[" + "+".join("1" * 2_000) + "]): pass\n",
     "dots": "@external\ndef f(a: " + ".".join("a" * 2_000) + "): pass\nfrom . import a\n",
     "quotes": '"' * 1_000_001,
     "escapes": '"\\' * 500_000,
     "triple": ('"""' + "\\") * 200_000,
-    "lines": "a\n" * 100_000,
+    "lines": "a\n" * 30_000,
     "constants": "".join(f"N{n}: constant(uint256) = N{n + 1} + N{n + 1}\n" for n in range(99)) + "x: public(bool[N0])",
     "wide": "@external\ndef f(" + ",".join(f"a{n}: bool = True" for n in range(600)) + "): pass\n",
 }
