@@ -42,7 +42,7 @@ def test_parts_of_one_contract_clash_where_both_have_a_function(tmp_path: Path) 
     """Facets with the same file name are two facets; errors are no functions; without `together` it is no clash."""
     error = '{"type": "error", "name": "Bad", "inputs": []}'
     write_files(tmp_path, {
-        "a/Facet.json": abi("owner()")[:-1] + f", {error}]", "b/Facet.json": abi("owner()")[:-1] + f", {error}]",
+        "a/Facet.json": abi("owner()", "mine()")[:-1] + f", {error}]", "b/Facet.json": abi("owner()")[:-1] + f", {error}]",
     })  # fmt: skip
     paths = [str(tmp_path / "a/Facet.json"), str(tmp_path / "b/Facet.json")]
     assert find_clashes(paths, together=False, progress=Reporter())[0] == []
@@ -77,6 +77,9 @@ def test_the_command_ends_with_a_status_for_ci(tmp_path: Path) -> None:
     assert (one["selector"], one["why"]) == ("0x42966c68", TEXTS)
     assert run(fine)[:2] == (0, b"")
     assert run(tmp_path / "missing").status == 2
+    write_files(tmp_path, {"c.json": "[1,"})
+    broken = run(tmp_path)
+    assert (broken.status, "c.json: line 1 column 4" in broken.stderr) == (2, True)
 
 
 def test_the_hook_reads_a_project_as_it_is(tmp_path: Path) -> None:

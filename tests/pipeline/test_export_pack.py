@@ -84,6 +84,14 @@ def test_what_is_suppressed_stays_out(tmp_path: Path, warehouse: Path) -> None:
     assert list(sigdir.Pack(export(warehouse)).texts(SIGNATURES)) == ["kept()"]
 
 
+def test_more_texts_than_a_pack_takes_are_refused(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless a number is chosen."""
+    monkeypatch.setattr("sigdir.pipeline.export_pack.MAX_ROWS", 2)
+    with pytest.raises(BadTarget, match="at most 2 texts of a collection; choose some by --texts"):
+        export(stored)
+    assert len(sigdir.Pack(export(stored, texts=1))) == 2
+
+
 def test_options_of_packs_are_for_packs(stored: Path) -> None:
     with pytest.raises(BadTarget, match="are for pack"):
         run_export(Options("csv", str(stored.with_name("x")), stored, pack=PackOptions(5)), Reporter())

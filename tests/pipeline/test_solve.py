@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sigdir.pipeline.directory import opened
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.solve import SolveOptions, SolveReport, solve_hashes
+from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.solve import CHANCE, UNLISTED, Targets, discounted, new_names, posteriors
 from tests.conftest import import_files
 from tests.pipeline.support import invoke, keccak256, write_files
@@ -54,6 +56,14 @@ def test_every_candidate_is_tried_and_nothing_else_is_found() -> None:
     assert found == {
         (hash, text) for text in texts for hash in (keccak256(text)[:4], keccak256(text)) if hash in wanted
     }
+
+
+def test_a_directory_leaves_no_file_open(folder: Path) -> None:
+    """Of the warehouse that it reads."""
+    with opened(folder) as directory:
+        assert list(directory.texts(SIGNATURES))
+    targets = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
+    assert [target for target in targets if target.startswith(str(folder))] == []
 
 
 def test_a_known_name_with_a_known_list_is_found(folder: Path) -> None:

@@ -182,7 +182,7 @@ def test_operations_of_erc_4337() -> None:
     """handleOps: the account's call, the factory before its call, the paymaster before its data."""
     handle = "handleOps((address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes)[],address)"
     factory = bytes.fromhex(OTHER[2:]) + call("createAccount(address,uint256)", TO, 1)
-    paymaster = bytes.fromhex(OTHER[2:]) + (5).to_bytes(16) + (6).to_bytes(16) + b"data"
+    paymaster = bytes.fromhex(OTHER[2:]) + (5).to_bytes(16) + (6).to_bytes(16)
     operation = (TO, 1, factory, call(TRANSFER, TO, 7), bytes(32), 0, bytes(32), paymaster, b"\1" * 65)
     found = best(calldata(call(handle, [operation], TO)), handle, TRANSFER, "createAccount(address,uint256)")
     assert texts_inside(found) == [
@@ -190,7 +190,7 @@ def test_operations_of_erc_4337() -> None:
     ]  # fmt: skip
     deployment, with_gas = (nested.reading.candidates[0] for nested in found.nested[:2])
     assert texts_inside(deployment) == [((1,), "createAccount(address,uint256)")]
-    assert with_gas.attempt.values == (OTHER, 5, 6, b"data")
+    assert with_gas.attempt.values == (OTHER, 5, 6, b"")
 
 
 def test_a_nested_reading_has_its_confidence() -> None:
