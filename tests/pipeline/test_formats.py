@@ -818,6 +818,7 @@ _TOPICS_TOO = (
     f"signature;bytes4;hash;type\n{TRANSFER};0xa9059cbb;{topic(TRANSFER)};\n{TRANSFER};0xa9059cbc;{topic(TRANSFER)};\n"
     f"{MOVED};;0x{TOPIC};event\n"
 )
+BAD_HASHES: list[Any] = ["0xa9059c", "a9059cbb00", "0xa9059cbz", "", "transfer", 7, [], {}, True]
 _SPELLED = ("0xa9059cbb", "a9059cbb", "0XA9059CBB", "A9059CBB")
 
 
@@ -915,7 +916,7 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
     **{f"the hash {hash!r}": (
         "input", json_lines({"text_signature": "a()", "hex_signature": hash}, {"text_signature": "b()"}),
         Reading("rows", ["b()"], [], [Reject("bad_entry", "a()", 0, 1)]),
-    ) for hash in ("0xa9059c", "a9059cbb00", "0xa9059cbz", "", "transfer", 7, [], {}, True)},
+    ) for hash in BAD_HASHES},
 }  # fmt: skip
 """By what is shown: a file's name, its content, and its reading."""
 
