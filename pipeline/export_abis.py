@@ -22,7 +22,7 @@ from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.export_dataset import write_parquet
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.arrow import Array, numbers, values
-from sigdir.signatures.canonicalise import spelled
+from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import GrammarError, normalise
@@ -228,4 +228,4 @@ def _ranked(warehouse: Warehouse, wanted: Iterable[_Wanted]) -> dict[tuple[Colle
 def _declaration(collection: Collection, text: str, declaration: str | None) -> str:
     """The declaration of a text; "" where it is too long or nested too deeply for one."""
     kind = Kind.EVENT if collection == EVENT_SIGNATURES else Kind.FUNCTION
-    return declaration or spelled(f"{kind.name.lower()} {text}", kind).declaration
+    return declaration or canonicalise_one(f"{kind.name.lower()} {text}", collection.code, kind).declaration

@@ -1,11 +1,11 @@
-"""An ABI entry to a candidate: the text of a function, event or error, and what the entry says about it.
+"""An ABI entry to a candidate: the function, event or error in words.
 
 Functions, events and errors are candidates; a constructor, fallback or receive entry has no
 selector and is none. Old ABIs lack fields: an entry without a type is a function, one without
 inputs has none; ``constant`` and ``payable`` stand in place of ``stateMutability``.
 
-``declaration_of`` spells an entry as ``function transfer(address to, uint256 amount) returns (bool)``. What a
-declaration does not have is lost: compilers' internal types, and names that are no identifiers.
+An entry becomes ``function transfer(address to,uint256 amount) returns (bool)``, which is then read like any other
+text. What a declaration does not have is lost: compilers' internal types, and names that are no identifiers.
 
 Source: the Solidity documentation, "Contract ABI Specification", section JSON.
 """
@@ -18,16 +18,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from sigdir.signatures.candidates import Entry
-from sigdir.signatures.canonicalise import Spelled, spelled
-from sigdir.signatures.collections import EVENTS, FUNCTIONS
-from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
+from sigdir.signatures.collections import FUNCTIONS
+from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, BAD_NAME, MAX_TEXT_BYTES, OK
 from sigdir.signatures.types import KINDS, MUTABILITIES, NAME_PATTERN, is_parameter_name, one_type
 
 _WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
 
-_COLLECTIONS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
-_LISTED: dict[str | None, Sighting] = {None: LISTED} | {word: Sighting(kind) for word, kind in KINDS.items()}
 _NAME = re.compile(NAME_PATTERN)
 
 
@@ -43,49 +40,39 @@ def has_no_selector(kind: Any) -> bool:
 
 
 def abi_entry(item: Any, number: int, declared: bytes = b"", contract: Contract | None = None) -> Entry:
-    """One ABI entry as a candidate with its declaration. ``contract`` is the one whose ABI it is, where that is known."""
-    entry = listed_entry(item, number, declared)
-    if entry.reject_reason != OK:
-        return entry
-    found = declaration_of(item)
-    return entry._replace(sighting=Sighting(found.kind, Witness.DECLARED, found.declaration, contract))
+    """One ABI entry as a candidate. ``contract`` is the one whose ABI it is, where that is known."""
+    kind = KINDS.get(_word(item), Kind.UNKNOWN)
+    return _entry(item, number, declared, Sighting(kind or Kind.FUNCTION, Witness.DECLARED, contract=contract))
 
 
 def listed_entry(item: Any, number: int, declared: bytes = b"") -> Entry:
-    """The text of one ABI entry, and its kind. Events carry ``indexed`` and ``anonymous`` into the text."""
-    if not isinstance(item, dict):
-        return rejected_entry(item, number)
-    name, kind = item.get("name"), item.get("type")
-    collection = _COLLECTIONS.get(kind) if isinstance(kind, str) else FUNCTIONS if kind is None else None
-    if collection is None or not isinstance(name, str) or not name:
-        return rejected_entry(item, number)
-    try:
-        text = f"{name}({_list_of(item.get('inputs') or (), collection == EVENTS)})"
-    except _WRONG_SHAPE:
-        return rejected_entry(item, number)
-    if item.get("anonymous") is True:
-        text += " anonymous"
-    if not _NAME.fullmatch(name):
-        return Entry(encoded(text), number, collection, declared, BAD_NAME)
-    return Entry(encoded(text), number, collection, declared, OK, _LISTED[kind])
+    """One entry of a list that has the shape of an ABI: its text and its kind, without what only an ABI says."""
+    return _entry(item, number, declared, Sighting(KINDS.get(_word(item), Kind.UNKNOWN)))
 
 
-def declaration_of(item: dict[str, Any]) -> Spelled:
-    """The kind of an ABI entry and its declaration, which is empty if the entry has none of the specification's shape."""
-    word = item.get("type", "function")
-    kind = KINDS.get(word, Kind.UNKNOWN) if isinstance(word, str) else Kind.UNKNOWN
-    name = item.get("name")
-    if kind == Kind.UNKNOWN or not isinstance(name, str) or not _NAME.fullmatch(name):
-        return Spelled(kind, "")
+def _word(item: Any) -> str:
+    word = item.get("type") if isinstance(item, dict) else None
+    return word if isinstance(word, str) else ""
+
+
+def _entry(item: Any, number: int, declared: bytes, sighting: Sighting) -> Entry:
+    name = item.get("name") if isinstance(item, dict) else None
+    kind, is_event = sighting.kind, sighting.kind is Kind.EVENT
+    if not isinstance(name, str) or not name or (item.get("type") is not None and _word(item) not in KINDS):
+        return rejected_entry(item, number)
+    is_listed = sighting.witness is Witness.LISTED
     try:
-        text = f"{word} {name}({_list_of(item.get('inputs') or (), kind == Kind.EVENT, with_names=True)})"
+        text = f"{name}({_list_of(item.get('inputs') or (), is_event, with_names=not is_listed)})"
     except _WRONG_SHAPE:
-        return Spelled(kind, "")
-    if kind == Kind.EVENT and item.get("anonymous") is True:
+        return rejected_entry(item, number)
+    if not is_listed:
+        text = f"{kind.name.lower()} {text}"
+    if is_event and item.get("anonymous") is True:
         text += " anonymous"
-    elif kind == Kind.FUNCTION:
+    elif kind is Kind.FUNCTION and not is_listed:
         text += _mutability(item) + _returns(item.get("outputs"))
-    return spelled(text, kind)
+    reason = OK if _NAME.fullmatch(name) else BAD_NAME
+    return Entry(encoded(text), number, kind.collection or FUNCTIONS, declared, reason, sighting)
 
 
 def _mutability(item: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ The heavy parts are compiled and release the GIL.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,13 +111,8 @@ def _stated_kinds(candidates: Candidates) -> Array:
 
 
 def _sightings(candidates: Candidates, rows: Array, result: Normalised, digests: Array) -> Sightings | None:
-    """The sightings of a batch with the kinds and declarations that the texts of ``rows`` have, which were accepted.
-
-    What the reader says about a row is kept: a declaration is taken from its text only where the reader gives none.
-    """
+    """The sightings of a batch with the kinds and declarations that the texts of ``rows`` have, which were accepted."""
     stated = candidates.sightings
-    if stated is not None and len(rows):
-        rows = rows[~stated.values.has_declaration[stated.of_row[rows]]]
     if not len(rows):
         return stated
     values = stated.values if stated is not None else SightingColumns.of((LISTED,))
@@ -228,34 +222,9 @@ def canonicalise_one(text: str, collection: int, kind: Kind = Kind.UNKNOWN) -> C
     return Canonical(canonical.tobytes().decode(), digest.tobytes(), _KINDS[found_kind], declaration.tobytes().decode())
 
 
-class Spelled(NamedTuple):
-    kind: Kind
-    declaration: str
-    """Empty for a text that says nothing that its canonical text does not say, and for one that is refused."""
-
-
-_CACHED_BYTES = 1024
-
-
-def spelled(text: str, kind: Kind = Kind.UNKNOWN) -> Spelled:
-    """The kind and the declaration of one text. ``kind`` is what the input states beside it."""
-    if len(text) > _CACHED_BYTES:
-        return _spelled(text, kind)
-    return _cached(text, kind)
-
-
-def _spelled(text: str, kind: Kind) -> Spelled:
-    *_, found, declaration = _canonicalise_one(np.frombuffer(_bytes(text), np.uint8), kind.collection, int(kind))
-    return Spelled(_KINDS[found], declaration.tobytes().decode())
-
-
 def _bytes(text: str) -> bytes:
     """The bytes of a text; of one that is too long so many that the grammar sees it."""
     return text.encode("utf-8", "surrogatepass")[: MAX_TEXT_BYTES + 1]
-
-
-_cached = lru_cache(maxsize=1 << 14)(_spelled)
-"""Contracts declare the same things: the ABI of every token has the same functions. A look-up takes 0.2 us."""
 
 
 @kernel()

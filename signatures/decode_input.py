@@ -14,8 +14,8 @@ from typing import Any
 
 from sigdir.signatures.abi_decoder import MAX_BYTES, SELECTOR_BYTES, WORD_BYTES
 from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex, other_machine
-from sigdir.signatures.canonicalise import canonicalise_one, spelled
-from sigdir.signatures.collections import FUNCTIONS
+from sigdir.signatures.canonicalise import canonicalise_one
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.dispatcher import is_library
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.evidence import Kind
@@ -114,7 +114,9 @@ def _selector_of(text: str) -> bytes:
 
 def _is_anonymous(text: str) -> bool:
     """Whether a declaration ends with ``anonymous``."""
-    return spelled(text, Kind.EVENT).declaration.endswith(" anonymous")
+    with suppress(GrammarError):
+        return canonicalise_one(text, EVENTS, Kind.EVENT).declaration.endswith(" anonymous")
+    return False
 
 
 def whole(alternatives: list[Input]) -> list[Input]:

@@ -306,14 +306,14 @@ def _known_of(entry: Entry) -> tuple[bytes, Known] | None:
     """The hash and the text of an ABI's entry, no hash of an anonymous event; None where it cannot be read."""
     if entry.reject_reason != OK:
         return None
-    kind, declaration = entry.sighting.kind, entry.sighting.declaration
+    kind = entry.sighting.kind
     try:
         found = canonicalise_one(entry.text.decode("utf-8", "replace"), entry.declared_kind, kind)
     except GrammarError:
         return None
     hash = found.digest if kind is Kind.EVENT else found.digest[:SELECTOR_BYTES]
-    known = Known(found.text, kind, Witness.DECLARED, declaration)
-    is_anonymous = declaration.endswith(" anonymous")
+    known = Known(found.text, kind, Witness.DECLARED, found.declaration)
+    is_anonymous = found.declaration.endswith(" anonymous")
     return b"" if is_anonymous else hash, known.of_contract(Membership.HAS, "the contract's ABI has it")
 
 

@@ -43,7 +43,7 @@ from sigdir.cli.main import main
 from sigdir.serve.servers import warm
 from sigdir.serve.servers.startup import open_app
 from sigdir.serve.core.settings import Settings
-from sigdir.pipeline.formats.solidity.syntax import members
+from sigdir.pipeline.formats.solidity import declarations
 
 def compiled():
     kernels = [each for each in gc.get_objects() if isinstance(each, Dispatcher) and each.py_func.__module__.startswith("sigdir.")]
@@ -58,7 +58,7 @@ main(["import", {str(ROOT / "samples")!r}, "docs/examples/Token.sol", "--quiet"]
 for name in ("token.hex", "transfer.json", "multicall.hex", "error.hex"):
     with suppress(SystemExit):
         main(["decode", "auto", "@docs/examples/" + name], standalone_mode=False)
-list(members(b"contract A {{ function f(uint a) external {{}} }}"))
+list(declarations(b"contract A {{ function f(uint a) external {{}} }}"))
 open_app(Settings(warehouse=Path({str(tmp_path / "w")!r})))
 assert compiled() == before, compiled() - before
 """

@@ -42,15 +42,12 @@ MATCHING: dict[tuple[str, str], Any] = {
     ("sigdir/signatures/search_terms.py", "'[a-z]{1,20}:(?=\\\\S)'"): "type:a",
     ("sigdir/pipeline/formats/sqlite.py", "b'CREATE TABLE [^;]*+'"): b"CREATE TABLE a",
     ("sigdir/pipeline/formats/abi.py", "f'(?<=[(,])(\\\\s*)({_NAME})(?=\\\\s*[\\\\[\\\\s,)])'"): "( a )",
-    ("sigdir/pipeline/formats/solidity/outline.py", r"word + b'(?<![\\w$]' + word + b')(?=\\s*(?:;|=(?![=>])))'"): b" override =1",
     ("sigdir/serve/pages/search_query.py", "'(function|event|error)\\\\s+(?=\\\\S)'"): "function f",
 }  # fmt: skip
 """A text for patterns that Hypothesis draws none for, because they look at what is around the match."""
 
 LOCAL: dict[tuple[str, str], Any] = {
     ("sigdir/signatures/proxies.py", "pattern"): rb"\x3d[\x60-\x72](?P<address>.{1,19})\x5a.\xf4",
-    ("sigdir/pipeline/formats/solidity/outline.py", r"word + b'(?<![\\w$]' + word + b')(?=\\s*(?:;|=(?![=>])))'"):
-        rb"override(?<![\w$]override)(?=\s*(?:;|=(?![=>])))",
     ("sigdir/serve/lists/paging.py", "f'{_LETTERS[collection]}(0|[1-9a-f][0-9a-f]{{0,14}})'"): "s(0|[1-9a-f][0-9a-f]{0,14})",
     ("sigdir/serve/dialects/hash_files.py", "f'[0-9a-fA-F]{{{2 * collection.hash_bytes}}}'"): "[0-9a-fA-F]{64}",
     ("sigdir/serve/pages/record.py", "f'(?:0[xX])?([0-9a-fA-F]{{{2 * collection.hash_bytes}}})'"): "(?:0[xX])?([0-9a-fA-F]{64})",

@@ -46,7 +46,7 @@ _RETRY_SECONDS = 1
 _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 """Arrow's own allocator maps 1 GiB at its first use, and so takes the memory of that request."""
 _WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
-"""How compiled code ends that gets no memory: tree-sitter by the first, C++ by the second."""
+"""How compiled code ends that gets no memory: C by the first, C++ and Rust by the second."""
 
 
 class Budget(NamedTuple):

@@ -6,13 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from sigdir.pipeline.formats.solidity import (
-    MAX_POSTED_TOKENS,
-    MAX_TOKENS,
-    declarations,
-    has_too_many_tokens,
-    is_too_long_to_post,
-)
+from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http.bodies import Upload, loads
 from sigdir.serve.http.errors import field_error
@@ -86,9 +80,6 @@ def _source_file(value: Any) -> bytes:
 def _checked(field: str, code: bytes) -> bytes:
     if has_too_many_tokens(code):
         raise field_error(field, f"Ensure this source has at most {MAX_TOKENS} words and marks.")
-    if is_too_long_to_post(code):
-        most = f"at most {MAX_POSTED_TOKENS} words and marks outside of bodies and comments"
-        raise field_error(field, f"Ensure this source has {most}.")
     return code
 
 

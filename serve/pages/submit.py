@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import falcon
 import numpy as np
 
-from sigdir.pipeline.formats.solidity import declarations, has_too_many_tokens, is_too_long_to_post
+from sigdir.pipeline.formats.solidity import declarations, has_too_many_tokens
 from sigdir.pipeline.formats.text import candidate_lines, without_comments
 from sigdir.serve.core.settings import MIB, Settings, base_url
 from sigdir.serve.core.texts import abi_entries, store_texts
@@ -44,7 +44,7 @@ def candidates(text: bytes, format: str, file_name: str = "") -> Iterable[Entry]
     if format == "abi":
         return abi_entries(_abi_of(text.decode("utf-8", "replace")))
     if format == "solidity":
-        if has_too_many_tokens(text) or is_too_long_to_post(text):
+        if has_too_many_tokens(text):
             raise detail(413, "This source is too long.")
         return declarations(text)
     return line_candidates(text)

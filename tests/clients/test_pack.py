@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sigdir
-from sigdir.signatures.canonicalise import spelled
+from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.operator_key import PrivateKey
@@ -53,7 +53,7 @@ def expected(pack: Pack, hashes: list[str]) -> dict[str, Any]:
 
 
 def row(text: str, kind: Kind) -> PackRow:
-    return PackRow(text, 1, spelled(f"{kind.name.lower()} {text}", kind).declaration)
+    return PackRow(text, 1, canonicalise_one(f"{kind.name.lower()} {text}", kind.collection, kind).declaration)
 
 
 def test_node_finds_what_a_warehouse_has(tmp_path: Path) -> None:

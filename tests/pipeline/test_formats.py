@@ -323,11 +323,11 @@ PANORAMIX_READING = Reading(
     [TRANSFER, "draw((uint256,(bool))[],bytes)", "Denied(address)", "old()", "unknownCaller(address)", "last()"],
     ["Seen(address,uint256)", "Note(string)"],
     [
-        Reject("placeholder", "unknown00000003()", 0, 7),
+        Reject("placeholder", "function unknown00000003() payable", 0, 7),
         Reject("bad_entry", '{"selector": "0x00000004", "abi": {"name": "broken", "type": "func', 0, 9),
-        Reject("hash_mismatch", "libraryCall(uint256[])", 0, 11),
-        Reject("library_type", "load(Lib.Data storage)", 6, 12),
-        Reject("bad_width", "narrow(uint256,uint7)", 16, 13),
+        Reject("hash_mismatch", "function libraryCall(uint256[] _param1) payable", 0, 11),
+        Reject("library_type", "function load(Lib.Data storage _param1) payable", 15, 12),
+        Reject("bad_width", "function narrow(uint256 _param1,uint7 _param1) payable", 33, 13),
     ],
 )
 
@@ -357,19 +357,19 @@ ABI_READING = Reading(
     [TRANSFER, "totalSupply()", "draw((uint256,(bool))[],function)", "bare()", "Denied(address)"],
     [MOVED, "Many(uint256,uint256,uint256,uint256)"],
     [
-        Reject("too_many_indexed", "TooMany(uint256 indexed,uint256 indexed,uint256 indexed,uint256 indexed)", 1, 11),
-        Reject("library_type", "load(Lib.Data storage)", 6, 12),
+        Reject("too_many_indexed", f"event TooMany({','.join(['uint256 indexed _param1'] * 4)})", 7, 11),
+        Reject("library_type", "function load(Lib.Data storage _param1)", 15, 12),
         Reject("bad_entry", json.dumps(ABI[12]), 0, 13),
         Reject("bad_entry", json.dumps(ABI[13]), 0, 14),
         Reject("bad_entry", json.dumps(ABI[14]), 0, 15),
-        Reject("bad_name", "f(uint256),g()", 0, 16),
+        Reject("bad_name", "function f(uint256),g()", 0, 16),
         Reject("bad_entry", json.dumps(ABI[16]), 0, 17),
-        Reject("bad_width", "narrow(uint7)", 8, 18),
+        Reject("bad_width", "function narrow(uint7 _param1)", 17, 18),
     ],
 )
 
 TOKEN_ABI = [ABI[0], ABI[3], ABI[4], ABI[8], ABI[17]]
-TOKEN_REJECT = Reject("bad_width", "narrow(uint7)", 8, 5)
+TOKEN_REJECT = Reject("bad_width", "function narrow(uint7 _param1)", 17, 5)
 # One line, and the texts of the functions once more with their selectors.
 FOUNDRY = json.dumps(
     {
@@ -790,7 +790,7 @@ def test_source_and_output_of_solc_agree() -> None:
     assert source.format == "solidity"
     assert set(source.functions) == set(STANDARD_JSON_READING.functions)
     assert set(source.events) == set(STANDARD_JSON_READING.events)
-    assert source.rejects == [Reject("library_type", "insert(Book.Order storage,uint256)", 0, 14)]
+    assert source.rejects == [Reject("library_type", "function insert(Book.Order storage order,uint256 place)", 0, 14)]
 
 
 # Line ends, byte order marks, packing.

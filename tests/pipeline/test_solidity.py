@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import tracemalloc
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import detect
 from sigdir.pipeline.formats.solidity import Project, declarations, looks_like, read
-from sigdir.pipeline.formats.solidity.syntax import Member, members
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.candidates import Candidates, Entry, pack
-from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, FUNCTIONS, SIGNATURES
 from sigdir.signatures.evidence import LISTED, Contract
 from sigdir.signatures.grammar import REASONS
@@ -59,8 +58,20 @@ def read_batch(batch: Candidates) -> Reading:
     texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
     texts |= {collection: rows.text.to_pylist() for collection, rows in result.accepted.items()}
     reasons = [REASONS[code] for code in rejected.reasons]
-    rejects = list(zip(rejected.text.to_pylist(), reasons, strict=True))
+    rejects = [
+        (text if why in ("syntax", "unbalanced") else bare(text), why)
+        for text, why in zip(rejected.text.to_pylist(), reasons, strict=True)
+    ]
     return Reading(texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
+
+
+def bare(declaration: str) -> str:
+    """What a candidate declares without its keyword, the names of its parameters, and what a function returns."""
+    name, _, after = declaration.partition(" ")[2].partition("(")
+    inputs = after.partition(" returns ")[0]
+    for word in ("view", "pure", "payable", "constant"):
+        inputs = inputs.removesuffix(f" {word}")
+    return f"{name}({re.sub(r' (?!indexed|storage|anonymous)[^ ,()]+(?=[,)])', '', inputs)}" if after else declaration
 
 
 def declared(source: str) -> Reading:
@@ -68,7 +79,7 @@ def declared(source: str) -> Reading:
 
 
 def texts(source: str) -> list[str]:
-    return [entry.text.decode() for entry in declarations(source.encode())]
+    return [bare(entry.text.decode()) for entry in declarations(source.encode())]
 
 
 TYPES = """
@@ -271,11 +282,11 @@ def test_lines_and_collections() -> None:
     """An entry has the line of its keyword, from 1, and says its collection; so has a reject, and what is parsed alone."""
     source = b"\xef\xbb\xbf// \xc3\xa9\r\ncontract C {\r\n  /// text\r\n  function\r\n f() {}\r\n event E();\n\n error X();\n}"
     assert [entry._replace(sighting=LISTED) for entry in declarations(source)] == [
-        Entry(b"f()", 4, FUNCTIONS), Entry(b"E()", 6, EVENTS), Entry(b"X()", 8, FUNCTIONS)
+        Entry(b"function f()", 4, FUNCTIONS), Entry(b"event E()", 6, EVENTS), Entry(b"error X()", 8, FUNCTIONS)
     ]  # fmt: skip
     source = b"contract C {\n // x\n uint @ x;\n\n function f(\n uint a) {}\n event @; error E(); }"
     assert [(entry.text, entry.line) for entry in declarations(source)] == [
-        (b"uint @ x;", 3), (b"f(uint)", 5), (b"event @;", 7), (b"E()", 7)
+        (b"uint @ x;", 3), (b"function f(uint a)", 5), (b"event @;", 7), (b"error E()", 7)
     ]  # fmt: skip
 
 
@@ -297,13 +308,21 @@ event Free(uint a);
 """
 
 
+def declaration_in(entry: Entry) -> str:
+    """The declaration that a candidate's text is, as it is stored."""
+    return canonicalise_one(entry.text.decode(), entry.declared_kind, entry.sighting.kind).declaration
+
+
 def test_what_a_source_says_about_a_text() -> None:
     """A declaration has the names of parameters and of structs' members, and what a function or a getter returns."""
-    found = [(entry.sighting.declaration, entry.sighting.contract) for entry in declarations(NAMED.encode(), "C.sol")]
+    found = [
+        ("" if entry.reject_reason else declaration_in(entry), entry.sighting.contract)
+        for entry in declarations(NAMED.encode(), "C.sol")
+    ]
     library, contract = Contract.at("C.sol", "L"), Contract.at("C.sol", "C")
     assert found == [
         ("function lib(uint256 a) pure", library),
-        ("", None),
+        ("", library),
         (
             "function points(address owner, uint256) view returns (uint256 x, (address from, bytes data) line)",
             contract,
@@ -355,13 +374,13 @@ def test_comments_and_strings_declare_nothing() -> None:
         ('import "a.sol"\nlibrary L /**/ { struct S { bool b; } function a(S s) public {} }', ["a(L.S)"], ['import "a.sol"']),
         ("File: I.sol\ninterface I is J { function a() external; event E(); }", ["a()", "E()"], ["File: I.sol"]),
         ("Abstract contract C { function a() {} } abstract /**/ contract D { function b() {} }", ["a()", "b()"], ["Abstract"]),
-        ("text { contract C { function a() public {} } }", ["a()"], ["text { contract C { function a() public {} } }"]),
+        ("text { contract C { function a() public {} } }", ["a()"], ["text {"]),
     ],
 )  # fmt: skip
 def test_a_syntax_error_loses_one_statement(source: str, expected: list[str], unplaced: list[str]) -> None:
     """A syntax error loses the statement that it is in and no other, and the statement is a reject."""
     found = list(declarations(source.encode()))
-    assert [entry.text.decode() for entry in found if REASONS[entry.reject_reason] != "syntax"] == expected
+    assert [bare(entry.text.decode()) for entry in found if REASONS[entry.reject_reason] != "syntax"] == expected
     assert [entry.text.decode() for entry in found if REASONS[entry.reject_reason] == "syntax"] == unplaced
 
 
@@ -382,8 +401,8 @@ def test_a_body_that_never_closes() -> None:
     assert declared("contract C { function a() {} function b(uint x) { if (").functions == ["a()", "b(uint256)"]
 
 
-def test_a_statement_that_keeps_the_parser_busy_loses_nothing_else() -> None:
-    """The parser's work on a source ends at a bound; the statements around it are then parsed by themselves."""
+def test_a_statement_without_end_loses_nothing_else() -> None:
+    """What stands before a body that never closes is read, however much follows it."""
     busy = "function f() {event [" + "|---|\n" * 3_000 + "constant(" * 3_000
     found = declared("contract C { event E(uint x); function g(S s) {} struct S { bool b; } } " + busy)
     assert (found.functions, found.events) == (["g((bool))"], ["E(uint256)"])
@@ -722,7 +741,7 @@ def test_what_types_take_is_bounded() -> None:
     sizes = [len(entry.text) for entry in declarations(source)]
     assert len(sizes) == 1000
     assert sum(sizes) < 2_000_000
-    assert sizes[0] > sizes[-1] == len("f999(D12)")
+    assert sizes[0] > sizes[-1] == len("function f999(D12 a)")
 
 
 def test_bases_in_a_circle() -> None:
@@ -776,7 +795,7 @@ def test_read(tmp_path: Path, name: str) -> None:
     source += b" " * (2 * BLOCK_BYTES) + b"function g() {} }"
     (tmp_path / name).write_bytes(gzip.compress(source) if name.endswith("gz") else source)
     [batch] = read_all(tmp_path / name)
-    assert bytes(batch.data) == b"f(uint)g()"
+    assert bytes(batch.data) == b"function f(uint a)function g()"
     assert batch.lines.tolist() == [LINES + 2] * 2
 
 
@@ -843,11 +862,3 @@ def test_sources_of_a_document(tmp_path: Path) -> None:
         found = [read_batch(batch) for task in format.read(source) if callable(task) for batch in task()]
     assert [reading.functions for reading in found] == [["f((int8))"], ["f((uint8))"], ["f((address))"]]
     assert [reading.rejects for reading in found] == [[], [], []]
-
-
-def test_a_parsed_source_is_freed() -> None:
-    """The parser's tree keeps its callbacks, and Python finds no cycle through it: 35,000 sources would take gigabytes."""
-    contract, function = members(b"contract C { function f() external {} }")
-    freed = [weakref.ref(one.tree) for one in (contract, function) if isinstance(one, Member)]
-    del contract, function
-    assert [each() for each in freed] == [None, None]

@@ -146,19 +146,19 @@ def test_a_source_of_2019(tmp_path: Path) -> None:
 
 
 REJECTED = [
-    ("@external\ndef f(a: Unknown): pass", "f(Unknown)"),
-    ("@external\ndef f(a: uint256[N]): pass", "f(uint256[N])"),
-    ("N: constant(uint256) = M\nM: constant(uint256) = N\n@external\ndef f(a: bool[N]): pass", "f(bool[N])"),
-    ("@external\ndef f(a: bool[2 - 2]): pass", "f(bool[2-2])"),
-    ("@external\ndef f(a: bool[2 ** 2 ** 99]): pass", "f(bool[2**2**99])"),
-    ("@external\ndef f(a: bool[1 // 0]): pass", "f(bool[1//0])"),
-    ("struct S:\n    s: S\n@external\ndef f(a: S): pass", "f(S)"),
-    ("from . import m\n@external\ndef f(a: m.S): pass", "f(m.S)"),
-    ("@external\ndef f(a: HashMap[address, bool]): pass", "f(HashMap[address,bool])"),
-    ("@external\ndef f(a): pass", "f(?)"),
+    ("@external\ndef f(a: Unknown): pass", "function f(Unknown a)"),
+    ("@external\ndef f(a: uint256[N]): pass", "function f(uint256[N] a)"),
+    ("N: constant(uint256) = M\nM: constant(uint256) = N\n@external\ndef f(a: bool[N]): pass", "function f(bool[N] a)"),
+    ("@external\ndef f(a: bool[2 - 2]): pass", "function f(bool[2-2] a)"),
+    ("@external\ndef f(a: bool[2 ** 2 ** 99]): pass", "function f(bool[2**2**99] a)"),
+    ("@external\ndef f(a: bool[1 // 0]): pass", "function f(bool[1//0] a)"),
+    ("struct S:\n    s: S\n@external\ndef f(a: S): pass", "function f(S a)"),
+    ("from . import m\n@external\ndef f(a: m.S): pass", "function f(m.S a)"),
+    ("@external\ndef f(a: HashMap[address, bool]): pass", "function f(HashMap[address,bool] a)"),
+    ("@external\ndef f(a): pass", "function f(? a)"),
     ("@external\ndef f(a: bool, *b: bool): pass", "def f ( a : bool , * b : bool ) : pass"),
     ("@external\ndef f(a: bool:\n    pass", "def f ( a : bool : pass"),
-    ("event E:\n    a b", "E(?)"),
+    ("event E:\n    a b", "event E(?)"),
     ("lock the door", "lock the door"),
     ("interface I:\n    x: y", "x : y"),
     ("from . import m\nexports: (m.f, m.__interface__)", "exports m.f"),
@@ -193,7 +193,7 @@ def test_names_of_other_sources(tmp_path: Path, warehouse: Path) -> None:
         "a((uint256[3]),uint256,bool[3],(uint256[3]),address)", "d((uint256[3]))", "v()",
     }  # fmt: skip
     rejects = sigdir.open(warehouse).sql("SELECT text, reason FROM rejects").rows()
-    assert rejects == [("b(t.S)", "library_type")]
+    assert rejects == [("function b(t.S s)", "library_type")]
     assert {file.format for file in report.files} == {"vyper"}
     assert texts(warehouse, EVENT_SIGNATURES) == []
 

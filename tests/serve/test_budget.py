@@ -129,15 +129,6 @@ def test_a_request_over_its_memory_is_refused(folder: Path) -> None:
         assert ask(client, "a call").status_code == 200
 
 
-def test_a_parser_that_gets_no_memory_ends_in_a_refusal(folder: Path) -> None:
-    """tree-sitter uses what malloc gives without a look at it: the process ends by SIGSEGV, and the client is told why."""
-    with limited(folder, memory=16 << 20) as (_, client):
-        body = json.dumps({"source_code": "contract " * 60_000})
-        answer = client.simulate_post("/api/v1/import-solidity/", body=body, headers=JSON)
-        assert (answer.status_code, answer.json) == (413, NO_MEMORY)
-        assert ask(client, "a call").status_code == 200
-
-
 def test_a_form_of_code_is_not_read_where_others_wait(folder: Path) -> None:
     """Forms of a costly resource go to the process from 220 bytes on, as its other bodies do."""
     with limited(folder) as (process, client):

@@ -489,7 +489,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("name", long_except({"braces", "strings", "comments", "calls"}, GARBAGE))
 def test_solidity_that_is_none_is_read_or_refused(server: Server, name: str) -> None:
-    """16 MiB of it are too many words and marks; of what the parser takes, none holds the others up."""
+    """16 MiB of it are too many words and marks; of what is read, none holds the others up."""
     for size in (60_000, 16 * MIB - 1000):
         unit = GARBAGE[name]
         body, headers = multipart({}, {"source_file": unit * (size // len(unit))})

@@ -1,19 +1,18 @@
-"""Solidity sources: every declaration that has a selector or a topic, parsed by tree-sitter-solidity.
+"""Solidity sources: every declaration that has a selector or a topic.
 
 Invariants
     Nothing is guessed. A type name that the given sources do not define stays as written, so the
     grammar rejects the text.
-    Time and memory grow in proportion to the size of a source, even of a hostile one: nothing recurses,
-    a struct inside itself stays a name, and the expansion of structs is bounded (``types.py``). The
-    parser takes up to 830 bytes per token, so the number of tokens is bounded (``outline.py``).
+    Time and memory grow in proportion to the size of a source, even of a hostile one: nothing recurses but mappings,
+    a struct inside itself stays a name, and the expansion of structs is bounded (``types.py``), as is the number of
+    words (``statements.py``).
 
 Theory
-    A source is parsed once. ``outline.py`` finds its statements and masks bodies and comments, tree-sitter parses
-    the rest (``syntax.py``), and one walk takes definitions (``definitions.py``) and declarations
-    (``declarations.py``) with their types as written. Both hold text and no nodes of the tree.
+    A source is read once. ``statements.py`` cuts it into statements without comments and bodies, which are most of it, and
+    ``source_unit.py`` takes their definitions, imports and declarations with types as written.
 
     The sources of one import are a ``Project``, because a name may be defined in another source or
-    before it is used. While the import goes over its inputs, the project parses them and keeps their definitions and
+    before it is used. While the import goes over its inputs, the project reads them and keeps their definitions and
     declarations, up to a bound: 1.3 bytes for a byte of real source. When all inputs have been seen, it resolves the
     types.
 
@@ -24,7 +23,7 @@ Theory
     exception: solc computes their selectors from the names of structs, enums and contracts, and keeps `storage`.
     They are rejects, ``library_type``.
 
-    A statement that the parser cannot place is a reject, ``syntax``, and loses nothing but itself.
+    A statement that cannot be read is a reject, ``syntax``, and loses nothing but itself.
 
 Source: the Solidity documentation, "Contract ABI Specification" (Mapping Solidity to ABI types),
 "Libraries" (Function Signatures and Selectors in Libraries) and "Contracts" (Getter Functions).
@@ -39,8 +38,6 @@ from itertools import chain
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.contracts import absolute_path, path_below
-from sigdir.pipeline.formats.solidity.declarations import Declaration, ParsedSource, declarations, entries, parsed
-from sigdir.pipeline.formats.solidity.definitions import Import, Unit
 from sigdir.pipeline.formats.solidity.imports import (
     FILES,
     Remapping,
@@ -49,21 +46,16 @@ from sigdir.pipeline.formats.solidity.imports import (
     parse_remapping,
     parsed_remappings,
 )
-from sigdir.pipeline.formats.solidity.outline import (
-    MAX_POSTED_TOKENS,
-    MAX_TOKENS,
-    has_too_many_tokens,
-    is_too_long_to_post,
-)
-from sigdir.pipeline.formats.solidity.syntax import ENCODING
+from sigdir.pipeline.formats.solidity.source_unit import Declaration, Import, ParsedSource, Unit, parsed
+from sigdir.pipeline.formats.solidity.statements import ENCODING, MAX_TOKENS, has_too_many_tokens
+from sigdir.pipeline.formats.solidity.types import TypeResolver
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
-from sigdir.signatures.evidence import Kind
-from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, SYNTAX
+from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
+from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, OK, SYNTAX
 
 __all__ = [
-    "MAX_POSTED_TOKENS", "MAX_TOKENS", "Project", "declarations", "document_project", "has_too_many_tokens",
-    "is_too_long_to_post", "looks_like", "read",
+    "MAX_TOKENS", "Project", "declarations", "document_project", "has_too_many_tokens", "looks_like", "read",
 ]  # fmt: skip
 
 
@@ -84,7 +76,7 @@ def read(source: Source) -> Iterator[ReadTask]:
 
 MAX_KEPT = 2 << 30
 """About how many bytes of memory a project takes: for 1.2 GB of real sources, or 30 MB that are made to take it."""
-_ITEM = 256
+_ITEM = 192
 """The bytes that a declaration, a definition, an import, or a part of one takes."""
 _MOST_REMAPPING_BYTES = 1 << 20
 """The largest file with remappings. Real ones have some KB."""
@@ -143,7 +135,7 @@ class Project:
         if len(content) > _MOST_REMAPPING_BYTES:
             raise BadInput(source.name, f"a {name} of over {_MOST_REMAPPING_BYTES >> 20} MiB")
         found, broken = parsed_remappings(name, content)
-        rejects = [Declaration(Kind.UNKNOWN, line, [], line=number, reason=SYNTAX) for number, line in broken]
+        rejects = [Declaration(Kind.UNKNOWN, line, line=number, reason=SYNTAX) for number, line in broken]
         self._remappings.setdefault(folder, {})[name] = found
         self._keep(source.number, path, ParsedSource(Unit({}, []), rejects, len(content)))
         self._kept += _ITEM * len(found)
@@ -166,12 +158,49 @@ def _count_items(source: ParsedSource) -> int:
 def _read(
     source: ParsedSource, number: int, files: Mapping[str, Unit], path: str, missing: Sequence[Import], shown: str
 ) -> Iterator[Candidates]:
-    return pack(chain(map(_not_found, missing), entries(source, files, path, shown)), number)
+    return pack(chain(map(_not_found, missing), _entries(source, files, path, shown)), number)
 
 
 def _not_found(imported: Import) -> Entry:
     text = f'import "{imported.path}"'.encode(*ENCODING)[: MAX_TEXT_BYTES + 1]
     return Entry(text, imported.line, reject_reason=IMPORT_NOT_FOUND)
+
+
+def declarations(code: bytes, shown: str = "") -> Iterator[Entry]:
+    """The functions, getters, events and errors of a source that stands alone, in its order. ``shown`` is the path by
+    which its contracts are known; without one they are not.
+
+    Its imports are unknown. A statement that cannot be read is an entry with a reject reason.
+    """
+    source = parsed(code)
+    return _entries(source, linked({"": source.unit}).units, "", shown)
+
+
+def _entries(source: ParsedSource, files: Mapping[str, Unit], path: str, shown: str = "") -> Iterator[Entry]:
+    """The candidates of a parsed source. ``files`` has all sources by path, with their imports resolved; ``shown`` is the
+    path by which its contracts are known.
+    """
+    types = TypeResolver(files, path, (1 << 20) + 8 * source.size)
+    for one in source.declared:
+        text, reason, sighting = one.name, one.reason, LISTED
+        if reason == OK:
+            text, reason = _text(one, types)
+            contract = Contract.at(shown, one.contract) if one.contract and shown else None
+            sighting = Sighting(one.kind, Witness.DECLARED, contract=contract)
+        # One byte over the limit is enough for the grammar to reject it as too long.
+        raw = text.encode(*ENCODING)[: MAX_TEXT_BYTES + 1]
+        yield Entry(raw, one.line, one.kind.collection, b"", reason, sighting)
+
+
+def _text(one: Declaration, types: TypeResolver) -> tuple[str, int]:
+    """A declaration in words, with the names of parameters and of structs' members, and its reject reason."""
+    parameters, reason = types.parameter_list(one.parameters, one.contract, one.by_name)
+    text = f"{one.kind.name.lower()} {one.name}({parameters}){one.tail}"
+    if one.is_getter:
+        text += f" returns ({types.value_of_getter(one.returns[0], one.contract)})"
+    elif one.returns:
+        text += f" returns ({types.parameter_list(one.returns, one.contract, by_name=False).text})"
+    return text, reason
 
 
 def document_project(document: str, remappings: Iterable[str]) -> Project:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
-from sigdir.pipeline.formats.solidity.definitions import Import, Unit
+from sigdir.pipeline.formats.solidity.source_unit import Import, Unit
 
 _MOST_FOLDERS = 100
 """The most folders above a file that are looked into."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from sigdir.pipeline.formats.solidity.constants import Number, array_length, converted, folded, integer_type
-from sigdir.pipeline.formats.solidity.definitions import Definition, Unit, qualified
-from sigdir.pipeline.formats.solidity.syntax import Parameter, WrittenType
+from sigdir.pipeline.formats.solidity.source_unit import Definition, Parameter, Unit, WrittenType
 from sigdir.signatures.grammar import LIBRARY_TYPE, MAX_TEXT_BYTES, OK, UNKNOWN_TYPE
 
 _STEP = 16
@@ -54,12 +53,10 @@ class TypeResolver:
     can name them. OpenZeppelin's sources spend at most 0.2 per byte.
     """
 
-    def __init__(self, files: Mapping[str, Unit], path: str, budget: int, with_names: bool = False) -> None:
-        """``with_names`` keeps the names of parameters and of structs' members behind their types."""
+    def __init__(self, files: Mapping[str, Unit], path: str, budget: int) -> None:
         self._files = files
         self._path = path
         self._budget = budget
-        self._with_names = with_names
         self._found: dict[tuple[str, str, str], Definition | None] = {}
         self._global: dict[tuple[str, str], Definition | None] = {}
         self._lineages: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -68,7 +65,7 @@ class TypeResolver:
 
     def parameter_list(self, parameters: Sequence[Parameter], scope: str, by_name: bool) -> Resolved:
         """The resolved parameters of a declaration. ``by_name`` keeps names of structs, enums and contracts."""
-        text = ",".join([self._text(p.written, scope, by_name) + p.suffix + self._named(p.name) for p in parameters])
+        text = ",".join([self._text(p.written, scope, by_name) + p.suffix + _named(p.name) for p in parameters])
         if by_name and scope and any(self._is_library_type(p, scope) for p in parameters):
             return Resolved(text, LIBRARY_TYPE)
         # The grammar takes `A.B` for a type of a library. Here it is a name that no given source explains.
@@ -79,12 +76,11 @@ class TypeResolver:
         definition = self._find(value.written.base, self._path, scope) if not value.written.lengths else None
         if definition is None or definition.kind != "struct" or self._budget < 0:
             return self.parameter_list([value], scope, by_name=False).text
-        members = zip(definition.members, definition.member_names, strict=True)
         return ",".join(
             [
-                self._member_text(member, definition) + self._named(name)
-                for member, name in members
-                if not member.lengths and not member.base.startswith("mapping(")
+                self._member_text(written, definition) + _named(name)
+                for written, _, name in definition.members
+                if not written.lengths and written.mapped is None
             ]
         )
 
@@ -94,21 +90,18 @@ class TypeResolver:
             return _plain(inner, member.base)
         return self._tuple_of(inner)
 
-    def _named(self, name: str) -> str:
-        return f" {name}" if self._with_names and name else ""
-
     def _is_library_type(self, parameter: Parameter, scope: str) -> bool:
         """Whether only functions of libraries have such parameters."""
         definition = self._find(parameter.written.base, self._path, scope)
         is_named = definition is not None and definition.kind in _NAMED_IN_LIBRARIES
-        return is_named or parameter.suffix == " storage" or parameter.written.base.startswith("mapping(")
+        return is_named or parameter.suffix == " storage" or parameter.written.mapped is not None
 
     def _text(self, written: WrittenType, scope: str, by_name: bool) -> str:
         if self._budget < 0:
             return written.base + "".join(f"[{length}]" for length in written.lengths)
         definition = self._find(written.base, self._path, scope)
         if by_name and definition is not None and definition.kind in _NAMED_IN_LIBRARIES:
-            text = qualified(definition.scope, definition.name)
+            text = f"{definition.scope}.{definition.name}" if definition.scope else definition.name
         elif definition is not None and definition.kind == "struct":
             text = self._tuple_of(definition)
         else:
@@ -129,11 +122,11 @@ class TypeResolver:
         A struct inside itself stays a name.
         """
         parts, size = ["("], 0
-        open_structs = [(struct, _members(struct), ")")]
+        open_structs = [(struct, iter(struct.members), ")")]
         inside = {_key(struct)}
         while open_structs and size <= MAX_TEXT_BYTES:
             outer, members, closing = open_structs[-1]
-            member, name = next(members, (None, ""))
+            member = next(members, None)
             if member is None:
                 open_structs.pop()
                 inside.remove(_key(outer))
@@ -141,14 +134,15 @@ class TypeResolver:
                 continue
             if parts[-1] != "(":
                 parts.append(",")
-            lengths = self._lengths(member, outer.file, outer.scope)
-            inner = self._find(member.base, outer.file, outer.scope)
+            written, _, name = member
+            lengths = self._lengths(written, outer.file, outer.scope)
+            inner = self._find(written.base, outer.file, outer.scope)
             if inner is not None and inner.kind == "struct" and _key(inner) not in inside:
-                open_structs.append((inner, _members(inner), ")" + lengths + self._named(name)))
+                open_structs.append((inner, iter(inner.members), ")" + lengths + _named(name)))
                 inside.add(_key(inner))
                 parts.append("(")
             else:
-                parts.append(_plain(inner, member.base) + lengths + self._named(name))
+                parts.append(_plain(inner, written.base) + lengths + _named(name))
             size += len(parts[-1])
         self._budget -= _STEP * len(parts)
         return "".join(parts)
@@ -259,9 +253,9 @@ class TypeResolver:
         return self._files[file].definitions.get((scope, name))
 
 
-def _members(struct: Definition) -> Iterator[tuple[WrittenType, str]]:
-    """The types and the names of a struct's members."""
-    return zip(struct.members, struct.member_names, strict=True)
+def _named(name: str) -> str:
+    """What stands behind a type."""
+    return f" {name}" if name else ""
 
 
 def _key(definition: Definition) -> tuple[str, str, str]:

@@ -24,7 +24,6 @@ import ast
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, repeat
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.contracts import absolute_path, path_below
@@ -39,9 +38,7 @@ from sigdir.pipeline.formats.vyper.source_unit import (
 from sigdir.pipeline.formats.vyper.types import Modules, TypeResolver
 from sigdir.pipeline.source import Source, without_packing
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
-from sigdir.signatures.canonicalise import spelled
-from sigdir.signatures.collections import EVENTS, FUNCTIONS
-from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
+from sigdir.signatures.evidence import Contract, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, MAX_TEXT_BYTES
 
 
@@ -98,55 +95,47 @@ def _read_unit(
 
 def entries(modules: Modules, path: str, unit: SourceUnit, budget: int, shown: str) -> Iterator[Entry]:
     """The candidates of one source, in its order; ``shown`` is the path by which its contracts are known."""
-    types, named = TypeResolver(modules, path, budget), TypeResolver(modules, path, budget, with_names=True)
+    types = TypeResolver(modules, path, budget)
     own_name = os.path.splitext(os.path.basename(shown))[0]
     for item in unit.declared:
         if isinstance(item, Declaration):
-            yield from _texts(item, types, named, Contract.at(shown, item.interface or own_name))
+            yield from _texts(item, types, Contract.at(shown, item.interface or own_name))
         elif isinstance(item, NotUnderstood):
             yield _rejected(item.text, item.line)
         else:
             yield from _missing_modules(item, modules, path)
 
 
-def _texts(item: Declaration, types: TypeResolver, named: TypeResolver, contract: Contract) -> Iterator[Entry]:
-    """A declaration's text; one more for each default argument that a call may leave out."""
-    written, parameters, tail = _parameters(item, types), _parameters(item, named, item.names), _tail(item, named)
-    kind = Kind.EVENT if item.kind == EVENTS else Kind.FUNCTION
-    for count in range(len(written) - item.defaults, len(written) + 1):
-        declaration = spelled(
-            f"{kind.name.lower()} {item.name}({','.join(parameters[:count])}){tail}", kind
-        ).declaration
-        sighting = Sighting(kind, Witness.DECLARED, declaration, contract)
-        yield _entry(f"{item.name}({','.join(written[:count])})", item.line, item.kind, sighting)
+def _texts(item: Declaration, types: TypeResolver, contract: Contract) -> Iterator[Entry]:
+    """A declaration in words; one more for each default argument that a call may leave out."""
+    parameters, tail = _parameters(item, types), _tail(item, types)
+    sighting = Sighting(item.kind, Witness.DECLARED, contract=contract)
+    for count in range(len(parameters) - item.defaults, len(parameters) + 1):
+        text = f"{item.kind.name.lower()} {item.name}({','.join(parameters[:count])}){tail}"
+        raw = text.encode("utf-8", "surrogateescape")[: MAX_TEXT_BYTES + 1]
+        yield Entry(raw, item.line, item.kind.collection, sighting=sighting)
 
 
-def _parameters(item: Declaration, types: TypeResolver, names: Iterable[str] = ()) -> list[str]:
+def _parameters(item: Declaration, types: TypeResolver) -> list[str]:
     if item.getter_of is not None:
         return types.getter(item.getter_of)[0]
-    return [
-        f"{types.text(one)} {name}".rstrip() for one, name in zip(item.types, chain(names, repeat("")), strict=False)
-    ]
+    return [f"{types.text(one)} {name}".rstrip() for one, name in zip(item.types, item.names, strict=True)]
 
 
 def _tail(item: Declaration, types: TypeResolver) -> str:
     """The mutability and what is returned: several values are a tuple of types, a struct is one value."""
+    mutability = f" {item.mutability}" if item.mutability else ""
     returns = item.returns if item.getter_of is None else types.getter(item.getter_of)[1]
     if returns is None:
-        return f" {item.mutability}"
+        return mutability
     values = returns.elts if isinstance(returns, ast.Tuple) else [returns]
-    return f" {item.mutability} returns ({','.join(map(types.text, values))})"
+    return f"{mutability} returns ({','.join(map(types.text, values))})"
 
 
 def _missing_modules(item: Export, modules: Modules, path: str) -> Iterator[Entry]:
     for name in item.names:
         if modules.target(name.rpartition(".")[0], path) is None:
             yield _rejected(f"exports {name}", item.line)
-
-
-def _entry(text: str, line: int, kind: int, sighting: Sighting) -> Entry:
-    assert kind in (FUNCTIONS, EVENTS)
-    return Entry(text.encode("utf-8", "surrogateescape")[: MAX_TEXT_BYTES + 1], line, kind, sighting=sighting)
 
 
 def _rejected(text: str, line: int) -> Entry:

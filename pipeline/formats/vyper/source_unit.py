@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.evidence import Kind
 from sigdir.warehouse.table.parallel import PARSER_LOCK
 
 _VERSION = re.compile(r"(?m)^#[ \t]*(?:@version|pragma[ \t]+version)[^0-9\n]*0\.([0-9]+)")
@@ -31,8 +31,7 @@ class Declaration(NamedTuple):
     """A function, a getter or an event with its types as written."""
 
     line: int
-    kind: int
-    """FUNCTIONS or EVENTS."""
+    kind: Kind
     name: str
     types: list[ast.expr]
     names: list[str]
@@ -164,7 +163,7 @@ class _Reader:
 
     def _event(self, line: int, name: str, members: list[tuple[ast.expr, str]]) -> None:
         types, names = [kind for kind, _ in members], [name for _, name in members]
-        self._unit.declared.append(Declaration(line, EVENTS, name, types, names))
+        self._unit.declared.append(Declaration(line, Kind.EVENT, name, types, names))
 
     def _define(self, statement: Statement, decorators: set[str], interface: str = "") -> None:
         # An interface has a word in the place of a body: `def coins(i: uint256) -> address: view`.
@@ -179,7 +178,7 @@ class _Reader:
                     self._refuse(statement)
                 else:
                     names = [argument.arg for argument in arguments.args]
-                    declared = Declaration(statement.line, FUNCTIONS, name, types, names, len(arguments.defaults))
+                    declared = Declaration(statement.line, Kind.FUNCTION, name, types, names, len(arguments.defaults))
                     declared = declared._replace(mutability=mutability, returns=returns, interface=interface)
                     self._unit.declared.append(declared)
             case _:
@@ -219,7 +218,7 @@ class _Reader:
                 self._unit.constants.setdefault(name, value)
             annotation = inside
         if is_public:
-            getter = Declaration(line, FUNCTIONS, name, [], [], getter_of=annotation, mutability="view")
+            getter = Declaration(line, Kind.FUNCTION, name, [], [], getter_of=annotation, mutability="view")
             self._unit.declared.append(getter)
 
 

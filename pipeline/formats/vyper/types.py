@@ -39,12 +39,10 @@ class TypeResolver:
     Without it, structs of two structs each would double with each level.
     """
 
-    def __init__(self, modules: Modules, path: str, budget: int, with_names: bool = False) -> None:
-        """``with_names`` keeps the names of structs' members behind their types."""
+    def __init__(self, modules: Modules, path: str, budget: int) -> None:
         self._modules = modules
         self._path = path
         self._budget = budget
-        self._with_names = with_names
         self._structs: dict[tuple[str, str], str] = {}
 
     def text(self, written: ast.expr) -> str:
@@ -128,7 +126,7 @@ class TypeResolver:
         if key not in self._structs:
             self._structs[key] = ""  # inside itself
             members = [
-                self._resolve(member, path, depth + 1) + (f" {name}" if self._with_names and name else "")
+                self._resolve(member, path, depth + 1) + (f" {name}" if name else "")
                 for member, name in self._modules.unit(path).structs[name]
             ]
             self._structs[key] = f"({','.join(members)})"
