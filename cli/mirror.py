@@ -52,8 +52,8 @@ def mirror(
     """Keep a private copy of another directory.
 
     URL is the part in front of /api/v1/. If the directory has a feed of changes, as this project
-    has, the feed is followed. Otherwise the pages of the 4byte.directory API are read, newest
-    first, up to the first page with nothing new. Run the command again, for example from cron, to
+    has, the feed is followed. Otherwise the pages of the 4byte.directory API are read, oldest
+    first, from where the last run ended. Run the command again, for example from cron, to
     fetch what was added since; after an interruption or a failure it continues where it stopped.
     Rows are checked and published like those of any import. A directory that never ends, repeats
     itself or has over --max-rows rows stops the run with an error.

@@ -1,20 +1,22 @@
 """A private copy of another directory. Running the mirror again fetches what is new.
 
 A directory of this project has a change feed: rows in id order, with a cursor. Other servers with
-4byte.directory's API have pages only. A walk reads them from the newest row to the first page without a new
-row; the first walk goes to the last page. The rows are imported like any file, with the directory's URL as
-the source. They get ids and times of this warehouse in the original's order, because the lines of a walk are
-reversed before the import.
+4byte.directory's API have pages only, which are asked for oldest first: what is new stands at the end. The rows are
+imported like any file, with the directory's URL as the source. They get ids and times of this warehouse in the
+original's order.
 
 Invariants
     Fetched rows are appended to a spool and synced before the state that counts them is written. Bytes
     that the state does not count are cut off when the spool is opened. A kill loses one request.
     The state moves past an import only after the import is published. Repeating an import adds duplicates
     only.
-    Rows that are added during a walk move other rows to later pages, never to earlier ones. So a walk that
-    continues after hours sees some rows twice and misses none. The next walk fetches the added rows.
+    A run begins with the last page of the run before, and takes the rows that were not on it. Rows that were removed
+    meanwhile move others to earlier pages: where all of a page is new, or the directory has shrunk, the pages before it
+    are read again.
+    The directory decides what its pages contain, so its pages alone must not decide when a walk ends: ids must rise in a
+    page and from page to page, and all pages have no more rows than the directory says it has.
 
-A walk relies on ids that rise with time. A server of this project shows rows of older ids late if rows are
+Pages rely on ids that rise with time. A server of this project shows rows of older ids late if rows are
 POSTed while an import is published. Mirror it by its feed.
 """
 
@@ -31,14 +33,8 @@ from typing import Any, Literal
 
 from sigdir.pipeline.errors import printable
 from sigdir.pipeline.fetch import Fetcher, FetchError, NotFound, RetryPolicy, TooLarge, TooSlow, checked_base
-from sigdir.pipeline.mirror_answers import (
-    UnexpectedAnswer,
-    changes_url,
-    page_url,
-    parse_changes,
-    parse_page,
-)
-from sigdir.pipeline.mirror_state import State, check_size, count_page, folder_name, hidden_rows
+from sigdir.pipeline.mirror_answers import Page, UnexpectedAnswer, changes_url, page_url, parse_changes, parse_page
+from sigdir.pipeline.mirror_state import State, folder_name
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import COUNTS, ImportReport
 from sigdir.pipeline.run import Options as ImportOptions
@@ -64,7 +60,8 @@ MAX_ROWS = 100_000_000
 """The most rows of a directory, unless the user allows more. The largest known have three million."""
 _CHASES = 10
 """How often one run follows a directory that has grown meanwhile. The next run fetches the rest."""
-_REVERSE_BYTES = 1 << 22
+_SPARE_PAGES = 10
+"""So many more pages than the directory says it has may come: rows are removed meanwhile."""
 _COUNTS = 3
 """How often the rows of a directory are counted before it has too few. Its workers learn of an import within a second."""
 
@@ -172,7 +169,6 @@ class _Copy:
         self.fetcher, self.options, self.progress, self.report = fetcher, options, progress, report
         self.state_path = mirror_state(folder, collection)
         self.spool_path = mirror_spool(self.state_path)
-        self.reversed_path = folder / f"{collection}.reversed.ndjson"
         if options.restart:
             self.state_path.unlink(missing_ok=True)
         self.state = State.read(self.state_path, base)
@@ -191,10 +187,9 @@ class _Copy:
         self.progress.stage(self.collection, 0)
         if self.way == "changes":
             self.follow_changes()
-            return
-        for _ in range(_CHASES):
-            if self.walk_pages() <= 2:
-                break
+        else:
+            self.walk_pages()
+        self.import_spool()
 
     def follow_changes(self) -> None:
         """Fetch the feed from the cursor to its end, and import it piece by piece."""
@@ -225,10 +220,7 @@ class _Copy:
             self.state.after = found.cursor
             self.keep(found.lines, len(found.lines))
             del found  # 32 MiB that an import would otherwise have beside its own
-            if self.state.spooled > IMPORT_BYTES:
-                self.import_spool()
-        if self.state.spooled:
-            self.import_spool()
+            self.import_spool(IMPORT_BYTES)
 
     def count_rows(self, feed: str, fetched: int) -> int:
         """The rows of the directory, as its first page says. Raises UnexpectedAnswer if the feed had more."""
@@ -237,50 +229,57 @@ class _Copy:
             with waiting():
                 time.sleep(self.options.policy.delay * attempt)
             count = parse_page(url, self.fetcher.get(url, PAGE_BYTES)).count
-            check_size(url, count, self.options.max_rows)
+            self.check_size(url, count)
             if fetched <= count:
                 return count
         raise UnexpectedAnswer(feed, f"row {fetched:,} of a directory that says it has {count:,}")
 
-    def walk_pages(self) -> int:
-        """Walk to the first page without a new row, then import. Returns the number of pages."""
-        state = self.state
-        begins = True
-        while not state.ended or self.must_walk_again():
-            self.walk_page(begins)
-            begins = False
-        for _ in _reversed_parts(self.spool_path, state.spooled, self.reversed_path):
-            self.import_(self.reversed_path)
-        pages = state.pages
-        state.end_walk()
-        self.empty_spool()
-        return pages
+    def check_size(self, url: str, count: int) -> None:
+        """Raises UnexpectedAnswer if the directory says that it has more rows than the user allows."""
+        most = self.options.max_rows
+        if count > most:
+            raise UnexpectedAnswer(url, f"a directory of {count:,} rows, over the limit of {most:,} (--max-rows)")
 
-    def walk_page(self, begins: bool) -> None:
-        state = self.state
-        url = page_url(self.base, self.collection, state.pages + 1)
-        try:
-            page = parse_page(url, self.fetcher.get(url, PAGE_BYTES))
-        except NotFound:
-            if not state.pages:
-                raise
-            state.ended = True  # rows were removed during the walk
-            return self.keep([], 1)
-        if begins and not state.known and page.ids:  # a first walk reads every page
-            self.progress.stage(self.collection, -(-page.count // len(page.ids)))
-            self.progress.advance(state.pages)
-        return self.keep(count_page(url, page, state, self.options.max_rows), 1)
+    def walk_pages(self) -> None:
+        """Read pages from the last one on, and import them piece by piece."""
+        state, total, count, chases, more = self.state, 0, 0, 0, True
+        number = max(1, state.pages)
+        while more and chases <= _CHASES:
+            url, is_next = page_url(self.base, self.collection, number), number > state.pages
+            try:
+                page = parse_page(url, self.fetcher.get(url, PAGE_BYTES))
+            except NotFound:  # rows were removed
+                if number == 1:
+                    raise
+                number, more = number - 1, not is_next
+                continue
+            self.check_page(url, page, number, is_next)
+            is_moved = page.count < count if is_next else min(page.ids, default=0) > max(state.ids, default=1 << 63)
+            if not total and page.ids:
+                self.total = max(0, -(-page.count // len(page.ids)) - state.pages)
+                self.progress.stage(self.collection, self.total)
+            if number * len(page.ids) > total:
+                total, chases = page.count, chases + 1
+            count, more = page.count, page.more
+            if is_moved and number > 1:
+                number, more = number - 1, True
+                continue
+            known, lowest = set(state.ids), 0 if number >= state.pages else min(state.ids, default=0)
+            new = [line for line, id in zip(page.lines, page.ids, strict=True) if id not in known and id > lowest]
+            state.pages, state.ids = number, page.ids
+            self.keep(new, 1)
+            self.import_spool(IMPORT_BYTES)
+            number += 1
 
-    def must_walk_again(self) -> bool:
-        hidden = hidden_rows(self.state)
-        if hidden:
-            self.progress.note(
-                f"{self.base} has {hidden:,} more {self.collection} than the last time, but they are not above "
-                f"id {self.state.known}: reading all pages"
-            )
-            self.state.begin_walk()
-            self.state.known = self.state.known_rows = 0
-        return hidden > 0
+    def check_page(self, url: str, page: Page, number: int, is_next: bool) -> None:
+        """Raises UnexpectedAnswer for a page of too many rows, and where one after those that were read ends below them."""
+        self.check_size(url, page.count)
+        highest, before = max(page.ids, default=0), max(self.state.ids, default=0)
+        if is_next and highest <= before and page.ids:
+            raise UnexpectedAnswer(url, f"id {highest} after id {before}: the ids of a walk must rise")
+        rows = number * len(page.ids)
+        if page.more and rows > page.count + _SPARE_PAGES * len(page.ids):
+            raise UnexpectedAnswer(url, f"row {rows:,} of a directory that says it has {page.count:,}")
 
     def keep(self, lines: Iterable[bytes], units: int) -> None:
         """Append to the spool, then write the state that counts the lines; ``units`` of the stage are done."""
@@ -297,42 +296,18 @@ class _Copy:
         self.progress.advance(units)
         self.done += units
 
-    def import_(self, lines: Path) -> None:
+    def import_spool(self, least: int = 0) -> None:
+        """Import what is spooled, if it is more than ``least`` bytes."""
+        if self.state.spooled <= least:
+            return
         options = ImportOptions(
-            [str(lines)], self.options.warehouse, self.collection, "rows",
+            [str(self.spool_path)], self.options.warehouse, self.collection, "rows",
             printable(self.base), wait=self.options.wait, memory_limit=_IMPORT_MEMORY,
         )  # fmt: skip
         self.report.count(self.collection, run_import(options, self.progress))
         failpoints.reach("imported")
         self.progress.stage(self.collection, self.total)
         self.progress.advance(self.done)
-
-    def import_spool(self) -> None:
-        self.import_(self.spool_path)
-        self.empty_spool()
-
-    def empty_spool(self) -> None:
-        """Called after an import. Writes the state first, because importing rows again does no harm."""
-        self.state.spooled = 0
+        self.state.spooled = 0  # first the state, because importing rows again does no harm
         self.state.write(self.state_path)
         self.spool.truncate(0)
-
-
-def _reversed_parts(source: Path, size: int, target: Path) -> Iterator[None]:
-    """Write the first ``size`` bytes of a file, which are whole lines, to ``target`` in reverse line order, in parts.
-
-    The file is read block by block, because the pages of a mapped file count as memory of the process.
-    """
-    with source.open("rb") as file:
-        end, rest = size, b""
-        while end:
-            with target.open("wb") as out:
-                while end and out.tell() < IMPORT_BYTES:
-                    start = max(0, end - _REVERSE_BYTES)
-                    file.seek(start)
-                    block = file.read(end - start) + rest
-                    begin = block.find(b"\n") + 1 if start else 0  # the first line may begin in an earlier block
-                    rest, end = block[:begin], start
-                    out.writelines(reversed(block[begin:].splitlines(keepends=True)))
-            yield
-    target.unlink(missing_ok=True)

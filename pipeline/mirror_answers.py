@@ -20,8 +20,8 @@ from sigdir.signatures.collections import Collection
 
 PAGE_ROWS = 1_000
 """The most rows of a page. 4byte.directory gives 100, a server of this project 100 unless it is asked for more."""
-ID_DISORDER = 1_000
-"""How far an id may be above the one in front of it. Times and ids of simultaneous requests may be swapped."""
+_ID_DISORDER = 1_000
+"""How far an id may be below the one in front of it. Times and ids of simultaneous requests may be swapped."""
 _ROW_VALUES = 32
 """The most commas and opening brackets of a row. A row of 4byte.directory has 5."""
 
@@ -32,7 +32,7 @@ class UnexpectedAnswer(FetchError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows as lines for the spool, the newest first, their ids, and the number of rows that the server has."""
+    """Rows as lines for the spool, the oldest first, their ids, and the number of rows that the server has."""
 
     lines: list[bytes]
     ids: list[int]
@@ -41,7 +41,7 @@ class Page:
 
 
 def parse_page(url: str, body: bytes) -> Page:
-    """Raises UnexpectedAnswer, also where the ids of the page do not fall."""
+    """Raises UnexpectedAnswer, also where the ids of the page do not rise."""
     value = _parsed(url, body, PAGE_ROWS * _ROW_VALUES)
     rows = value.get("results") if isinstance(value, dict) else None
     if not isinstance(rows, list) or "next" not in value:
@@ -53,8 +53,8 @@ def parse_page(url: str, body: bytes) -> Page:
         raise UnexpectedAnswer(url, "an empty page that is not the last")
     ids = [_id(url, row) for row in rows]
     for before, id in pairwise(ids):
-        if id > before + ID_DISORDER:
-            raise UnexpectedAnswer(url, f"id {id} after id {before}: the ids of a page must fall")
+        if id < before - _ID_DISORDER or ids[-1] < ids[0]:
+            raise UnexpectedAnswer(url, f"id {id} after id {before}: the ids of a page must rise")
     count = value.get("count")
     if not _is_count(count):
         raise UnexpectedAnswer(url, "a page that does not say how many rows there are")
@@ -151,4 +151,4 @@ def changes_url(base: str, collection: Collection, after: str, limit: int) -> st
 
 
 def page_url(base: str, collection: Collection, number: int) -> str:
-    return f"{base}/api/v1/{collection}/?{urlencode({'ordering': '-created_at', 'page': number})}"
+    return f"{base}/api/v1/{collection}/?{urlencode({'ordering': 'created_at', 'page': number})}"

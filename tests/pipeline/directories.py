@@ -82,14 +82,14 @@ EMPTY = reply({"count": 0, "next": None, "previous": None, "results": []})
 
 
 def pages_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], size: int = 2) -> Reply:
-    """As 4byte.directory answers, newest first."""
+    """As 4byte.directory answers, oldest first."""
     if path == EVENTS_PATH:
         return EMPTY
     if path != SIGNATURES_PATH:
         return NOT_THERE
-    assert query["ordering"] == "-created_at"
+    assert query["ordering"] == "created_at"
     number = int(query["page"])
-    here = rows[::-1][(number - 1) * size : number * size]
+    here = rows[(number - 1) * size : number * size]
     if not here:
         return NOT_THERE
     return reply(
