@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from deltalake import DeltaTable
 import sigdir
 import sigdir.warehouse.transfer.backup as backup_module
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.jobs.compact import compact
+from sigdir.warehouse.jobs.vacuum import Vacuumed, vacuum
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock, make_folder
@@ -98,6 +101,14 @@ def assert_same(paths: Paths, copy: Paths) -> None:
     assert mirrors(copy) == mirrors(paths)
     assert len(mirrors(copy)) == 2
     assert_clean(copy)
+
+
+def assert_same_newest(paths: Paths, copy: Paths) -> None:
+    """Assert that the newest version of the copy is that of the warehouse, and that verify finds nothing wrong."""
+    assert {c: table.to_pylist() for c, table in visible(copy).items()} == {
+        c: table.to_pylist() for c, table in visible(paths).items()
+    }
+    assert verify(copy, 1, "64MB", lambda *_: None, lambda _: None).findings == []
 
 
 def add_more(paths: Paths, name: str) -> None:
@@ -241,6 +252,35 @@ def test_rows_that_arrive_during_a_backup_are_in_the_next_one(paths: Paths, copy
     assert_clean(copy)
     backup(paths, copy)
     assert_same(paths, copy)
+
+
+def test_a_vacuum_during_a_backup_takes_old_versions_only(paths: Paths, copy: Paths) -> None:
+    """The backup leaves out what the vacuum deletes meanwhile, documents of evidence too, and has the newest version."""
+    compact(paths)
+    found: list[Vacuumed] = []
+
+    def meanwhile(report: TransferReport) -> None:
+        if not found:
+            found.append(vacuum(paths, timedelta(0)))
+
+    report = backup(paths, copy, progress=meanwhile)
+    gone = [waste.path for waste in found[0].waste]
+    assert any(path.name.endswith(".sources.json") for path in gone)
+    assert report.left_out >= len(gone) - 1
+    assert_same_newest(paths, copy)
+    backup(paths, copy)
+    assert_same_newest(paths, copy)
+
+
+def test_a_vacuum_that_was_killed_is_no_error_of_a_backup(paths: Paths, copy: Paths) -> None:
+    """The manifest of an old version may be there without its sources."""
+    compact(paths)
+    sources = read_snapshot(paths, 1).evidence.sources_file
+    assert sources is not None
+    (paths.evidence / sources[0]).unlink()
+    result = call_command("backup", copy.root, "--warehouse", paths.root)  # reads the manifests anew
+    assert result.exit_code == 0, result.stderr
+    assert_same_newest(paths, copy)
 
 
 # Interrupted backups. `tests.torture` makes backups under load.

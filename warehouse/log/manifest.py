@@ -25,7 +25,7 @@ from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.entry import DAMAGED, LogEntry, damaged_entry, read_summary, reason_of
-from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.errors import UnreadableWarehouse, VacuumedEvidence
 from sigdir.warehouse.table.files import make_folder, sync, write_file
 from sigdir.warehouse.table.paths import Paths
 
@@ -240,7 +240,7 @@ def _document(path: Path, sha256: str) -> Any:
     try:
         raw = path.read_bytes()
     except FileNotFoundError as error:
-        raise UnreadableWarehouse(f"{path}: missing: the evidence of this version was vacuumed or lost") from error
+        raise VacuumedEvidence(f"{path}: missing: the evidence of this version was vacuumed or lost") from error
     except OSError as error:
         raise UnreadableWarehouse(f"{path}: {error.strerror}") from error
     if hashlib.sha256(raw).hexdigest() != sha256:

@@ -17,6 +17,10 @@ class NoWarehouse(UnreadableWarehouse):
     """There is none yet."""
 
 
+class VacuumedEvidence(UnreadableWarehouse):
+    """A file that names a version's evidence is gone: it was vacuumed, or lost."""
+
+
 class Busy(WarehouseError):
     """Another process holds the lock, and the caller did not want to wait."""
 

@@ -25,24 +25,24 @@ import json
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.entry import read_entries
-from sigdir.warehouse.log.manifest import manifest_of_entry
+from sigdir.warehouse.log.manifest import ManifestFile, manifest_of_entry
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging.reader import StagingReader, copy_database, is_for_readers, open_read_only
 from sigdir.warehouse.staging.rows import HighWaterMark
 from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
-from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.errors import UnreadableWarehouse, VacuumedEvidence
 from sigdir.warehouse.table.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
 from sigdir.warehouse.table.identity import Identity, read_identity, require_format, usable_identity, write_identity
 from sigdir.warehouse.table.paths import Paths, existing, mirror_spool
-from sigdir.warehouse.table.places import Folder, put_suppressed, store_of
+from sigdir.warehouse.table.places import Folder, NamedFile, put_suppressed, store_of
 from sigdir.warehouse.table.stores import ObjectExists, Store, open_store
 from sigdir.warehouse.transfer.transfer import (
     NAMES,
@@ -120,8 +120,7 @@ def _copy_versions(
     older = [
         *data_of(source, (file for entry in entries for file in entry.added), is_needed=False),
         *rejects_of(source, entries),
-        *(file for manifest in manifests if manifest is not None and manifest.path.exists()
-          for file in evidence_of(source, manifest, is_needed=False)),
+        *_older_evidence(source, manifests),
     ]  # fmt: skip
     newest = [*data_of(source, snapshot.all_files()), *evidence_of(source, snapshot.manifest)]
     versions = range(held + 1, snapshot.version + 1)
@@ -131,6 +130,13 @@ def _copy_versions(
         raise UnreadableWarehouse(f"{target} was written to by another: {error}") from None
     report.version = snapshot.version
     report.rows = sum(snapshot.count(collection) for collection in COLLECTIONS)
+
+
+def _older_evidence(source: Paths, manifests: Iterable[ManifestFile | None]) -> Iterator[NamedFile]:
+    """What is left of the evidence of older versions. A vacuum that runs now, or was killed, may have begun to delete it."""
+    for manifest in manifests:
+        with suppress(VacuumedEvidence):
+            yield from evidence_of(source, manifest, is_needed=False)
 
 
 def _held_version(source: Paths, target: Place, newest: int) -> int:

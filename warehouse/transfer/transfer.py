@@ -80,7 +80,7 @@ def rejects_of(paths: Paths, entries: Iterable[LogEntry]) -> Iterator[NamedFile]
 
 
 def evidence_of(paths: Paths, manifest: ManifestFile | None, is_needed: bool = True) -> Iterator[NamedFile]:
-    """The files of a manifest, its sources, and itself; raises UnreadableWarehouse."""
+    """The files of a manifest, its sources, and itself; raises UnreadableWarehouse, VacuumedEvidence."""
     if manifest is None:
         return
     evidence = manifest_of(manifest)
@@ -89,7 +89,7 @@ def evidence_of(paths: Paths, manifest: ManifestFile | None, is_needed: bool = T
         path = paths.evidence / file.path.parent.name / file.path.name
         yield NamedFile(paths.name(path), file.size, file.sha256, is_needed)
     for name, sha256 in (evidence.sources_file, (manifest.path.name, manifest.sha256)):
-        yield NamedFile(paths.name(paths.evidence / name), None, sha256)
+        yield NamedFile(paths.name(paths.evidence / name), None, sha256, is_needed)
 
 
 # The copy.
