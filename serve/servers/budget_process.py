@@ -19,6 +19,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from sigdir.serve.app import create_app
 from sigdir.serve.core.budget import Answer, Budget
 from sigdir.serve.core.decodings import DECODED
@@ -47,15 +49,25 @@ def main(descriptor: int, gives_way: bool) -> None:
         _give_way(_SQL_NICENESS if gives_way else _NICENESS)  # not before: who waits for it does so 1.7 times as long
         connection.send("ready")
         while True:
-            app, body = _opened(), BytesIO()
+            (app, reader), body = _opened(), BytesIO()
             while piece := connection.recv_bytes():
                 body.write(piece)
             environ, budget = connection.recv()
             body = BytesIO(body.getvalue())  # without a copy, and neither does its only reader make one
+            _refresh(reader)
             answer = None
             with noting(_kill, (signal.SIGINT,)) if gives_way else nullcontext(), suppress(KeyboardInterrupt):
                 answer = _answer(app, environ, body, budget)
             connection.send(answer)
+
+
+def _refresh(reader: Reader) -> None:
+    """Open the newest version before the budget begins: it may lack an index, and no request is too large because of that.
+
+    An error comes again in the request, which answers with it.
+    """
+    with suppress(WarehouseError, OSError, pa.ArrowException):
+        reader.refreshed()
 
 
 def _give_way(more: int) -> None:
@@ -70,14 +82,14 @@ def _kill() -> None:
 
 
 @cache
-def _opened() -> Any:
-    """The application over the newest version."""
+def _opened() -> tuple[Any, Reader]:
+    """The application, and what it reads."""
     settings = Settings.from_environment().as_the_medium_allows()
     try:
         existing(settings.warehouse)
         reader = Reader(Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None))
         reader.current()
-        return create_app(settings, reader, Writer(reader.paths, reader))
+        return create_app(settings, reader, Writer(reader.paths, reader)), reader
     except (WarehouseError, OSError) as error:
         sys.exit(f"error: the process of long requests: {error}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import termios
 from collections.abc import Iterator
@@ -127,6 +128,19 @@ def test_a_request_over_its_memory_is_refused(folder: Path) -> None:
         answer = client.simulate_post("/api/v1/import-abi/", body=body, headers=JSON)
         assert (answer.status_code, answer.json) == (413, NO_MEMORY)
         assert ask(client, "a call").status_code == 200
+
+
+def test_a_new_version_is_opened_outside_of_the_budget(tmp_path: Path) -> None:
+    """A version that lacks its indexes, as after a kill, makes no small request one that is too large."""
+    import_lines(tmp_path / "warehouse", TRANSFER)
+    with limited(tmp_path / "warehouse", memory=16 << 20) as (process, client):
+        process.start()
+        process.await_ready()
+        import_lines(tmp_path / "warehouse", *(f"function f{number}(uint a)" for number in range(20_000)))
+        shutil.rmtree(tmp_path / "warehouse/cache")
+        body = {"contract_abi": json.dumps([entry | {"name": f"g{n}"} for n, entry in enumerate(ABI * 2)])}
+        imported = client.simulate_post("/api/v1/import-abi/", json=body)
+        assert (imported.status_code, imported.json.get("num_imported")) == (201, 2), imported.text
 
 
 def test_a_form_of_code_is_not_read_where_others_wait(folder: Path) -> None:
