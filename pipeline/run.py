@@ -281,11 +281,11 @@ class InputReader(AbstractContextManager["InputReader"]):
                 format = choose_format(source, run.options.format)
                 if format is None:
                     run.unread.skip(source.name, skip_reason(source))
-                elif format.multi_source is None:
-                    yield from _read_input(run, source, format.name, format.read)
-                else:
+                elif format.multi_source is not None:
                     reader = self.multi_source(format, format.multi_source)
                     yield from _read_input(run, source, format.name, reader.add)
+                elif format.read is not None:
+                    yield from _read_input(run, source, format.name, format.read)
 
     def _canonicalise(self, tasks: Iterator[ReadTask]) -> None:
         run = self._run

@@ -77,12 +77,12 @@ class Format:
     """What determines the collection of a candidate."""
     looks_like: Callable[[Source], bool]
     """Recognises an open source by its content."""
-    read: Callable[[Source], Iterator[ReadTask]]
-    """The candidates of an open source."""
+    read: Callable[[Source], Iterator[ReadTask]] | None
+    """The candidates of an open source; None where ``multi_source`` makes their reader."""
     endings: tuple[str, ...] = ()
     """File name endings that decide if no format recognises the content."""
     multi_source: Callable[[Import], MultiSourceReader] | None = None
-    """Makes the reader that an import uses in place of ``read``."""
+    """Makes the reader of all inputs together."""
     is_by_line: Callable[[Source], bool] | None = None
     """Whether the lines of an open source can be read in several parts, each by itself; None if they never can."""
 
@@ -124,13 +124,13 @@ FORMATS = (
         "solidity", "Solidity sources; types are resolved across all given sources",
         "by the ending `.sol` or `.sol.txt`: functions and getters with a selector, events, errors; `remappings.txt` and"
         " `foundry.toml` say what their imports refer to",
-        _BY_DECLARATION, solidity.looks_like, solidity.read, (), lambda job: solidity.Project(job.paths),
+        _BY_DECLARATION, solidity.looks_like, None, (), lambda job: solidity.Project(job.paths),
     ),
     Format(
         "vyper", "Vyper sources and interfaces; types are resolved across all given sources",
         "by the endings `.vy` and `.vyi`: external functions with their variants without default arguments, getters,"
         " events, functions of interfaces",
-        _BY_DECLARATION, vyper.looks_like, vyper.read, (), lambda job: vyper.Project(job.paths),
+        _BY_DECLARATION, vyper.looks_like, None, (), lambda job: vyper.Project(job.paths),
     ),
     Format(
         "sqlite", "SQLite: mythril's signatures, or any table with a column of signatures", "see below",
@@ -140,7 +140,7 @@ FORMATS = (
         "parquet", "the tables of Sourcify v2, joined across all given files",
         "`signatures`, `compiled_contracts_signatures`, `contract_deployments`, `verified_contracts`",
         "`signature_type` if both tables are there, else the length of the hash", sourcify.looks_like,
-        _packed(parquet.entries), (), lambda job: sourcify.SourcifyTables(job.make_tables),
+        None, (), lambda job: sourcify.SourcifyTables(job.make_tables),
     ),
     Format(
         "deployments", "a table of contracts: Parquet, CSV or JSON lines",
@@ -163,7 +163,7 @@ FORMATS = (
         "clear-signing", "descriptors for clear signing, ERC-7730, with their includes",
         "`display.formats` of contracts: each function with its names, its intent and the labels of its fields; those for"
         " EIP-712 messages have none",
-        "always functions", clear_signing.looks_like, clear_signing.read, (), lambda job: clear_signing.Descriptors(job.refuse),
+        "always functions", clear_signing.looks_like, None, (), lambda job: clear_signing.Descriptors(job.refuse),
     ),
     Format(
         "map", "a JSON object from hash to text, as in 4byte.json", "or to a list of texts; maps of topics too",

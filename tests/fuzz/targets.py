@@ -48,7 +48,7 @@ from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, advance, read_snapshot, read_state
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
-from tests.pipeline.support import COMPRESSORS
+from tests.pipeline.support import COMPRESSORS, read_alone
 from tests.pipeline.test_formats import SAMPLES
 from tests.pipeline.test_samples import SAMPLES as DOCUMENTED
 from tests.warehouse.support import publish, remove_digests
@@ -161,7 +161,7 @@ def read(path: Path, format: str | None) -> None:
     """Read and canonicalise one file, or each member of an archive, as an import does; nothing of an unknown format."""
     for source in open_each(find([str(path)]), lambda _: None, format, UnreadInputs(ImportReport(), strict=True)):
         chosen = by_name(format) if format else detect(source)
-        for task in chosen.read(source) if chosen else ():
+        for task in read_alone(chosen, source) if chosen else ():
             batches: Iterable[Candidates] = [task] if isinstance(task, Candidates) else task()
             for batch in batches:
                 result = canonicalise(batch)

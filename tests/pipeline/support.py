@@ -7,7 +7,7 @@ import gzip
 import io
 import lzma
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,13 @@ from Crypto.Hash import keccak
 
 import sigdir
 from sigdir.cli.main import main
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.registry import Format, Import
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import ReadTask
 from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.sql.scratch import ScratchTables
 
 CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
 """Real data next to the project, not part of it; tests that need it are skipped without it."""
@@ -53,6 +59,21 @@ def invoke(warehouse: Path, *arguments: str | Path, stdin: bytes = b"") -> Comma
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return CommandResult(result.exit_code, result.stdout_bytes, result.stderr)
+
+
+def read_alone(format: Format, source: Source) -> Iterator[ReadTask]:
+    """The candidates of an open input, as an import of it alone reads it."""
+    if format.read is not None:
+        return format.read(source)
+
+    def refuse(_number: int, error: BadInput) -> None:
+        raise error
+
+    assert format.multi_source is not None
+    job = Import([source.path], lambda: ScratchTables(connect("512MB", 1)), refuse)
+    reader = format.multi_source(job)
+    reader.add(source)
+    return reader.read()
 
 
 def keccak256(text: str) -> bytes:

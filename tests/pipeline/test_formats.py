@@ -35,7 +35,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURE
 from sigdir.signatures.grammar import REASONS
 from tests.conftest import import_files
 from tests.examples import examples
-from tests.pipeline.support import COMPRESSORS, keccak256, parquet_bytes
+from tests.pipeline.support import COMPRESSORS, keccak256, parquet_bytes, read_alone
 
 
 class Reject(NamedTuple):
@@ -88,7 +88,7 @@ def read_path(
     with source.open(lambda _: None):
         chosen = by_name(format) if format is not None else detect(source)
         assert chosen is not None, f"{path} is of no known format"
-        results = [canonicalise(batch, by) for task in chosen.read(source) for batch in batches_of(task)]
+        results = [canonicalise(batch, by) for task in read_alone(chosen, source) for batch in batches_of(task)]
     texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
     rejects = []
     for result in results:

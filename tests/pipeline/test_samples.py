@@ -19,7 +19,7 @@ from sigdir.signatures.collections import EVENTS
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from tests.conftest import import_files
 from tests.pipeline.formats_table import PAGE, with_table
-from tests.pipeline.support import invoke, write_files
+from tests.pipeline.support import invoke, read_alone, write_files
 from tests.pipeline.test_formats import detected
 
 _SAMPLE = re.compile(
@@ -45,7 +45,7 @@ def sightings(path: Path, format: str | None = None) -> list[tuple[str, Sighting
     with source.open(lambda _: None):
         reader = by_name(format) if format else detect(source)
         assert reader is not None
-        for task in reader.read(source):
+        for task in read_alone(reader, source):
             for batch in [task] if isinstance(task, Candidates) else task():
                 for rows in canonicalise(batch).accepted.values():
                     said = rows.sightings

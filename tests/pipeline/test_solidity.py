@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import detect
-from sigdir.pipeline.formats.solidity import Project, declarations, looks_like, read
+from sigdir.pipeline.formats.solidity import Project, declarations, looks_like
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.abi import abi_entries
@@ -25,7 +25,7 @@ from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, FUNCTIONS, SIGNATURES
 from sigdir.signatures.evidence import LISTED, Contract
 from sigdir.signatures.grammar import REASONS
-from tests.pipeline.support import CORPORA, write_files
+from tests.pipeline.support import CORPORA, read_alone, write_files
 
 needs_corpora = pytest.mark.skipif(
     not (CORPORA / "solidity").is_dir(), reason=f"the corpora lie outside of the project, in {CORPORA}"
@@ -785,7 +785,9 @@ def read_all(path: Path) -> list[Candidates]:
     [source] = find([str(path)])
     with source.open(lambda _: None):
         assert looks_like(source)
-        return [batch for work in read(source) if callable(work) for batch in work()]
+        alone = Project([source.path])
+        alone.add(source)
+        return [batch for work in alone.read() if callable(work) for batch in work()]
 
 
 @pytest.mark.parametrize("name", ["a.sol", "A.SOL", "a.sol.gz"])
@@ -859,6 +861,6 @@ def test_sources_of_a_document(tmp_path: Path) -> None:
     with source.open(lambda _: None):
         format = detect(source)
         assert format is not None
-        found = [read_batch(batch) for task in format.read(source) if callable(task) for batch in task()]
+        found = [read_batch(batch) for task in read_alone(format, source) if callable(task) for batch in task()]
     assert [reading.functions for reading in found] == [["f((int8))"], ["f((uint8))"], ["f((address))"]]
     assert [reading.rejects for reading in found] == [[], [], []]

@@ -49,17 +49,6 @@ def _is_descriptor(value: Any) -> bool:
     return isinstance(context, dict) and isinstance(display, dict) and "formats" in display
 
 
-def read(source: Source) -> Iterator[ReadTask]:
-    """The candidates of one descriptor that stands alone."""
-
-    def refuse(_number: int, error: BadInput) -> None:
-        raise error
-
-    descriptors = Descriptors(refuse)
-    descriptors.add(source)
-    return descriptors.read()
-
-
 class _Descriptor(NamedTuple):
     source: Source
     """Closed: it has its names."""

@@ -55,7 +55,7 @@ from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, OK, SYNTAX
 
 __all__ = [
-    "MAX_TOKENS", "Project", "declarations", "document_project", "has_too_many_tokens", "looks_like", "read",
+    "MAX_TOKENS", "Project", "declarations", "document_project", "has_too_many_tokens", "looks_like",
 ]  # fmt: skip
 
 
@@ -65,13 +65,6 @@ def looks_like(source: Source) -> bool:
     `remappings.txt` and `foundry.toml` belong to the sources: they say what the imports refer to.
     """
     return source.has_ending(".sol", ".sol.txt") or posixpath.basename(source.path) in FILES
-
-
-def read(source: Source) -> Iterator[ReadTask]:
-    """The candidates of one source that stands alone."""
-    project = Project([source.path])
-    project.add(source)
-    return project.read()
 
 
 MAX_KEPT = 2 << 30

@@ -47,13 +47,6 @@ def looks_like(source: Source) -> bool:
     return source.has_ending(".vy", ".vyi")
 
 
-def read(source: Source) -> Iterator[ReadTask]:
-    """The candidates of one source that stands alone."""
-    project = Project()
-    project.add(source)
-    return project.read()
-
-
 def document_project(path: str, _remappings: Iterable[str]) -> Project:
     """The project of the sources in the JSON document at ``path``."""
     return Project(document=path)
