@@ -1,8 +1,9 @@
 """What is in code: constants that it pushes or copies, and the runtime code that creation code returns.
 
 Theory
-    An event's topic is a PUSH32. An error's selector stands in the upper four bytes of a word, or in the lower four
-    where hand-written code stores the word and reverts from its byte 28. solc writes the shortest of these::
+    An event's topic is a PUSH32, or a PUSH31 where it begins with a zero byte, a PUSH30 where it begins with two. An
+    error's selector stands in the upper four bytes of a word, or in the lower four where hand-written code stores the
+    word and reverts from its byte 28. solc writes the shortest of these::
 
         PUSH4 selector, PUSH1 0xe0, SHL        the usual form
         PUSHn value, PUSH1 shift, SHL          value << shift == selector << 224; for selectors that end in zero bits
@@ -48,6 +49,7 @@ _UNKNOWN = -1
 _DEPTH = 32  # upper values of the stack that are kept, in a ring; SWAP16 reaches 17
 _WIDEST = 3  # bytes of a constant that may be an offset or a size
 _WORD = 32
+_LEAST_TOPIC = 30  # bytes of a topic that are pushed: one in 65,536 has a third zero byte in front
 
 
 class CodeScan(NamedTuple):
@@ -56,7 +58,7 @@ class CodeScan(NamedTuple):
     selectors: frozenset[bytes]
     """The constants that can be an error's selector, 4 bytes each."""
     topics: frozenset[bytes]
-    """The constants of 32 bytes that it pushes."""
+    """The constants of 30 to 32 bytes that it pushes, as words."""
     words: frozenset[bytes]
     """The constants of 32 bytes that it copies from itself."""
     returned: bytes | None
@@ -71,7 +73,7 @@ def scan_code(code: bytes) -> CodeScan:
     packed = selectors.astype(">u4").tobytes()
     return CodeScan(
         frozenset(packed[at : at + 4] for at in range(0, len(packed), 4)),
-        frozenset(code[at : at + _WORD] for at in topics.tolist()),
+        frozenset(code[at + 1 : at + 1 + code[at] - _PUSH0].rjust(_WORD, b"\0") for at in topics.tolist()),
         frozenset(code[at : at + _WORD] for at in words.tolist()),
         code[start:end] or None,
         bool(delegates),
@@ -148,12 +150,12 @@ def _pushed_selector(code: Array, at: int, after: int) -> Any:
 
 @kernel(nogil=True)
 def _scan(code: Array, effects: Array) -> tuple[Array, Array, Array, int, int, bool]:
-    """The selectors as numbers, the places of the topics and of the words, the first byte of the returned part and the
-    one after it, and whether code delegates. Some constants occur twice.
+    """The selectors as numbers, the places of the instructions that push topics, and of the words, the first byte of the
+    returned part and the one after it, and whether code delegates. Some constants occur twice.
     """
     size = len(code)
     selectors, selectors_found = np.empty(size // 2 + 1, np.uint32), 0
-    topics, topics_found = np.empty(size // 33 + 1, np.int32), 0
+    topics, topics_found = np.empty(size // (_LEAST_TOPIC + 1) + 1, np.int32), 0
     words, found = np.empty(size // 3 + 1, np.int32), 0  # of three bytes, two push what the third one copies
     stack, top = np.full(_DEPTH, _UNKNOWN, np.int64), 0
     place, start, end = _UNKNOWN, 0, 0  # of the part that was copied last: in memory, and in the code
@@ -170,8 +172,8 @@ def _scan(code: Array, effects: Array) -> tuple[Array, Array, Array, int, int, b
             if selector != 0:
                 selectors[selectors_found] = selector
                 selectors_found += 1
-            if width == _WORD:
-                topics[topics_found] = at + 1
+            if width >= _LEAST_TOPIC:
+                topics[topics_found] = at
                 topics_found += 1
         if is_returned or (is_data and not (opcode == _JUMPDEST and is_pushed[at])):
             continue

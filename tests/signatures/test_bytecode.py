@@ -226,6 +226,17 @@ def test_an_event_is_compiled_where_its_topic_is_pushed() -> None:
         assert witness_of(Kind.EVENT, TRANSFERRED, code) is Witness.DECLARED
 
 
+@pytest.mark.parametrize("text", ["ProxyCreated(address)", "Zeros93524()"])
+def test_a_topic_that_begins_with_zeros_is_pushed_without_them(text: str) -> None:
+    """solc and Vyper push the shortest constant: one event in 256 has a PUSH31, one in 65,536 a PUSH30."""
+    topic = keccak256(text.encode())
+    shortest = topic.lstrip(b"\0")
+    assert 30 <= len(shortest) < 32
+    code = code_with(event_code(shortest))
+    assert topic in code.topics
+    assert witness_of(Kind.EVENT, topic, code) is Witness.COMPILED
+
+
 def test_an_unknown_kind_is_a_function_or_an_error() -> None:
     """An entry that does not say which of the two it is is compiled as either, and as no event."""
     code = code_with(error_code(UNAUTHORIZED[:4]), event_code(TRANSFERRED))
