@@ -25,9 +25,9 @@ from sigdir.warehouse.evidence.summaries import COUNTS, LISTED, Summaries, weigh
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.grams import build_grams
 from sigdir.warehouse.index.parameter_lists import build_lists
-from sigdir.warehouse.index.records import render_rows
 from sigdir.warehouse.index.search import rows_with_text
 from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.template import render_rows
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.batch import FILE_ROWS

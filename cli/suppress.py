@@ -11,7 +11,7 @@ from sigdir.cli.options import no_wait_option, warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.plural import counted
-from sigdir.warehouse.jobs.suppress import change_list
+from sigdir.warehouse.index.visible import change_list
 from sigdir.warehouse.table.paths import existing
 from sigdir.warehouse.table.suppressed import Entry, declaration, entries_of, read
 

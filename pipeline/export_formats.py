@@ -23,7 +23,7 @@ from sigdir.pipeline.export_rows import BATCHES_AHEAD, ExportRows
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.index.build import hashes_of
-from sigdir.warehouse.index.records import RECORD, csv_head, csv_line
+from sigdir.warehouse.index.template import RECORD, csv_head, csv_line
 from sigdir.warehouse.table.parallel import in_background
 from sigdir.warehouse.table.parquet import FILE_SCHEMA, row_groups
 

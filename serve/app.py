@@ -30,8 +30,7 @@ from sigdir.serve.http.routing import Route, add_routes
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.resources import ListResource, RowResource
 from sigdir.serve.mcp_http import McpResource
-from sigdir.serve.metrics.counts import AnswerRecorder, Counts
-from sigdir.serve.metrics.exposition import MetricsResource
+from sigdir.serve.metrics import AnswerRecorder, Counts, MetricsResource
 from sigdir.serve.pages.answers import add_error_handlers
 from sigdir.serve.pages.assets import AssetResource, NamedAssetResource
 from sigdir.serve.pages.browse import BrowsePage, HomePage, LinkPage
@@ -46,8 +45,8 @@ from sigdir.serve.pages.submit import PATH as STORED_PATH
 from sigdir.serve.pages.submit import StoredPage, StorePage, SubmitPage
 from sigdir.signatures.collections import EVENT_SIGNATURES as EVENTS
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index.origins import Origins
 from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.log.history import Origins
 
 
 def create_app(

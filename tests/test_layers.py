@@ -24,7 +24,7 @@ OWNERS = {
     "pydantic": ("sigdir/serve/mcp_server.py",),
     "obstore": ("sigdir/warehouse/table/stores.py",),
     "granian": ("sigdir/serve/servers/",),
-    "prometheus_client": ("sigdir/serve/metrics/",),
+    "prometheus_client": ("sigdir/serve/metrics.py",),
     "pysail": ("sigdir/cli/spark_session.py",),
     "pyspark": ("sigdir/cli/spark_session.py",),
     "waitress": ("sigdir/serve/servers/",),

@@ -15,8 +15,8 @@ import falcon
 from sigdir.serve.core.contracts import BODY_BYTES, explained
 from sigdir.serve.core.decodings import note_decoding
 from sigdir.serve.http import bodies
-from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.errors import HttpError, field_error
+from sigdir.serve.http.negotiate import json_bytes, send_json
 from sigdir.signatures.abi_decoder import SPARE
 from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text, whole
 from sigdir.signatures.given_contract import with_contract

@@ -8,13 +8,11 @@ from typing import Any
 import falcon
 
 from sigdir.serve.core.settings import Settings, base_url
-from sigdir.serve.http.codings import json_bytes
-from sigdir.serve.http.conditional import lookup_caching, not_modified, token_of
-from sigdir.serve.http.errors import detail
-from sigdir.serve.lists.paging import InvalidPage, numbered_page
+from sigdir.serve.http.negotiate import json_bytes
+from sigdir.serve.lists.paging import numbered_page
 from sigdir.serve.lists.query import parse
 from sigdir.serve.lists.resources import row_of_id
-from sigdir.serve.pages.answers import answer, etag
+from sigdir.serve.pages.answers import answer_lookup
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.rank import Ranked
 from sigdir.warehouse.evidence.lookup import SourceSighting, text_evidence
@@ -59,8 +57,7 @@ class EvidenceResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         view = self._reader.current()
         body = json_bytes(self._document(req, view, *self._texts(view, id)))
-        if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=True)):
-            answer(req, resp, body)
+        answer_lookup(req, resp, body)
 
     def _texts(self, view: View, id: str) -> tuple[RankedRow, int]:
         """The text with this id and the number of texts with its hash; raises HttpError."""
@@ -71,10 +68,7 @@ class EvidenceResource:
     def _document(self, req: falcon.Request, view: View, text: RankedRow, texts: int) -> dict[str, Any]:
         evidence = text_evidence(view.snapshot.evidence, self._collection, text.id)
         query, declarations = parse(req.query_string), evidence.declarations
-        try:
-            page = numbered_page(query, evidence.count, base_url(req, self._settings) + req.path)
-        except InvalidPage:
-            raise detail(404, "Invalid page.") from None
+        page = numbered_page(query, evidence.count, base_url(req, self._settings) + req.path)
         return summary_document(text.ranked) | {
             "hex_signature": f"0x{text.digest.hex()}",
             "texts": texts,

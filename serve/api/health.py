@@ -10,8 +10,8 @@ import falcon
 
 from sigdir.serve.core import openapi
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.conditional import not_modified, weak
+from sigdir.serve.http.negotiate import json_bytes, send_json
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.files import is_disk_full, marked_at
 from sigdir.warehouse.table.paths import Paths

@@ -10,7 +10,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.texts import abi_entries, solidity_entries, store_entries
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
-from sigdir.serve.http.codings import json_bytes
+from sigdir.serve.http.negotiate import json_bytes
 from sigdir.serve.lists.resources import ABI_FIELDS, SOLIDITY_FIELDS, Fields, description
 from sigdir.serve.pages.answers import answer
 from sigdir.signatures.candidates import Entry

@@ -10,9 +10,9 @@ import falcon
 
 from sigdir.serve.core.settings import Settings, base_url
 from sigdir.serve.http.bodies import pairs_of
-from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.conditional import not_modified, token_at, weak
 from sigdir.serve.http.errors import detail, field_error
+from sigdir.serve.http.negotiate import json_bytes, send_json
 from sigdir.serve.lists.query import positive
 from sigdir.serve.pages.rows import BY_URL_NAME, Row
 from sigdir.serve.pages.search import Matches, find
@@ -39,7 +39,7 @@ class SearchResource:
         fields = dict(pairs_of(req.query_string))
         query, wanted = _query(fields), _collections(fields.get("in", ""))
         page, size = _number(fields, "page", 1, _MAX_PAGE), _number(fields, "page_size", _PAGE_SIZE, MAX_PAGE_SIZE)
-        if not_modified(req, resp, weak(token_at(view.token, f"{req.path}?{req.query_string}"))):
+        if not_modified(req, resp, weak(token_at(view.token, req))):
             return
         found = [find(view, one, query, (page - 1) * size, size) for one in wanted]
         if page > 1 and not any(matches.rows for matches in found):

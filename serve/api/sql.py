@@ -11,9 +11,8 @@ import falcon
 from sigdir.pipeline.row_writers import WRITERS, json_of, rows_of
 from sigdir.serve.core.sql_request import SqlRequest, request_of
 from sigdir.serve.core.sql_runner import MAX_BYTES, MAX_ROWS, Rows, SqlRunner, too_large
-from sigdir.serve.http.codings import json_bytes, packed, send_json
 from sigdir.serve.http.conditional import not_modified, token_at, weak
-from sigdir.serve.http.negotiate import JSON, NDJSON
+from sigdir.serve.http.negotiate import JSON, NDJSON, json_bytes, packed, send_json
 from sigdir.warehouse.sql.guard import STRANGERS_VIEWS
 
 _TYPES = {"json": JSON, "csv": "text/csv; charset=utf-8", "ndjson": NDJSON, "parquet": "application/vnd.apache.parquet",
@@ -31,7 +30,7 @@ class SqlResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         request = request_of(req, self._runner.named, self._runner.seconds)
         _, token = self._runner.snapshot(request.as_of)
-        if not not_modified(req, resp, weak(token_at(token, f"{req.path}?{req.query_string}"))):
+        if not not_modified(req, resp, weak(token_at(token, req))):
             self._answer(req, resp, request)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import falcon
 
 from sigdir.serve.core.contracts import TITLES, SeenContract, known_by, seen_contract
-from sigdir.serve.http.codings import json_bytes
-from sigdir.serve.http.conditional import lookup_caching, not_modified, token_of
-from sigdir.serve.pages.answers import answer, etag
+from sigdir.serve.http.negotiate import json_bytes
+from sigdir.serve.pages.answers import answer_lookup
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import hash_address
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
@@ -30,8 +29,7 @@ class StoredContractResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, chain: str, address: str) -> None:
         body = json_bytes(_document(seen_contract(self._reader.current(), chain, address)))
-        if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=True)):
-            answer(req, resp, body)
+        answer_lookup(req, resp, body)
 
 
 def _document(found: SeenContract) -> dict[str, Any]:

@@ -8,10 +8,8 @@ import falcon
 
 from sigdir.serve.core.misses import Wanted, wanted
 from sigdir.serve.core.settings import Settings, base_url
-from sigdir.serve.http.codings import json_bytes, send_json
-from sigdir.serve.http.errors import detail
-from sigdir.serve.http.negotiate import HTML
-from sigdir.serve.lists.paging import InvalidPage, NumberedPage, numbered_page
+from sigdir.serve.http.negotiate import HTML, json_bytes, send_json
+from sigdir.serve.lists.paging import NumberedPage, numbered_page
 from sigdir.serve.lists.query import parse
 from sigdir.serve.pages.page import rendered, send
 from sigdir.warehouse.index.view import Reader
@@ -27,10 +25,7 @@ class WantedResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         found = wanted(self._reader.paths.misses, self._reader.current())
         query = parse(req.query_string)
-        try:
-            page = numbered_page(query, len(found), base_url(req, self._settings) + req.path)
-        except InvalidPage:
-            raise detail(404, "Invalid page.") from None
+        page = numbered_page(query, len(found), base_url(req, self._settings) + req.path)
         resp.set_header("Cache-Control", "no-cache")
         self._send(req, resp, page, found[page.start : page.start + query.page_size])
 

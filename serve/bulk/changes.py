@@ -26,13 +26,13 @@ import orjson
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.negotiate import NDJSON
 from sigdir.serve.http.streams import StreamLimit
-from sigdir.serve.lists.paging import InvalidCursor, cursor_at, id_of
+from sigdir.serve.lists.paging import cursor_at, id_of
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.types import MAX_DECLARATION_BYTES
 from sigdir.warehouse.evidence.summaries import KINDS
-from sigdir.warehouse.index.records import records_size, render_records
 from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.template import records_size, render_records
 from sigdir.warehouse.index.view import Reader, View
 
 DEFAULT_LIMIT = 10_000
@@ -148,7 +148,7 @@ def _collection(req: falcon.Request) -> Collection:
 
 def _after(req: falcon.Request, collection: Collection) -> int:
     cursor = req.get_param("after", default="")
-    try:
-        return id_of(collection, cursor) if cursor else 0
-    except InvalidCursor:
-        raise field_error("after", f"Not a cursor of {collection}.") from None
+    seen = id_of(collection, cursor) if cursor else 0
+    if seen is None:
+        raise field_error("after", f"Not a cursor of {collection}.")
+    return seen

@@ -20,18 +20,16 @@ import falcon
 import numpy as np
 import pyarrow as pa
 
-from sigdir.serve.http.codings import json_bytes, send_json
 from sigdir.serve.http.conditional import if_range_holds, is_current, not_modified, strong
 from sigdir.serve.http.errors import HttpError, detail, not_found
-from sigdir.serve.http.negotiate import HTML, NDJSON
+from sigdir.serve.http.negotiate import HTML, NDJSON, json_bytes, send_json
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.paging import cursor_at
 from sigdir.serve.pages.page import rendered, send
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.build import batches, pieces
-from sigdir.warehouse.index.records import RECORD, csv_head, csv_line
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.template import Template
+from sigdir.warehouse.index.template import RECORD, Template, csv_head, csv_line
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.history import newest_first
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot

@@ -19,9 +19,8 @@ import orjson
 from sigdir.serve.api.evidence import summary_document
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.bodies import format_of, pairs_of, read_body
-from sigdir.serve.http.codings import json_bytes
 from sigdir.serve.http.errors import HttpError, detail, field_error
-from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted
+from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted, json_bytes
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.ranked import ranked_rows

@@ -23,9 +23,9 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.texts import Refused, canonical_texts, store_texts
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
-from sigdir.serve.http.codings import json_bytes, send_json
-from sigdir.serve.http.conditional import lookup_caching, not_modified, strong, token_of, weak
+from sigdir.serve.http.conditional import address_of, lookup_caching, not_modified, strong, token_of, weak
 from sigdir.serve.http.errors import detail, method_not_allowed
+from sigdir.serve.http.negotiate import json_bytes, send_json
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import redirect_to_slash
 from sigdir.serve.http.streams import StreamLimit
@@ -35,9 +35,9 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, SIGNATURES, 
 from sigdir.signatures.grammar import OK, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
-from sigdir.warehouse.index.records import LINE_FRAME, render_lines
 from sigdir.warehouse.index.search import has_wildcards
 from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.template import LINE_FRAME, render_lines
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.rows import NewText
 from sigdir.warehouse.table.fields import MAX_SEARCHED
@@ -176,7 +176,7 @@ class SearchResource(_Resource):
     _cache: PageCache
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        view, address = self._reader.current(), f"{req.path}?{req.query_string}"
+        view, address = self._reader.current(), address_of(req)
         body = self._cache.get(view.token, address)
         if body is None:
             body = self._found(view, req)

@@ -23,9 +23,14 @@ def token_of(body: bytes) -> str:
     return hashlib.blake2b(body, digest_size=8).hexdigest()
 
 
-def token_at(token: str, address: str) -> str:
-    """The token of a state at an address. Takes half a microsecond; that of a body would take two."""
-    return f"{token}.{crc32(address.encode()):08x}"
+def address_of(req: falcon.Request) -> str:
+    """A request's path and query."""
+    return f"{req.path}?{req.query_string}"
+
+
+def token_at(token: str, req: falcon.Request) -> str:
+    """The token of a state at the request's address. Takes half a microsecond; that of a body would take two."""
+    return f"{token}.{crc32(address_of(req).encode()):08x}"
 
 
 def lookup_caching(*, found: bool) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import falcon
 
-from sigdir.serve.http.codings import packed
 from sigdir.serve.http.errors import unavailable
+from sigdir.serve.http.negotiate import packed
 
 WHOLE_BYTES = 1 << 20
 """The longest answer that is put together in memory; a longer one is a stream."""

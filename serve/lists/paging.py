@@ -1,4 +1,4 @@
-"""Pages of a list, by number or by cursor, with the links between them. Nothing here knows HTTP.
+"""Pages of a list, by number or by cursor, with the links between them.
 
 A cursor is a client's position in a collection, as a text that is valid for ever: the id of the last row seen. An id
 never changes and is never reused, so a cursor outlives every version. Only this file knows its spelling: clients send it
@@ -18,21 +18,18 @@ from urllib.parse import urlencode
 import numpy as np
 import orjson
 
+from sigdir.serve.http.errors import detail
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, positive
 from sigdir.serve.lists.selection import Selection, selections_of
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.standards import canonical
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
-from sigdir.warehouse.index.records import records_size, render_rows
 from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.template import records_size, render_rows
 from sigdir.warehouse.index.view import View
 
 _LETTERS: dict[Collection, str] = {SIGNATURES: "s", EVENT_SIGNATURES: "e"}
-
-
-class InvalidCursor(Exception):
-    """The text is not a cursor of this collection."""
 
 
 def cursor_at(collection: Collection, id: int) -> str:
@@ -40,15 +37,10 @@ def cursor_at(collection: Collection, id: int) -> str:
     return f"{_LETTERS[collection]}{id:x}"
 
 
-def id_of(collection: Collection, cursor: str) -> int:
-    """The id of the last row seen; raises InvalidCursor."""
-    if not re.fullmatch(f"{_LETTERS[collection]}(0|[1-9a-f][0-9a-f]{{0,14}})", cursor):
-        raise InvalidCursor
-    return int(cursor[1:], 16)
-
-
-class InvalidPage(Exception):
-    """The page is not a number, not positive, or past the end."""
+def id_of(collection: Collection, cursor: str) -> int | None:
+    """The id of the last row seen; None for what is no cursor of this collection."""
+    is_cursor = re.fullmatch(f"{_LETTERS[collection]}(0|[1-9a-f][0-9a-f]{{0,14}})", cursor)
+    return int(cursor[1:], 16) if is_cursor else None
 
 
 _CHUNK_ROWS = 16  # a megabyte, where each text has 64 KiB
@@ -69,7 +61,7 @@ class NumberedPage:
 
 
 def numbered_page(query: Query, count: int, url: str) -> NumberedPage:
-    """The page that a query asks for of so many rows; raises InvalidPage."""
+    """The page that a query asks for of so many rows; raises HttpError."""
     pages = _pages(count, query.page_size)
     number = page_number(query.page, pages)
     return NumberedPage(
@@ -119,7 +111,7 @@ def _json_link(link: str | None) -> bytes:
 def page_of(view: View, collection: Collection, query: Query, url: str) -> Page:
     """The page that a query asks for. ``url`` is the list's absolute address without the query.
 
-    Raises InvalidPage or InvalidCursor.
+    Raises HttpError where there is no such page or cursor.
     """
     return page_of_selections(selections_of(view, collection, query.filter), collection, query, url)
 
@@ -142,12 +134,12 @@ def _pages(count: int, size: int) -> int:
 
 
 def page_number(wanted: str, pages: int) -> int:
-    """The number of the page wanted, from 1; raises InvalidPage."""
+    """The number of the page wanted, from 1; raises HttpError."""
     if wanted == "last":
         return pages
     number = positive(wanted)
     if number is None or number > pages:
-        raise InvalidPage
+        raise detail(404, "Invalid page.")
     return number
 
 
@@ -157,6 +149,8 @@ def _page_after(selections: list[Selection], collection: Collection, query: Quer
     start = 0
     if cursor:
         seen = id_of(collection, cursor)
+        if seen is None:
+            raise detail(404, "Invalid cursor.")
         older = sum(selection.count_up_to(seen if query.oldest_first else seen - 1) for selection in selections)
         start = older if query.oldest_first else count - older
     end = start + query.page_size

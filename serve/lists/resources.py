@@ -16,26 +16,24 @@ from sigdir.serve.http import bodies
 from sigdir.serve.http.conditional import (
     has_any,
     is_current,
-    lookup_caching,
     not_modified,
     set_validators,
     token_at,
-    token_of,
 )
 from sigdir.serve.http.errors import detail, field_error, not_found, reject
 from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.streams import WHOLE_BYTES, StreamLimit
-from sigdir.serve.lists.paging import InvalidCursor, InvalidPage, Page, page_of, ranked_page
+from sigdir.serve.lists.paging import Page, page_of, ranked_page
 from sigdir.serve.lists.query import FAR, Query, parse
 from sigdir.serve.lists.selection import needs_scan
-from sigdir.serve.metrics.counts import Counts
-from sigdir.serve.pages.answers import answer, etag
+from sigdir.serve.metrics import Counts
+from sigdir.serve.pages.answers import answer, answer_lookup, etag
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.index.ranked import rival_of
-from sigdir.warehouse.index.records import render_record, render_rows
 from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.template import render_record, render_rows
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.rows import NewText, StagedRow
 from sigdir.warehouse.table.fields import MAX_SEARCHED, RECORD_FIELDS
@@ -71,31 +69,24 @@ class ListResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, query = self._reader.current(), parse(req.query_string, is_ranked=self._settings.rank_lists)
         _require_short(query)
-        try:
-            if query.filter is not None and query.filter.is_lookup(self._collection.hash_bytes):
-                self._look_up(req, resp, view, query)
-            else:
-                self._list(req, resp, view, query)
-        except InvalidPage:
-            raise detail(404, "Invalid page.") from None
-        except InvalidCursor:
-            raise detail(404, "Invalid cursor.") from None
+        if query.filter is not None and query.filter.is_lookup(self._collection.hash_bytes):
+            self._look_up(req, resp, view, query, query.filter.looked_up(self._collection.hash_bytes))
+        else:
+            self._list(req, resp, view, query)
         if query.unknown:
             resp.set_header("Unknown-Parameters", query.unknown)
 
-    def _look_up(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
+    def _look_up(
+        self, req: falcon.Request, resp: falcon.Response, view: View, query: Query, hashes: list[bytes]
+    ) -> None:
         """The rows of whole hashes. The ETag changes only when these rows do."""
-        page = (ranked_page if self._settings.rank_lists else page_of)(
-            view, self._collection, query, self._address(req)
-        )
+        found = ranked_page if self._settings.rank_lists else page_of
+        page = found(view, self._collection, query, self._address(req))
         if page.is_longer_than(WHOLE_BYTES):
             self._send_long(req, resp, view, page)
-            return
-        if query.filter is not None:
-            req.context.looked_up = query.filter.looked_up(self._collection.hash_bytes)
-        body = page.body()
-        if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=page.count > 0)):
-            answer(req, resp, body)
+        else:
+            req.context.looked_up = hashes
+            answer_lookup(req, resp, page.body(), found=page.count > 0)
 
     def _list(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
         tag = self._tag(req, view)
@@ -119,7 +110,7 @@ class ListResource:
 
     @staticmethod
     def _tag(req: falcon.Request, view: View) -> str:
-        return etag(req, token_at(view.token, f"{req.path}?{req.query_string}"))
+        return etag(req, token_at(view.token, req))
 
     def _address(self, req: falcon.Request) -> str:
         return base_url(req, self._settings) + req.path
@@ -210,8 +201,7 @@ class RowResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         segment, row = row_of_id(self._reader.current(), self._collection, id)
         body = render_rows(segment, np.array([row], np.int64))
-        if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=True)):
-            answer(req, resp, body)
+        answer_lookup(req, resp, body)
 
     def on_options(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         answer(req, resp, description(f"{self._collection.row_title} Instance"))

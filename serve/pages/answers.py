@@ -9,9 +9,9 @@ import falcon
 import orjson
 
 from sigdir.serve.http import conditional
-from sigdir.serve.http.codings import json_bytes, send_json
+from sigdir.serve.http.conditional import lookup_caching
 from sigdir.serve.http.errors import HttpError, http_error_of
-from sigdir.serve.http.negotiate import HTML, JSON
+from sigdir.serve.http.negotiate import HTML, JSON, json_bytes, send_json
 from sigdir.serve.pages.page import build, rendered, send
 
 _HEADINGS = {
@@ -56,6 +56,12 @@ def answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
         send_answer(req, resp, body)
     else:
         send_json(req, resp, body)
+
+
+def answer_lookup(req: falcon.Request, resp: falcon.Response, body: bytes, *, found: bool = True) -> None:
+    """Answer with a JSON body that is cheap to make, or its page, or a 304: the ETag changes only when the body does."""
+    if not conditional.not_modified(req, resp, etag(req, conditional.token_of(body)), lookup_caching(found=found)):
+        answer(req, resp, body)
 
 
 def etag(req: falcon.Request, token: str) -> str:

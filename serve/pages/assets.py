@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import falcon
 
-from sigdir.serve.http.codings import packed, packed_in
 from sigdir.serve.http.errors import not_found
+from sigdir.serve.http.negotiate import packed, packed_in
 
 FOLDER = Path(__file__).parent / "assets"
 

@@ -12,14 +12,12 @@ import falcon
 from sigdir.serve.core.contracts import BODY_BYTES, explained
 from sigdir.serve.core.decodings import note_decoding
 from sigdir.serve.http import bodies
-from sigdir.serve.http.codings import packed
 from sigdir.serve.http.errors import HttpError
-from sigdir.serve.http.negotiate import HTML, JSON
+from sigdir.serve.http.negotiate import HTML, JSON, packed
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.abi import indented
 from sigdir.serve.pages.page import ViewPage, rendered, send
-from sigdir.serve.pages.shown_reading import shown_reading
-from sigdir.serve.pages.transaction import shown_transaction
+from sigdir.serve.pages.shown_reading import shown_reading, shown_transaction
 from sigdir.signatures.abi_decoder import WORD_BYTES
 from sigdir.signatures.contract import ContractInterface
 from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, texts_to_try, whole

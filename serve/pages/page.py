@@ -18,9 +18,8 @@ from typing import Any
 import falcon
 import jinja2
 
-from sigdir.serve.http.codings import packed
-from sigdir.serve.http.conditional import has_any, is_current, not_modified, token_at, weak
-from sigdir.serve.http.negotiate import HTML
+from sigdir.serve.http.conditional import address_of, has_any, is_current, not_modified, token_at, weak
+from sigdir.serve.http.negotiate import HTML, packed
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages import assets
 from sigdir.serve.pages.rows import FILTERS, FUNCTIONS
@@ -116,15 +115,15 @@ class ViewPage:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
         view = self._reader.current()
-        address = f"{req.path}?{req.query_string}"
-        tag = weak(f"{token_at(view.token, address)}-{build()}")
+        tag = weak(f"{token_at(view.token, req)}-{build()}")
         page = b""
         if has_any(req) or not is_current(req, tag):
-            page = self._page(view, req, address, **parameters)  # only rendering shows whether there is such a page
+            page = self._page(view, req, **parameters)  # only rendering shows whether there is such a page
         if not not_modified(req, resp, tag):
             send(req, resp, page)
 
-    def _page(self, view: View, req: falcon.Request, address: str, **parameters: str) -> bytes:
+    def _page(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
+        address = address_of(req)
         page = self._cache.get(view.token, address)
         if page is None:
             page = self.render(view, req, **parameters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -20,10 +20,9 @@ from sigdir.signatures.rank import Ranked
 from sigdir.signatures.standards import sources
 from sigdir.warehouse.evidence.lookup import TextEvidence, text_evidence
 from sigdir.warehouse.evidence.usage import uses_of
-from sigdir.warehouse.index.origins import Origins
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
-from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.log.history import Origins
 from sigdir.warehouse.table.errors import WarehouseError
 
 _MAX_OTHERS = 50
@@ -86,8 +85,8 @@ class RecordPage(ViewPage):
         return bytes.fromhex(digits)
 
     def _values(self, view: View, chosen: RankedRow, others: list[Row]) -> dict[str, Any]:
-        row, url_name = self._row(chosen), URL_NAMES[self._collection]
-        hex, segment = f"0x{row.digest.hex()}", _number_of(view.segments[self._collection], chosen.segment)
+        row, url_name, hex = self._row(chosen), URL_NAMES[self._collection], f"0x{chosen.digest.hex()}"
+        number = chosen.segment.import_at(chosen.row)
         return {
             "title": f"{hex[:10]} {_short(row.text)}", "is_event": self._collection == EVENT_SIGNATURES,
             "hash_name": self._hash_name, "uses": _unless_damaged(lambda: uses_of(view.snapshot.evidence, row.digest), 0), "hex": hex, "row": row, "count": len(others) + 1, "url_name": url_name,
@@ -95,7 +94,7 @@ class RecordPage(ViewPage):
             "short_name": _short(row.name), "neighbours": self._neighbours(view, row),
             "all_of_name": f"/search/?q={quote(row.name + '(')}&in={url_name}",
             "defined": sources().get(row.digest) if not row.is_filtered else None,
-            "origin": self._origins.of(view, self._collection, segment, chosen.row),
+            "origin": self._origins.of(number, row.created_at, view.snapshot.version),
             "json": f"/api/v1/{self._collection}/?hex_signature={hex}&format=json",
         }  # fmt: skip
 
@@ -112,10 +111,6 @@ def _unless_damaged(read: Callable[[], Value], otherwise: Value) -> Value:
         return read()
     except (WarehouseError, OSError):
         return otherwise
-
-
-def _number_of(segments: Sequence[Segment], wanted: Segment) -> int:
-    return next(number for number, segment in enumerate(segments) if segment is wanted)
 
 
 def _evidence_values(row: Row, place: Ranked, evidence: TextEvidence | None) -> dict[str, Any]:

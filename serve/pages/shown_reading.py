@@ -1,20 +1,29 @@
-"""Readings as the decode page shows them: every list is cut, every value is a short text."""
+"""Readings, and transactions of a node, as the decode page shows them: every list is cut, every value is a short text."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
+from sigdir.pipeline.node import Node, NodeError
+from sigdir.pipeline.transaction import BadHash, ChainTransaction, UnknownTransaction, checked_hash, read_transaction
+from sigdir.serve.core.transactions import explain_transaction
+from sigdir.serve.http.errors import detail
 from sigdir.serve.pages.rows import hash_address
-from sigdir.signatures.abi_decoder import as_json
+from sigdir.signatures.abi_decoder import as_json, checksummed
 from sigdir.signatures.clear_signing import CallDisplay
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.decode_input import BadInput
 from sigdir.signatures.inner_calls import Path
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.readings import Candidate, Form, Reading
 from sigdir.signatures.standards import is_filtered
 from sigdir.signatures.types import Type
+from sigdir.warehouse.index.known import read_alternatives
+from sigdir.warehouse.index.view import View
 
 _MAX_VALUES = 500
 _MAX_PAGE_VALUES = 3000
@@ -203,3 +212,49 @@ def number_note(type: str, value: int, name: str) -> str:
 def _of_18_decimals(value: int) -> str:
     whole, part = divmod(value, 10**18)
     return f"{whole:,}{f'.{part:018d}'.rstrip('0').rstrip('.')}"
+
+
+# Transactions.
+
+SECONDS = 10.0
+"""For all that the node answers about one transaction."""
+
+
+def shown_transaction(view: View, rpc: str, hash: str) -> dict[str, Any]:
+    """What the template shows of a transaction; raises BadInput, and HttpError where the node does not have it."""
+    try:
+        found = read_transaction(Node(rpc, SECONDS, "the node"), checked_hash(hash))
+    except BadHash as error:
+        raise BadInput(str(error), "tx") from None
+    except UnknownTransaction as error:
+        raise detail(404, _sentence(error)) from None
+    except NodeError as error:
+        raise detail(502, _sentence(error)) from None
+    explained = explain_transaction(found, partial(read_alternatives, view))
+    budget = PageBudget()
+    parts = [
+        (one.title, _shown(one.address), one.input.contract, [shown_reading(one.readings[0], budget)])
+        for one in explained.parts
+        if not budget.page_is_full
+    ]
+    if len(parts) < len(explained.parts):
+        found.notes.append(f"{len(explained.parts) - len(parts)} of its parts are not shown.")
+    amount = f"{found.value} {number_note('uint256', found.value, 'wei')}"
+    return {"explained": explained, "addresses": list(_addresses(found)), "parts": parts, "amount": amount}
+
+
+def _sentence(error: NodeError) -> str:
+    text = str(error)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _addresses(one: ChainTransaction) -> Iterator[tuple[str, str]]:
+    yield "From", _shown(one.sender)
+    if one.to is not None:
+        yield "To", _shown(one.to)
+    if one.created is not None:
+        yield "Makes", _shown(one.created)
+
+
+def _shown(address: bytes | None) -> str:
+    return checksummed(f"0x{address.hex()}") if address is not None else ""

@@ -43,7 +43,7 @@ class SqlPage:
         try:
             request = request_of(req, self._runner.named, self._runner.seconds)
             _, token = self._runner.snapshot(request.as_of)
-            if not_modified(req, resp, weak(f"{token_at(token, f'{req.path}?{req.query_string}')}-{build()}")):
+            if not_modified(req, resp, weak(f"{token_at(token, req)}-{build()}")):
                 return
             values["request"] = request
             values |= self._answer(request) if request.sql else {}

@@ -14,9 +14,8 @@ from sigdir.serve.pages.page import ViewPage, build, rendered, send
 from sigdir.serve.pages.rows import TITLES
 from sigdir.serve.statistics.background import BackgroundRenderer
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.index.origins import Origin, origin_of
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.log.history import newest_first
+from sigdir.warehouse.log.history import Origin, newest_first, origin_of
 from sigdir.warehouse.table.identity import FORMAT
 from sigdir.warehouse.table.paths import Paths
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sigdir.serve.bulk.resolve import ONE_HASH
 from sigdir.serve.core.budget import FREE_BYTES
 from sigdir.serve.dialects.openchain import LOOKUP_PATHS
-from sigdir.serve.http.codings import coding_for
+from sigdir.serve.http.negotiate import coding_for
 from sigdir.serve.http.page_cache import ANY_VIEW, PageCache
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, parse
 from sigdir.serve.lists.selection import needs_scan

@@ -11,7 +11,7 @@ from sigdir.serve.core.budget import BudgetProcess, node_process, patient_proces
 from sigdir.serve.core.process import return_freed_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
-from sigdir.serve.metrics.counts import Counts
+from sigdir.serve.metrics import Counts
 from sigdir.serve.pages.page import page_cache
 from sigdir.serve.servers.short_requests import IsShort, ShortRequests
 from sigdir.serve.servers.warm import warm

@@ -24,8 +24,8 @@ from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.solve import Targets
 from sigdir.warehouse.index import grams, parameter_lists, similar
 from sigdir.warehouse.index.hash_order import sorted_hashes
-from sigdir.warehouse.index.records import render_lines, render_rows
 from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.template import render_lines, render_rows
 
 
 def _grammar() -> None:

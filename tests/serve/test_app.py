@@ -20,7 +20,7 @@ from sigdir.serve.app import create_app, routes
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.lists import paging, resources
-from sigdir.serve.metrics.counts import Counts
+from sigdir.serve.metrics import Counts
 from sigdir.serve.pages.page import ViewPage
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader

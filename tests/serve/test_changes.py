@@ -14,7 +14,7 @@ from typing import Any, Self
 import pytest
 
 from sigdir.serve.bulk.changes import changes
-from sigdir.serve.lists.paging import InvalidCursor, cursor_at, id_of, page_of
+from sigdir.serve.lists.paging import cursor_at, id_of, page_of
 from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.keccak_rows import keccak256_column
@@ -102,10 +102,8 @@ def test_a_cursor_reads_back_in_its_own_collection(collection: Collection, id: i
     assert id_of(collection, cursor) == id
     (other,) = set(COLLECTIONS) - {collection}
     for wrong in (f"{cursor} ", cursor.upper(), cursor[1:], "", "s-1", "s01", "s" + "f" * 40):
-        with pytest.raises(InvalidCursor):
-            id_of(collection, wrong)
-    with pytest.raises(InvalidCursor):
-        id_of(other, cursor)
+        assert id_of(collection, wrong) is None
+    assert id_of(other, cursor) is None
 
 
 @pytest.mark.parametrize("ordering", ["", "&ordering=created_at"])

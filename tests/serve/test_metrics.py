@@ -19,7 +19,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from sigdir.serve.metrics.counts import OTHER
+from sigdir.serve.metrics import OTHER
 from sigdir.serve.servers.start import is_served
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.files import mark

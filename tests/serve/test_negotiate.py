@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.serve.http.bodies import format_of
-from sigdir.serve.http.codings import coding_for
 from sigdir.serve.http.errors import HttpError
-from sigdir.serve.http.negotiate import HTML, JSON, is_list_wanted, representation
+from sigdir.serve.http.negotiate import HTML, JSON, coding_for, is_list_wanted, representation
 
 FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8"

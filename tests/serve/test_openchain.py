@@ -17,7 +17,7 @@ from sigdir.serve.core.texts import Refused, canonical_text, canonical_texts
 from sigdir.serve.dialects import openchain
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
-from sigdir.warehouse.index.records import render_lines
+from sigdir.warehouse.index.template import render_lines
 from tests.conftest import import_files
 from tests.serve.conftest import MANY
 from tests.serve.support import (

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sigdir.serve.lists.paging import InvalidPage, link, page_number, page_of
+from sigdir.serve.http.errors import HttpError
+from sigdir.serve.lists.paging import link, page_number, page_of
 from sigdir.serve.lists.query import Filter, parse, parse_time
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.segment import Segment
@@ -111,7 +112,7 @@ def test_any_page_is_its_slice(data: st.DataObject, size: int, number: int) -> N
     pages = max(1, -(-len(rows) // size))
     query = f"page_size={size}&page={number}"
     if number > pages:
-        with pytest.raises(InvalidPage):
+        with pytest.raises(HttpError):
             answer(segments, query)
         return
     page = answer(segments, query)
@@ -131,7 +132,7 @@ def test_a_list_without_rows_has_one_empty_page() -> None:
     """Without rows, page 1 and page=last are empty and page 2 does not exist."""
     for query in ("", "page=1", "page=last", "text_signature=x"):
         assert answer([], query) == {"count": 0, "next": None, "previous": None, "results": []}
-    with pytest.raises(InvalidPage):
+    with pytest.raises(HttpError):
         answer([], "page=2")
 
 
@@ -152,7 +153,7 @@ def test_pages_that_are(wanted: str, number: int) -> None:
 @pytest.mark.parametrize("wanted", BAD_PAGES, ids=lambda wanted: ascii(wanted)[:20])
 def test_pages_that_are_not(wanted: str) -> None:
     """Anything that is not a number from 1 to the last page is an invalid page, and no other error."""
-    with pytest.raises(InvalidPage):
+    with pytest.raises(HttpError):
         page_number(wanted, 7)
 
 

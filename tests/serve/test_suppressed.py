@@ -20,7 +20,7 @@ from sigdir.serve.statistics.background import render
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse import UnreadableWarehouse, Warehouse
 from sigdir.warehouse.index.view import Reader, tidy
-from sigdir.warehouse.jobs.suppress import change_list
+from sigdir.warehouse.index.visible import change_list
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.suppressed import entries_of, read, sealed, sealed_version, unsealed

@@ -10,7 +10,7 @@ import pytest
 from sigdir.cli.sql import sql
 from sigdir.serve.core import openapi
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.index.records import csv_head, csv_line, render_record
+from sigdir.warehouse.index.template import csv_head, csv_line, render_record
 from sigdir.warehouse.table.fields import FIELDS, PARTITION, RECORD_FIELDS, STORED
 from sigdir.warehouse.table.parquet import FILE_SCHEMA
 from tests.conftest import ROOT

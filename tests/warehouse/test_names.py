@@ -11,9 +11,9 @@ import pytest
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index import grams
-from sigdir.warehouse.index.origins import POSTED, Origin, Origins
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.jobs.compact import compact
+from sigdir.warehouse.log.history import POSTED, Origin, Origins
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.rows import NewText
 from sigdir.warehouse.staging.writer import Staging
@@ -72,9 +72,9 @@ def origins(view: View, warehouse: Path) -> dict[str, Origin | None]:
     """The origin of each row, by its text."""
     known = Origins(Paths(warehouse))
     return {
-        segment.text_at(row): known.of(view, collection, number, row)
+        segment.text_at(row): known.of(segment.import_at(row), int(segment.created_at[row]), view.snapshot.version)
         for collection in COLLECTIONS
-        for number, segment in enumerate(view.segments[collection])
+        for segment in view.segments[collection]
         for row in range(segment.rows)
     }
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.index.records import records_size, render_record, render_rows
+from sigdir.warehouse.index.template import records_size, render_record, render_rows
 from tests.serve.support import Row, record_of, segment_of
 
 WIDTHS = sorted({collection.hash_bytes for collection in COLLECTIONS})

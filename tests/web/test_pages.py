@@ -14,7 +14,7 @@ import falcon.testing
 import pytest
 from backports import zstd
 
-from sigdir.serve.http.codings import CODINGS, packed_in
+from sigdir.serve.http.negotiate import CODINGS, packed_in
 from sigdir.serve.pages.assets import NamedAssetResource, asset_address, assets
 from sigdir.serve.pages.decode import EXAMPLE
 from tests.serve.support import (

@@ -1,4 +1,4 @@
-"""What servers show of a version, the same without the rows of the suppress list, and what is built for it in advance.
+"""What servers show of a version, the same without the rows of the suppress list, changes of that list, and what is built in advance.
 
 Invariants
     Everything that answers a request reads a snapshot that ``Visible.snapshot`` has given, so no route can show a
@@ -12,7 +12,7 @@ these files before a server needs them; a server that finds one missing writes i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
@@ -26,13 +26,14 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.build import batches, build_index, segment_of
 from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.log.manifest import ManifestFile, manifest_of
-from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import FileLock, make_folder, sync
 from sigdir.warehouse.table.parquet import FILE_SCHEMA, naming, write_data_file
 from sigdir.warehouse.table.paths import Paths, index_name
-from sigdir.warehouse.table.suppressed import NONE, Suppressed, read
+from sigdir.warehouse.table.places import place_of
+from sigdir.warehouse.table.suppressed import NONE, Entry, Suppressed, changed, parse, read, read_text
 
 _KEPT = 4096
 """Data files whose visible file is remembered."""
@@ -174,3 +175,22 @@ def _suppressed(paths: Paths) -> Suppressed:
         return read(paths)
     except WarehouseError:
         return NONE
+
+
+def change_list(
+    paths: Paths, *, add: Iterable[Entry] = (), remove: Iterable[Entry] = (), wait: bool = True,
+    on_wait: Callable[[str], None] = lambda _: None,
+) -> Suppressed:  # fmt: skip
+    """Change the suppress list of a warehouse, and give the new one; raises Busy, UnreadableWarehouse, OSError.
+
+    The visible files of the new list come first, the list last, under the publish lock: a server that sees the new
+    list writes nothing.
+    """
+    with FileLock(paths.lock, wait, on_wait=on_wait):
+        text = changed(read_text(paths), add, remove)
+        suppressed = parse(text, str(paths.suppressed))
+        snapshot = read_snapshot(paths)
+        Visible(paths, suppressed).snapshot(snapshot)  # raises where a file cannot be written
+        prebuild(paths, snapshot.all_files(), snapshot.manifest, 1, suppressed)
+        place_of(paths).write_suppressed(text.encode())
+    return suppressed

@@ -48,8 +48,7 @@ from sigdir.warehouse.publish.commit import VersionContent
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.sql.contract_tables import ContractTables, add_files
 from sigdir.warehouse.sql.engine import connect
-from sigdir.warehouse.sql.scratch import ScratchTables
-from sigdir.warehouse.sql.sightings import SightingTables
+from sigdir.warehouse.sql.scratch import ScratchTables, SightingTables
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import make_folder, run_name, sync

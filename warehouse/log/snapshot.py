@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.log.actions import WRITER_VERSION, changes_of
 from sigdir.warehouse.log.checkpoint import Checkpoint, newest_complete, read_checkpoint
 from sigdir.warehouse.log.entry import (
     DAMAGED,
+    WRITER_VERSION,
+    changes_of,
     damaged_checkpoint,
     damaged_entry,
     existing_version,

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.log.actions import WRITER_VERSION
-from sigdir.warehouse.log.entry import sha256_of_entry
+from sigdir.warehouse.log.entry import WRITER_VERSION, sha256_of_entry
 from sigdir.warehouse.log.history import history, newest_import
 from sigdir.warehouse.log.manifest import ManifestFile
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot, require_newest

@@ -29,7 +29,7 @@ from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.evidence.files import write_sightings
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
-from sigdir.warehouse.sql.sightings import SightingTables
+from sigdir.warehouse.sql.scratch import SightingTables
 from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS
 from sigdir.warehouse.table.paths import Paths
 

@@ -25,7 +25,7 @@ from sigdir.warehouse.evidence.usage import days_in, uses_in, uses_of_hashes
 from sigdir.warehouse.log.manifest import USAGE, Manifest, MappedFile
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.ranking import RIVAL, Ranking, SummaryReader
-from sigdir.warehouse.sql.sightings import live_sightings
+from sigdir.warehouse.sql.scratch import live_sightings
 from sigdir.warehouse.sql.views import read_parquet
 from sigdir.warehouse.table.fields import sql_of
 from sigdir.warehouse.table.times import moment

@@ -1,1 +1,0 @@
-"""What a server counts, and ``/metrics``, which shows it in Prometheus' format."""
