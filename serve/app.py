@@ -18,7 +18,7 @@ from sigdir.serve.api.search import SearchResource
 from sigdir.serve.api.stored_contract import StoredContractPage, StoredContractResource
 from sigdir.serve.api.wanted import WantedPage, WantedResource
 from sigdir.serve.bulk import changes, dumps, ranges, resolve
-from sigdir.serve.core.budget import BudgetProcess, CostlyRequests
+from sigdir.serve.core.budget import CostlyRequests, Processes
 from sigdir.serve.core.misses import MissCounter, Misses
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
@@ -51,12 +51,12 @@ from sigdir.warehouse.log.history import Origins
 
 def create_app(
     settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None,
-    budget: BudgetProcess | None = None, patient: BudgetProcess | None = None, node: BudgetProcess | None = None,
+    processes: Processes | None = None,
 ) -> Any:  # fmt: skip
     """The WSGI application of one warehouse; ``pages`` keeps the pages for people.
 
-    ``counts`` gets what /metrics shows; without it no answer is counted or logged. ``budget`` answers costly requests,
-    ``patient`` SQL and what is to be solved, ``node`` the transactions of a node; without them the application answers itself.
+    ``counts`` gets what /metrics shows; without it no answer is counted or logged. ``processes`` answer costly requests;
+    without one the application answers itself.
     """
     set_public_url(settings.public_url)
     table = routes(settings, reader, writer, counts, pages)
@@ -68,8 +68,8 @@ def create_app(
     app.add_middleware([Negotiation(table, access), AnswerHeaders()])
     if settings.count_misses:
         app.add_middleware(MissCounter(Misses(reader.paths.misses), reader))
-    if budget is not None:
-        app.add_middleware(CostlyRequests(budget, settings, patient, node))
+    if processes:
+        app.add_middleware(CostlyRequests(processes, settings))
     add_error_handlers(app)
     add_routes(app, table)
     return app

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import falcon
 
+from sigdir.serve.core.budget import Cost
 from sigdir.serve.http import bodies
 from sigdir.signatures.bytecode import MAX_BYTES
 
@@ -30,14 +31,15 @@ _NAMES_SOLVE = re.compile(rb'"name"\s*:\s*"solve"')
 class McpResource:
     """POST takes a message of JSON-RPC, as clients of streamable HTTP send it."""
 
-    is_costly = is_always_passed_on = True
+    free_bytes = -1  # workers do not load the package
 
     def __init__(self, reader: Reader, *, solves: bool) -> None:
         self._reader, self._solves = reader, solves
 
-    def gives_way(self, req: falcon.Request) -> bool:
+    def cost(self, req: falcon.Request) -> Cost:
         """Whether a message names the tool ``solve``. Clients of protocols before 2026 do so in the body alone."""
-        return self._solves and _NAMES_SOLVE.search(bodies.peeked(req, _BODY_BYTES)) is not None
+        names_solve = self._solves and _NAMES_SOLVE.search(bodies.peeked(req, _BODY_BYTES))
+        return Cost.PATIENCE if names_solve else Cost.SIZE
 
     @cached_property
     def _server(self) -> MCPServer:

@@ -12,6 +12,7 @@ from typing import Any
 
 import falcon
 
+from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.contracts import BODY_BYTES, explained
 from sigdir.serve.core.decodings import note_decoding
 from sigdir.serve.http import bodies
@@ -48,7 +49,7 @@ class DecodeResource:
     inputs of any kinds.
     """
 
-    is_costly = True
+    cost = Cost.SIZE
 
     _reader: Reader
 
@@ -146,7 +147,7 @@ def _refused(error: BadInput) -> HttpError:
 class ContractResource:
     """POST takes ``code``: hex digits of runtime or creation code."""
 
-    is_costly = True
+    cost = Cost.SIZE
 
     _reader: Reader
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import falcon
 
+from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.texts import abi_entries, solidity_entries, store_entries
 from sigdir.serve.core.writer import Writer
@@ -21,7 +22,7 @@ class ImportResource:
 
     negotiates = True
     stores = True
-    is_costly = True
+    cost = Cost.SIZE
     name: str
     """Its name in 4byte.directory's API."""
     fields: Fields

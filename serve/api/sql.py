@@ -9,6 +9,7 @@ from typing import Any
 import falcon
 
 from sigdir.pipeline.row_writers import WRITERS, json_of, rows_of
+from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.sql_request import SqlRequest, request_of
 from sigdir.serve.core.sql_runner import MAX_BYTES, MAX_ROWS, Rows, SqlRunner, too_large
 from sigdir.serve.http.conditional import not_modified, token_at, weak
@@ -23,7 +24,7 @@ _TYPES = {"json": JSON, "csv": "text/csv; charset=utf-8", "ndjson": NDJSON, "par
 class SqlResource:
     """A query of the address or of a body."""
 
-    gives_way = True
+    cost = Cost.PATIENCE
 
     _runner: SqlRunner
 

@@ -4,9 +4,8 @@ Decoding, contracts, Solidity, ABIs, previews and multipart forms are read by co
 bounded by the bytes of the request. If a bound is missing somewhere, the kernel ends that process when the budget is
 used up, the client gets a 422 or 413 that says so, and other requests have waited for nothing.
 
-The process runs the same application (``servers/budget_process.py``), a request at a time. With `--sql`
-or `--solve` a second such process answers SQL and solves. It gives way to everything else on the machine, and what it
-does ends when its client goes.
+The process runs the same application (``servers/budget_process.py``), a request at a time. ``Cost`` says of which process a
+request is; its resource says so by ``cost``, a Cost or a function of the request.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum, auto
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NamedTuple
 
@@ -71,15 +71,29 @@ def budget_of(size: int) -> Budget:
     return Budget(_SECONDS + _SECONDS_PER_MIB * size / MIB, _MEMORY + _MEMORY_PER_BYTE * size)
 
 
-def patient_process(settings: Settings) -> BudgetProcess:
-    """The process for what takes seconds: SQL and solving."""
-    line = settings.thread_shares.patient
-    return BudgetProcess(settings, _SQL_SECONDS, _SQL_MEMORY, gives_way=True, line=line)
+class Cost(Enum):
+    """What bounds the cost of a request, and so the process that answers it."""
+
+    SIZE = auto()
+    """The bytes of the request. A short one is answered where it is."""
+    PATIENCE = auto()
+    """Limits of its own: SQL and solving. Its process gives way to everything else, and what it does ends with its client."""
+    NODE = auto()
+    """The answers of a node to one transaction, which are larger than the request. No other request waits for them."""
 
 
-def node_process(settings: Settings) -> BudgetProcess:
-    """The process for one transaction of a node, whose answers are larger than the request."""
-    return BudgetProcess(settings, _NODE_SECONDS, _NODE_MEMORY, 1)
+Processes = Mapping[Cost, "BudgetProcess"]
+
+
+def budget_processes(settings: Settings) -> Processes:
+    """Those that the settings ask for, to be started."""
+    found = {Cost.SIZE: BudgetProcess(settings)}
+    if settings.is_patient:
+        line = settings.thread_shares.patient
+        found[Cost.PATIENCE] = BudgetProcess(settings, _SQL_SECONDS, _SQL_MEMORY, line, gives_way=True)
+    if settings.rpc:
+        found[Cost.NODE] = BudgetProcess(settings, _NODE_SECONDS, _NODE_MEMORY, 1)
+    return found
 
 
 class BudgetProcess:
@@ -245,17 +259,13 @@ class BudgetProcess:
 
 
 class CostlyRequests:
-    """Middleware: passes costly requests to the process, and answers with what it answers.
+    """Middleware: passes costly requests to their process, and answers with what it answers.
 
-    Costly are requests of resources that ``is_costly`` marks, and multipart forms; shorter ones are answered at once.
-    Transactions of a node go to the process ``node``, so that no other request waits for it. All requests of resources that
-    ``gives_way`` marks, or those that it chooses, go to the process ``patient``.
+    Multipart forms are costly too. Up to ``free_bytes`` of its resource a request of the cost SIZE is answered at once.
     """
 
-    def __init__(
-        self, process: BudgetProcess, settings: Settings, patient: BudgetProcess | None, node: BudgetProcess | None
-    ) -> None:
-        self._process, self._patient, self._node = process, patient, node
+    def __init__(self, processes: Processes, settings: Settings) -> None:
+        self._processes = processes
         self._max_body = max(settings.max_body, settings.max_import_body)
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
@@ -284,17 +294,14 @@ class CostlyRequests:
         # The resource refuses what is too long, in its own words and without reading it.
         if size is not None and size > self._max_body:
             return None
-        gives_way = getattr(resource, "gives_way", False)
-        if gives_way(req) if callable(gives_way) else gives_way:
-            return self._patient
-        is_form = (req.content_type or "").lower().startswith("multipart/")
-        is_costly = getattr(resource, "is_costly", False)
-        if is_costly and self._node is not None and req.method != "POST" and "tx" in req.params:
-            return self._node
-        free = FREE_BYTES if is_costly else _FREE_FORM_BYTES
-        if getattr(resource, "is_always_passed_on", False):
-            free = -1
-        return self._process if (is_costly or is_form) and (size is None or size > free) else None
+        cost = getattr(resource, "cost", None)
+        cost = cost(req) if callable(cost) else cost
+        free = getattr(resource, "free_bytes", FREE_BYTES)
+        if cost is None and (req.content_type or "").lower().startswith("multipart/"):
+            cost, free = Cost.SIZE, _FREE_FORM_BYTES
+        if cost is None or (cost is Cost.SIZE and size is not None and size <= free):
+            return None
+        return self._processes.get(cost)
 
 
 def _end(process: subprocess.Popen[bytes], connection: Connection[Any, Any]) -> None:

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs
 
 import falcon
 
+from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.texts import Refused, canonical_texts, store_texts
 from sigdir.serve.core.writer import Writer
@@ -254,7 +255,7 @@ class ImportResource(_Resource):
 class OlderImportResource(ImportResource):
     """sig.eth.samczsun.com's import: ``type`` is raw or abi, ``data`` the texts or the ABIs."""
 
-    is_costly = True
+    cost = Cost.SIZE
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields = bodies.fields_of(req, self._max_body)

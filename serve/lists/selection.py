@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from sigdir.serve.lists.query import FAR, Filter
+from sigdir.serve.lists.query import Filter
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
@@ -76,23 +76,13 @@ def _select(segment: Segment, collection: Collection, wanted: Filter) -> Selecti
         rows = _with_hash(segment, collection.hash_bytes, wanted)
         if not len(rows):
             return None
-    first, last = _time_range(segment, wanted)
+    first, last = segment.time_range(wanted.first, wanted.last)
     if wanted.text is not None:
         found = segment.with_text(wanted.text)
         rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
     if rows is not None and (first > 0 or last < segment.rows):
         rows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
     return Selection(segment, first, last, rows)
-
-
-def _time_range(segment: Segment, wanted: Filter) -> tuple[int, int]:
-    """The rows inside the bounds on created_at, as a half-open range."""
-    if wanted.first is None and wanted.last is None:
-        return 0, segment.rows
-    lowest = -FAR if wanted.first is None else wanted.first
-    highest = FAR if wanted.last is None else wanted.last
-    first, last = segment.time_range(lowest, highest)
-    return first, max(first, last)
 
 
 def _with_hash(segment: Segment, width: int, wanted: Filter) -> Array:

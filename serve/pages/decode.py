@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 import falcon
 
+from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.contracts import BODY_BYTES, explained
 from sigdir.serve.core.decodings import note_decoding
 from sigdir.serve.http import bodies
@@ -57,12 +58,14 @@ class DecodePage(ViewPage):
     """The form, and below it the decoded data. Short data has an address that can be shared."""
 
     kind = HTML
-    is_costly = True
 
     def __init__(self, reader: Reader, cache: PageCache, rpc: str = "") -> None:
         """``rpc`` is the URL of the node that is asked for transactions, empty for none."""
         super().__init__(reader, cache)
         self._rpc = rpc
+
+    def cost(self, req: falcon.Request) -> Cost:
+        return Cost.NODE if self._rpc and req.method != "POST" and "tx" in req.params else Cost.SIZE
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
         entered = Entered.of_query(req)

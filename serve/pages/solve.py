@@ -9,6 +9,7 @@ import falcon
 
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.solve import SolveOptions, SolveReport, solve_hashes
+from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.http import bodies
 from sigdir.serve.http.negotiate import HTML
@@ -28,7 +29,7 @@ class SolvePage:
     """The hash, the code of its contract if it is known, and below them what was found."""
 
     kind = HTML
-    gives_way = True
+    cost = Cost.PATIENCE
 
     _settings: Settings
     _reader: Reader

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import falcon
 
 from sigdir.pipeline.row_writers import json_of, plain, rows_of
+from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.sql_request import FORMATS, SqlRequest, missing_values, request_of
 from sigdir.serve.core.sql_runner import MAX_ROWS, Rows, SqlRunner
 from sigdir.serve.http.conditional import not_modified, token_at, weak
@@ -34,7 +35,7 @@ class SqlPage:
     """The editor, and below it the answer. Its address can be shared."""
 
     kind = HTML
-    gives_way = True
+    cost = Cost.PATIENCE
 
     _runner: SqlRunner
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from sigdir.pipeline.formats.solidity import declarations, has_too_many_tokens
 from sigdir.pipeline.formats.text import candidate_lines, without_comments
+from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.settings import MIB, Settings, base_url
 from sigdir.serve.core.texts import abi_entries, store_texts
 from sigdir.serve.core.writer import Writer
@@ -124,7 +125,7 @@ class SubmitPage:
     """The form, and the preview of what was sent with it. Stores nothing."""
 
     kind = HTML
-    is_costly = True
+    cost = Cost.SIZE
 
     def __init__(self, settings: Settings, reader: Reader) -> None:
         self._settings, self._limit = settings, min(settings.max_import_body, _MAX_BODY)
@@ -160,7 +161,7 @@ class StorePage:
 
     kind = HTML
     stores = True
-    is_costly = True
+    cost = Cost.SIZE
 
     def __init__(self, settings: Settings, reader: Reader, writer: Writer) -> None:
         self._settings, self._limit = settings, min(settings.max_import_body, _MAX_BODY)

@@ -7,7 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from sigdir.serve.app import create_app
-from sigdir.serve.core.budget import BudgetProcess, node_process, patient_process
+from sigdir.serve.core.budget import Processes, budget_processes
 from sigdir.serve.core.process import return_freed_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
@@ -27,7 +27,7 @@ class OpenedApp(NamedTuple):
 
     app: Any
     is_short: IsShort
-    processes: tuple[BudgetProcess, ...]
+    processes: Processes
     """Those of costly requests."""
 
 
@@ -51,14 +51,11 @@ def open_app(settings: Settings) -> OpenedApp:
     counts = Counts()
     counts.count_start()
     pages = page_cache(counts.count_cached)
-    budget = BudgetProcess(settings)
-    patient = patient_process(settings) if settings.is_patient else None
-    node = node_process(settings) if settings.rpc else None
-    app = create_app(settings, reader, Writer(paths, reader), counts, pages, budget, patient, node)
-    processes = tuple(process for process in (budget, patient, node) if process is not None)
-    for process in processes:
+    processes = budget_processes(settings)
+    app = create_app(settings, reader, Writer(paths, reader), counts, pages, processes)
+    for process in processes.values():
         process.start()
-    for process in processes:  # who is ready answers a costly request too
+    for process in processes.values():  # who is ready answers a costly request too
         process.await_ready()
     return OpenedApp(app, ShortRequests(reader, pages, rank_lists=settings.rank_lists), processes)
 

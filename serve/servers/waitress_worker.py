@@ -43,7 +43,7 @@ def main(descriptor: int, beats: int) -> None:
     try:
         opened = open_app(settings)
         serve(opened, settings, socket.socket(fileno=descriptor), beats)
-        for process in opened.processes:  # one may still write an index, and its folder may be removed next
+        for process in opened.processes.values():  # one may still write an index, and its folder may be removed next
             process.close()
     except (WarehouseError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr, flush=True)

@@ -17,7 +17,7 @@ from mcp.server.mcpserver import MCPServer
 
 from sigdir.pipeline.directory import opened
 from sigdir.serve.app import create_app
-from sigdir.serve.core.budget import BudgetProcess, patient_process
+from sigdir.serve.core.budget import budget_processes
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.mcp_server import mcp_server
@@ -72,8 +72,10 @@ class Application:
     @cached_property
     def patient(self) -> falcon.testing.TestClient:
         settings = Settings(warehouse(), sql=True, sql_seconds=0.2, solve=True)
-        processes = [self._patient.enter_context(closing(make(settings))) for make in (BudgetProcess, patient_process)]
-        app = create_app(settings, *self._storage(self._patient, Paths(settings.warehouse)), None, None, *processes)
+        processes = budget_processes(settings)
+        for process in processes.values():
+            self._patient.enter_context(closing(process))
+        app = create_app(settings, *self._storage(self._patient, Paths(settings.warehouse)), processes=processes)
         client = falcon.testing.TestClient(app)
         while client.simulate_get("/sql/").status_code == 503:  # minutes, where a fuzzer gives way to all others
             time.sleep(1)

@@ -27,7 +27,7 @@ from waitress import wasyncore
 from waitress.server import create_server
 
 from sigdir.serve.app import create_app
-from sigdir.serve.core.budget import BudgetProcess
+from sigdir.serve.core.budget import BudgetProcess, Cost
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -375,7 +375,12 @@ class Application:
 def application(folder: Path, budget: BudgetProcess | None = None, **settings: Any) -> Iterator[Application]:
     """The application with these settings, over a warehouse that is made if it is not there."""
     with opened(folder) as storage:
-        yield Application(folder, TestClient(create_app(Settings(folder, **settings), *storage, budget=budget)))
+        yield Application(
+            folder,
+            TestClient(
+                create_app(Settings(folder, **settings), *storage, processes={Cost.SIZE: budget} if budget else None)
+            ),
+        )
 
 
 @contextmanager

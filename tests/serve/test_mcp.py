@@ -20,6 +20,7 @@ from mcp import Client, StdioServerParameters
 
 from sigdir.cli.mcp import mcp
 from sigdir.pipeline.directory import opened
+from sigdir.serve.core.budget import Cost
 from sigdir.serve.http.bodies import pieces_of
 from sigdir.serve.mcp_http import McpResource
 from sigdir.serve.mcp_server import MAX_ANSWER, mcp_server
@@ -229,7 +230,7 @@ def test_only_what_names_solve_waits_for_what_solves(stored: Path) -> None:
             for indent in (None, 2):
                 body = json.dumps({"method": "tools/call", "params": named}, indent=indent)
                 req = falcon.testing.create_req(method="POST", path="/mcp", body=body)
-                assert resource.gives_way(req) == (name == "solve")
+                assert (resource.cost(req) is Cost.PATIENCE) == (name == "solve")
                 assert b"".join(pieces_of(req, 1000)) == body.encode()
 
 

@@ -132,10 +132,11 @@ class Segment:
         row = int(np.searchsorted(self.ids[: self.rows], id))
         return row if row < self.rows and int(self.ids[row]) == id else None
 
-    def time_range(self, first: int, last: int) -> tuple[int, int]:
-        """The rows with ``first <= created_at <= last``, as a half-open range."""
+    def time_range(self, first: int | None, last: int | None) -> tuple[int, int]:
+        """The rows with ``first <= created_at <= last``, as a half-open range; None is no bound."""
         times = self.created_at[: self.rows]
-        return int(np.searchsorted(times, first)), int(np.searchsorted(times, last, side="right"))
+        start = 0 if first is None else int(times.searchsorted(first))
+        return start, max(start, self.rows if last is None else int(times.searchsorted(last, side="right")))
 
     @property
     def is_staged(self) -> bool:

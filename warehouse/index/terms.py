@@ -23,7 +23,6 @@ from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.manifest import POST
 
-_FIRST, _LAST = -(2**62), 2**62
 _ANY_USAGE = SearchTerms().usage
 
 
@@ -72,11 +71,9 @@ def _rows(view: View, segment: Segment, collection: Collection, terms: SearchTer
     rows = reduce(np.intersect1d, found) if found else None
     if terms.shape != Shape():
         rows = segment.with_shape(terms.shape, rows)
-    first, last = segment.time_range(
-        _FIRST if terms.since is None else terms.since, _LAST if terms.before is None else terms.before - 1
-    )
+    first, last = segment.time_range(terms.since, None if terms.before is None else terms.before - 1)
     if rows is None:
-        rows = np.arange(first, max(first, last))
+        rows = np.arange(first, last)
     elif first > 0 or last < segment.rows:
         rows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
     if terms.kind or terms.witness:

@@ -56,7 +56,7 @@ CREATE VIEW interfaces AS
 
 def create_contract_views(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
     """Create both views, after the views of the rows and the functions; raises UnreadableWarehouse."""
-    connection.register("contracts", LazyStream(_CONTRACTS, partial(_contracts_reader, manifest)))
+    connection.register("contracts", LazyStream(_CONTRACTS, partial(_contracts, manifest)))
     parts = [
         (rows, columns, at)
         for columns in map(open_columns, manifest.mapped_of(CONTRACTS))
@@ -76,12 +76,11 @@ def create_contract_views(connection: duckdb.DuckDBPyConnection, manifest: Manif
     connection.execute(_INTERFACES.format(parts=len(parts)))
 
 
-def _contracts_reader(manifest: Manifest) -> pa.RecordBatchReader:
-    found = (batch for file in manifest.mapped_of(CONTRACTS) for batch in _contracts(manifest, file))
-    return pa.RecordBatchReader.from_batches(_CONTRACTS, found)
+def _contracts(manifest: Manifest) -> Iterator[pa.RecordBatch]:
+    return (batch for file in manifest.mapped_of(CONTRACTS) for batch in _contracts_in(manifest, file))
 
 
-def _contracts(manifest: Manifest, file: MappedFile) -> Iterator[pa.RecordBatch]:
+def _contracts_in(manifest: Manifest, file: MappedFile) -> Iterator[pa.RecordBatch]:
     columns, said = open_columns(file), file.statements
     counts = np.array([one is not None for one in said])
     labels = strings([one and manifest.sources[one[0]].label for one in said])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +134,8 @@ def create_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: 
     """Create the views of rows, imports and rejects, the last two read through ``log``."""
     for collection in COLLECTIONS:
         _create_rows_view(connection, collection, snapshot)
-    connection.register("imports", LazyStream(IMPORTS_SCHEMA, log.imports))
-    connection.register("rejects", LazyStream(REJECTS_SCHEMA, log.rejects))
+    for name, schema, read in (("imports", IMPORTS_SCHEMA, log.imports), ("rejects", REJECTS_SCHEMA, log.rejects)):
+        connection.register(name, LazyStream(schema, partial(log.keeping_error, read)))
 
 
 def create_derived_views(connection: duckdb.DuckDBPyConnection) -> None:
@@ -194,9 +195,9 @@ class LazyLog:
         self._names_only = names_only
         self.error: WarehouseError | None = None
 
-    def _keeping_error(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def keeping_error(self, read: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         try:
-            yield from batches
+            yield from read()
         except WarehouseError as error:
             self.error = error
             raise
@@ -205,18 +206,12 @@ class LazyLog:
         entries = history(self._paths, self._version) if self._version >= 0 else []
         return [without_folders(entry) if self._names_only else entry for entry in entries if "import" in entry]
 
-    def imports(self) -> pa.RecordBatchReader:
+    def imports(self) -> Iterator[pa.RecordBatch]:
         """One row per import, with the columns of IMPORTS_SCHEMA."""
-        return pa.RecordBatchReader.from_batches(IMPORTS_SCHEMA, self._keeping_error(self._import_batches()))
-
-    def _import_batches(self) -> Iterator[pa.RecordBatch]:
         yield from imports_table(self._entries()).to_batches()
 
-    def rejects(self) -> pa.RecordBatchReader:
+    def rejects(self) -> Iterator[pa.RecordBatch]:
         """The rows of the rejects files that the imports name, with the import's number."""
-        return pa.RecordBatchReader.from_batches(REJECTS_SCHEMA, self._keeping_error(self._reject_batches()))
-
-    def _reject_batches(self) -> Iterator[pa.RecordBatch]:
         for entry in self._entries():
             if entry["totals"]["rejected"]:
                 for batch in batches_in(self._paths.rejects_file(entry["run"])):
@@ -230,13 +225,14 @@ class LazyStream:
     """An Arrow stream with known columns whose rows are made at each scan."""
 
     _schema: pa.Schema
-    _read: Callable[[], pa.RecordBatchReader]
+    _read: Callable[[], Iterator[pa.RecordBatch]]
 
     def __arrow_c_schema__(self) -> object:
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._read().__arrow_c_stream__(requested_schema)
+        batches = pa.RecordBatchReader.from_batches(self._schema, self._read())
+        return batches.__arrow_c_stream__(requested_schema)
 
 
 def without_folders(entry: dict[str, Any]) -> dict[str, Any]:
