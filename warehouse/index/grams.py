@@ -171,18 +171,10 @@ def _intersect(lists: Array, starts: Array, order: Array, found: Array) -> int:
 
     A list that takes longer to read than the rows that are left take to be compared is left out.
     """
-    count, row, value, shift = 0, np.int64(-1), np.int64(0), 0
-    for at in range(starts[order[0]], starts[order[0] + 1]):
-        value |= np.int64(lists[at] & 0x7F) << shift
-        shift += 7
-        if lists[at] < 0x80:
-            row += value
-            value, shift = np.int64(0), 0
-            found[count] = row
-            count += 1
-    for n in range(1, len(order)):
+    count = 0
+    for n in range(len(order)):
         first, last = starts[order[n]], starts[order[n] + 1]
-        if last - first > count * _BYTES_A_ROW:
+        if n and last - first > count * _BYTES_A_ROW:
             break
         kept, here, row, value, shift = 0, 0, np.int64(-1), np.int64(0), 0
         for at in range(first, last):
@@ -193,9 +185,9 @@ def _intersect(lists: Array, starts: Array, order: Array, found: Array) -> int:
                 value, shift = np.int64(0), 0
                 while here < count and found[here] < row:
                     here += 1
-                if here == count:
+                if n and here == count:
                     break
-                if found[here] == row:
+                if n == 0 or found[here] == row:
                     found[kept] = row
                     kept += 1
         count = kept

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from sigdir.signatures.arrow import Array
+from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.kernels import kernel
 
 _PIECE_ROWS = 1 << 16
@@ -28,11 +29,18 @@ _COMPARED_BYTES = 64
 _ANY_RUN, _ANY_ONE = ord("*"), ord("?")  # no text has them
 
 
+_HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
+
+
 def rows_with_hex(hash: Array, rows: int, digits: str) -> Array:
     """The rows whose hash, uint8 of shape (rows, width), has these lower-case hex digits anywhere, rising."""
-    nibbles = np.array([int(digit, 16) for digit in digits], np.uint8)
-    found = np.empty(rows, np.int64)
-    return found[: _scan_hex(hash, rows, nibbles, found)].copy()
+    found = [np.empty(0, np.int64)]
+    for first in range(0, rows, _PIECE_ROWS):
+        piece = hash[first : min(first + _PIECE_ROWS, rows)]
+        text = as_readonly(_HEX_PAIRS[piece].view(np.uint8).reshape(-1))
+        offsets = as_readonly(np.arange(len(piece) + 1) * (2 * piece.shape[1]))
+        found += [first + some for some in rows_with_text(text, offsets, len(piece), digits)]
+    return np.concatenate(found)
 
 
 def rows_with_text(text: Array, offsets: Array, rows: int, fragment: str) -> Iterator[Array]:
@@ -116,27 +124,6 @@ class _Needle:
         order = sorted(range(len(fragment)), key=rarity.__getitem__)
         first, second = (order[0], order[1]) if len(order) > 1 else (0, 0)
         return cls(wanted & masks, masks, first, second)
-
-
-@kernel(nogil=True)
-def _scan_hex(hashes: Array, rows: int, nibbles: Array, found: Array) -> int:
-    count = 0
-    width = hashes.shape[1] * 2
-    size = len(nibbles)
-    for row in range(rows):
-        for start in range(width - size + 1):
-            k = 0
-            while k < size:
-                byte = hashes[row, (start + k) >> 1]
-                nibble = byte & 15 if (start + k) & 1 else byte >> 4
-                if nibble != nibbles[k]:
-                    break
-                k += 1
-            if k == size:
-                found[count] = row
-                count += 1
-                break
-    return count
 
 
 _BLOCK = 64

@@ -33,13 +33,13 @@ def similar_texts(segments: Sequence[Segment], typed: str, limit: int) -> list[s
     name, parenthesis, parameters = typed.partition("(")
     if not (name.isascii() and _SHORTEST <= len(name) <= _LONGEST):
         return []
-    wanted = np.frombuffer(name.lower().encode(), np.uint8)
+    places = _places(name.lower().encode())
     for errors in range(1, 3 if len(name) >= _TWO_ERRORS else 2):
         spellings: dict[tuple[int, str], Counter[str]] = {}
         wholes: set[str] = set()
         for segment in segments:
             rows, distances = np.empty(_MOST_ROWS, np.int64), np.empty(_MOST_ROWS, np.int64)
-            count = _scan(segment.text, segment.offsets, segment.rows, wanted, errors, rows, distances)
+            count = _scan(segment.text, segment.offsets, segment.rows, places, len(name), errors, rows, distances)
             for row, distance in zip(rows[:count].tolist(), distances[:count].tolist(), strict=True):
                 text = segment.text_at(row)
                 found = text.partition("(")[0]
@@ -58,21 +58,30 @@ def _spelling(counts: Counter[str], typed: str) -> str:
     return max(counts, key=lambda name: (name[0] == typed[0], counts[name]))
 
 
+def _places(name: bytes) -> Array:
+    """For each byte, in any case, the places at which the name has it, as bits of an uint64."""
+    places = np.zeros(256, np.uint64)
+    for at, letter in enumerate(name):
+        for byte in {letter, *bytes([letter]).upper()}:
+            places[byte] |= np.uint64(1 << at)
+    return places
+
+
 @kernel(nogil=True)
-def _scan(text: Array, offsets: Array, rows: int, name: Array, most: int, found: Array, distances: Array) -> int:
-    """Collect rows whose name is at most ``most`` errors from ``name``, which is lower-case; returns their number."""
-    size = len(name)
-    table = np.empty((3, size + 1), np.int64)
+def _scan(
+    text: Array, offsets: Array, rows: int, places: Array, size: int, most: int, found: Array, distances: Array
+) -> int:
+    """Collect rows whose name is at most ``most`` errors from that of ``places``; returns their number."""
     count = 0
     for row in range(rows):
         at, end = offsets[row], offsets[row + 1]
-        length = size - most
+        length = max(size - most, 0)
         last = min(size + most, end - at - 1)
         while length <= last and text[at + length] != 0x28:
             length += 1
         if length > last:
             continue
-        distance = _distance(text, at, length, name, most, table)
+        distance = _distance(text[at : at + length], places, size)
         if distance <= most:
             found[count], distances[count] = row, distance
             count += 1
@@ -82,40 +91,26 @@ def _scan(text: Array, offsets: Array, rows: int, name: Array, most: int, found:
 
 
 @kernel(nogil=True)
-def _distance(text: Array, at: int, length: int, name: Array, most: int, table: Array) -> Any:
-    """The distance of ``text[at:at + length]`` from ``name``, or ``most + 1`` if it is more or a parenthesis is inside.
+def _distance(name: Array, places: Array, size: int) -> Any:
+    """The distance of a name from the one of ``places``, which has ``size`` letters; more than that for one with ``(``.
 
-    ``table`` is memory for three rows. Only its cells up to ``most`` from the diagonal can be at most ``most``.
+    Hyyro 2003: bit ``i`` of ``up`` and ``down`` says whether a column of the table rises or falls from cell ``i`` to the
+    next; of ``same`` whether the table's diagonal is level there. A column is a few operations on whole words.
     """
-    size = len(name)
-    far = most + 1
-    for column in range(size + 1):
-        table[0, column] = column
-    for i in range(1, length + 1):
-        here, before, earlier = i % 3, (i - 1) % 3, (i - 2) % 3
-        letter = _lower(text[at + i - 1])
+    one, top = np.uint64(1), np.uint64(size - 1)
+    up, down, same, before = ~np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    distance = np.int64(size)
+    for letter in name:
         if letter == 0x28:
-            return far
-        first, last = max(1, i - most), min(size, i + most)
-        table[here, first - 1] = i if first == 1 else far
-        smallest = table[here, first - 1]
-        for column in range(first, last + 1):
-            cost = table[before, column - 1] + (letter != name[column - 1])
-            cost = min(cost, table[here, column - 1] + 1)
-            if column < i + most or i == 1:
-                cost = min(cost, table[before, column] + 1)
-            if i > 1 and column > 1 and letter == name[column - 2] and _lower(text[at + i - 2]) == name[column - 1]:
-                cost = min(cost, table[earlier, column - 2] + 1)
-            table[here, column] = cost
-            smallest = min(smallest, cost)
-        if smallest > most:
-            return far
-    return table[length % 3, size]
-
-
-@kernel(nogil=True)
-def _lower(byte: int) -> int:
-    return byte | 0x20 if 65 <= byte <= 90 else byte
+            return 2 * size
+        here = places[letter]
+        swapped = ((~same & here) << one) & before
+        same = (((here & up) + up) ^ up) | here | down | swapped
+        right, left = down | ~(same | up), same & up
+        distance += np.int64((right >> top) & one) - np.int64((left >> top) & one)
+        right, left = (right << one) | one, left << one
+        up, down, before = left | ~(same | right), right & same, here
+    return distance
 
 
 def warm() -> None:

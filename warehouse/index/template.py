@@ -235,13 +235,8 @@ def _render(
 
 
 @kernel()
-def _render_holding_gil(
-    pieces: Array, literals: Array, bounds: Array, of_row: int, of_text: int, of_hash: int,
-    ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array,
-) -> Array:  # fmt: skip
-    return _render(
-        pieces, literals, bounds, of_row, of_text, of_hash, ids, created_at, offsets, text, hashes, rows
-    )  # fmt: skip
+def _render_holding_gil(*arguments: Any) -> Array:
+    return _render(*arguments)
 
 
 @kernel(nogil=True)

@@ -12,7 +12,6 @@ from typing import Final
 import duckdb
 import numpy as np
 import pyarrow as pa
-from duckdb.func import PythonUDFType
 
 from sigdir.signatures.arrow import numbers, strings
 from sigdir.signatures.evidence import Kind
@@ -20,7 +19,7 @@ from sigdir.warehouse.evidence.contracts import deployments_of, interface_texts_
 from sigdir.warehouse.evidence.mapped import Columns, open_columns, pieces_of, raw_bytes
 from sigdir.warehouse.log.manifest import CONTRACTS, Manifest, MappedFile
 from sigdir.warehouse.sql.functions import hex_texts
-from sigdir.warehouse.sql.views import LazyStream
+from sigdir.warehouse.sql.views import LazyStream, add_function
 
 _CONTRACTS: Final = pa.schema(
     [
@@ -69,10 +68,7 @@ def create_contract_views(connection: duckdb.DuckDBPyConnection, manifest: Manif
         offsets = numbers(np.cumsum([0, *map(len, found)], dtype=np.int32))
         return pa.ListArray.from_arrays(offsets, pa.concat_arrays(found))
 
-    # As a volatile function it is not called while a query is planned.
-    connection.create_function(
-        "interface_rows", interface_rows, ["INTEGER"], _INTERFACE_SQL, type=PythonUDFType.ARROW, side_effects=True
-    )
+    add_function(connection, "interface_rows", interface_rows, ["INTEGER"], _INTERFACE_SQL, is_volatile=True)
     connection.execute(_INTERFACES.format(parts=len(parts)))
 
 

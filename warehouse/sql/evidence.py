@@ -13,7 +13,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures import standards
 from sigdir.signatures.arrow import Array, numbers, string_lists, values
@@ -26,7 +25,7 @@ from sigdir.warehouse.log.manifest import USAGE, Manifest, MappedFile
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.ranking import RIVAL, Ranking, SummaryReader
 from sigdir.warehouse.sql.scratch import live_sightings
-from sigdir.warehouse.sql.views import read_parquet
+from sigdir.warehouse.sql.views import add_function, read_parquet
 from sigdir.warehouse.table.fields import sql_of
 from sigdir.warehouse.table.times import moment
 
@@ -42,23 +41,15 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, snapshot: Snaps
         ends = np.arange(len(rows) + 1, dtype=np.int32) * len(ranking.rivals)
         return pa.ListArray.from_arrays(numbers(ends), pa.concat_arrays([ranking.rivals] * len(rows)))
 
-    # As a volatile function it is not called while a query is planned.
-    connection.create_function("rivals", rivals, ["INTEGER"], f"{RIVAL}[]", type=PythonUDFType.ARROW, side_effects=True)
-    connection.create_function(
-        "deep_parameter_names", _parameter_names, ["VARCHAR"], "VARCHAR[]", type=PythonUDFType.ARROW
-    )
+    add = partial(add_function, connection)
+    add("rivals", rivals, ["INTEGER"], f"{RIVAL}[]", is_volatile=True)
+    add("deep_parameter_names", _parameter_names, ["VARCHAR"], "VARCHAR[]")
     for collection, reader in ranking.readers.items():
-        connection.create_function(
-            _summary(collection), partial(_summaries, reader), ["BIGINT"], SQL_TYPE, type=PythonUDFType.ARROW
-        )
-    connection.create_function(
-        "reasons_of", reasons_of, [*_REASONED.values(), "BIGINT", "VARCHAR", "VARCHAR"], "VARCHAR[]",
-        type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
-    )  # fmt: skip
-    connection.create_function("uses_of", partial(_uses_of, manifest), ["BLOB"], "BIGINT", type=PythonUDFType.ARROW)
-    connection.create_function(
-        "counted", partial(_counted, manifest), ["BLOB", "INTEGER"], _COUNTED, type=PythonUDFType.ARROW
-    )
+        add(_summary(collection), partial(_summaries, reader), ["BIGINT"], SQL_TYPE)
+    of_reasons = [*_REASONED.values(), "BIGINT", "VARCHAR", "VARCHAR"]
+    add("reasons_of", reasons_of, of_reasons, "VARCHAR[]", takes_null=True)
+    add("uses_of", partial(_uses_of, manifest), ["BLOB"], "BIGINT")
+    add("counted", partial(_counted, manifest), ["BLOB", "INTEGER"], _COUNTED)
     connection.execute("CREATE SCHEMA parts")
     _create_table(connection, "sources", _sources(manifest))
     _create_table(connection, "counting", _counting(manifest))

@@ -20,19 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.arrow import Array, validity
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.columns import bytes_of
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.sql.views import add_function
 
 if TYPE_CHECKING:  # readings and grammar load numba, 0.5 s, and most queries need neither
     from sigdir.signatures.decode_columns import ColumnDecoder
@@ -155,16 +155,13 @@ def create_functions(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, 
         pairs = ((one or "" if words else None, words) for words, one in zip(given, data.to_pylist(), strict=True))
         return documents.of(pairs, contracts)
 
-    functions: list[tuple[Callable[..., pa.Array], list[Any]]] = [
+    functions: list[tuple[Callable[..., pa.Array], list[str]]] = [
         *((function, ["VARCHAR"]) for function in (keccak256, selector, topic0, canonical)),
         (decode_calldata_hex, ["VARCHAR", "VARCHAR"]),
         (decode_log_hex, ["VARCHAR[]", "VARCHAR", "VARCHAR"]),
     ]
     for function, types in functions:
-        connection.create_function(
-            function.__name__, function, types, "VARCHAR", type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )  # fmt: skip
+        add_function(connection, function.__name__, function, types, "VARCHAR", takes_null=True)
     connection.execute(_MACROS)
 
 

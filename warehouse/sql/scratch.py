@@ -14,13 +14,12 @@ from typing import Any, Self
 import duckdb
 import numpy as np
 import pyarrow as pa
-from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.arrow import numbers
 from sigdir.signatures.interruption import waiting
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.sql.engine import connect
-from sigdir.warehouse.sql.views import read_parquet
+from sigdir.warehouse.sql.views import add_function, read_parquet
 from sigdir.warehouse.table.errors import QueryError
 from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, SIGHTING_SCHEMA, require_whole
 
@@ -52,11 +51,8 @@ class ScratchTables:
         self, name: str, function: Callable[..., Any], types: Sequence[str], result: pa.StructType
     ) -> None:
         """Let queries call a function of Arrow columns of these SQL types that gives structs. NULL is given too."""
-        parameters: list[Any] = list(types)
         fields = duckdb.struct_type({one.name: _SQL_TYPES[one.type] for one in result})
-        self._connection.create_function(
-            name, function, parameters, fields, type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL
-        )
+        add_function(self._connection, name, function, types, fields, takes_null=True)
 
     def columns(self, table: str) -> dict[str, str]:
         """The columns of what stands behind FROM, with their SQL types."""

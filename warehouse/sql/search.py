@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-from duckdb.func import PythonUDFType
 
 from sigdir.signatures import standards
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.search_terms import BadSearch, SearchTerms, Shape, parse_terms
-from sigdir.warehouse.sql.views import quoted
+from sigdir.warehouse.sql.views import add_function, quoted
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 if TYPE_CHECKING:  # loads pyarrow.parquet, which other queries do without
@@ -99,16 +98,12 @@ def _piece(query: str) -> str:
 
 def create_search(connection: duckdb.DuckDBPyConnection, ranking: Callable[[], Ranking]) -> None:
     """Add ``search`` to a connection that has the views of the rows."""
-    connection.create_function(_FITS, fits_terms, ["VARCHAR", "VARCHAR"], "BOOLEAN", type=PythonUDFType.ARROW)
+    add_function(connection, _FITS, fits_terms, ["VARCHAR", "VARCHAR"], "BOOLEAN")
     rows = []
     for collection in COLLECTIONS:
         weigh, reader = f"{NAME}_weight_{collection.view_name}", ranking().readers[collection]
-        connection.create_function(
-            weigh,
-            partial(weights_of, reader),
-            ["BIGINT", "BLOB", "VARCHAR", "VARCHAR"],
-            "UBIGINT",
-            type=PythonUDFType.ARROW,
+        add_function(
+            connection, weigh, partial(weights_of, reader), ["BIGINT", "BLOB", "VARCHAR", "VARCHAR"], "UBIGINT"
         )
         rows.append(
             f"SELECT '{collection}' AS collection, id, text_signature, hex_signature, created_at, hash,"
