@@ -26,7 +26,7 @@ from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.jobs.compact import compact
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
-from sigdir.warehouse.staging.rows import NO_HIGH_WATER, NewText
+from sigdir.warehouse.staging.transaction import NO_HIGH_WATER, NewText
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.paths import Paths
 

@@ -20,7 +20,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, Witness
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
-from sigdir.warehouse.sql.contract_tables import (
+from sigdir.warehouse.sql.contracts import (
     BY_CODE,
     BY_TEXTS,
     DEPLOYMENTS,

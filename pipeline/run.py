@@ -64,7 +64,7 @@ from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.publish.sightings import EvidenceFiles
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
-from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.transaction import StagedRow
 from sigdir.warehouse.staging.writer import make_warehouse, refuse_other_files
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import CommitConflict

@@ -24,9 +24,8 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
-from sigdir.serve.http.middleware import AnswerHeaders, Negotiation, WriteAccess
 from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.http.routing import Route, add_routes
+from sigdir.serve.http.routing import AnswerHeaders, Negotiation, Route, WriteAccess, add_routes
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.resources import ListResource, RowResource
 from sigdir.serve.mcp_http import McpResource

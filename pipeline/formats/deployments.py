@@ -35,7 +35,7 @@ from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, OK
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
-from sigdir.warehouse.sql.contract_tables import BY_CODE, BY_TEXTS
+from sigdir.warehouse.sql.contracts import BY_CODE, BY_TEXTS
 
 NAMES = {
     "chain": CHAIN_NAMES,

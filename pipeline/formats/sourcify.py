@@ -43,7 +43,7 @@ from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
 from sigdir.signatures.evidence import MOST_CONTRACTS, Kind, Sighting, Witness
 from sigdir.signatures.grammar import OK
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
-from sigdir.warehouse.sql.contract_tables import BY_TEXTS, binary_column, fixed_bytes
+from sigdir.warehouse.sql.contracts import BY_TEXTS, binary_column, fixed_bytes
 from sigdir.warehouse.sql.scratch import ScratchTables
 
 SIGNATURES, COMPILED = "signatures", "compiled_contracts_signatures"

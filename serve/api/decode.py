@@ -13,8 +13,7 @@ from typing import Any
 import falcon
 
 from sigdir.serve.core.budget import Cost
-from sigdir.serve.core.contracts import BODY_BYTES, explained
-from sigdir.serve.core.decodings import note_decoding
+from sigdir.serve.core.decodings import BODY_BYTES, explained, note_decoding
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, field_error
 from sigdir.serve.http.negotiate import json_bytes, send_json

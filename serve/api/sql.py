@@ -10,8 +10,7 @@ import falcon
 
 from sigdir.pipeline.row_writers import WRITERS, json_of, rows_of
 from sigdir.serve.core.budget import Cost
-from sigdir.serve.core.sql_request import SqlRequest, request_of
-from sigdir.serve.core.sql_runner import MAX_BYTES, MAX_ROWS, Rows, SqlRunner, too_large
+from sigdir.serve.core.sql_runner import MAX_BYTES, MAX_ROWS, Rows, SqlRequest, SqlRunner, request_of, too_large
 from sigdir.serve.http.conditional import not_modified, token_at, weak
 from sigdir.serve.http.negotiate import JSON, NDJSON, json_bytes, packed, send_json
 from sigdir.warehouse.sql.guard import STRANGERS_VIEWS

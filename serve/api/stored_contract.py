@@ -8,7 +8,7 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.core.contracts import TITLES, SeenContract, known_by, seen_contract
+from sigdir.serve.core.decodings import TITLES, SeenContract, known_by, seen_contract
 from sigdir.serve.http.negotiate import json_bytes
 from sigdir.serve.pages.answers import answer_lookup
 from sigdir.serve.pages.page import ViewPage, rendered

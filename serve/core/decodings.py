@@ -1,13 +1,23 @@
-"""How a decoding ended, left with its request for the counts of the worker, whichever process decoded."""
+"""What decoding has in common for the API and pages: how it ended, left for the counts of the worker; contracts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import falcon
 
-from sigdir.signatures.readings import Membership, Reading
+from sigdir.serve.http.errors import detail, field_error
+from sigdir.signatures.abi_decoder import MAX_BYTES
+from sigdir.signatures.contract import ContractInterface, interface_of
+from sigdir.signatures.decode_input import BadInput
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.given_contract import DeployedContract, address_of, chain_of, code_of_input
+from sigdir.signatures.readings import Input, Membership, Reading
 from sigdir.signatures.returns import BUILT_IN
+from sigdir.warehouse.evidence.contracts import Deployment, deployments_at
+from sigdir.warehouse.index.known import InterfaceMember, contract_at, members_of, texts_of_hashes
+from sigdir.warehouse.index.view import View
 
 DECODED = "sigdir.decoded"
 """The key of a WSGI environment under which the outcomes are."""
@@ -31,3 +41,48 @@ def outcome(reading: Reading) -> str:
     if best.is_ambiguous:
         return "ambiguous"
     return "contract" if best.known.membership is Membership.HAS else "text"
+
+
+# Contracts: what is in code, and what imports have seen at an address.
+
+BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the field's name
+
+
+def explained(view: View, input: Input) -> ContractInterface:
+    """The interface of an input that is code, by the texts of a view; raises BadInput."""
+    code = code_of_input(input)
+    return interface_of(code, texts_of_hashes(view, code.hashes))
+
+
+MAX_MEMBERS = 5000
+"""Texts of an answer, which says how many there are."""
+_MAX_DEPLOYMENTS = 100
+TITLES = {Kind.FUNCTION: "functions", Kind.EVENT: "events", Kind.ERROR: "errors"}
+
+
+class SeenContract(NamedTuple):
+    """A contract with what each source says of its address, and its texts."""
+
+    contract: DeployedContract
+    deployments: list[Deployment]
+    members: list[InterfaceMember]
+
+    def of_kind(self, kind: Kind) -> list[InterfaceMember]:
+        return [one for one in self.members if one.kind is kind]
+
+
+def seen_contract(view: View, chain: str, address: str) -> SeenContract:
+    """The contract of an address of ours; raises HttpError."""
+    try:
+        place = chain_of(chain), address_of(address, "address")
+    except BadInput as error:
+        raise field_error(error.field, error.problem) from None
+    contract = contract_at(view, *place)
+    if not contract.sources:
+        raise detail(404, f"No import has seen a contract at {contract.name}.")
+    said = deployments_at(view.snapshot.evidence, *place)
+    return SeenContract(contract, said[:_MAX_DEPLOYMENTS], members_of(view, contract.texts, MAX_MEMBERS))
+
+
+def known_by(said: Deployment) -> str | None:
+    return ("code" if said.by_code else "abi") if said.interface else None

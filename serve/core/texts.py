@@ -18,7 +18,7 @@ from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import LISTED, Kind
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.keccak import keccak256
-from sigdir.warehouse.staging.rows import NewText, StagedRow
+from sigdir.warehouse.staging.transaction import NewText, StagedRow
 
 
 def abi_entries(text: str) -> list[Entry]:

@@ -16,8 +16,7 @@ from contextlib import AbstractContextManager, suppress
 from queue import Empty, SimpleQueue
 
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.staging.rows import NewText, PostedSighting, StagedRow
-from sigdir.warehouse.staging.transaction import STAGED_TOGETHER, Transaction
+from sigdir.warehouse.staging.transaction import STAGED_TOGETHER, NewText, PostedSighting, StagedRow, Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths

@@ -40,7 +40,7 @@ from sigdir.warehouse.index.search import has_wildcards
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import LINE_FRAME, render_lines
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.staging.rows import NewText
+from sigdir.warehouse.staging.transaction import NewText
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 _LOOKUP, _OLDER_LOOKUP = "/signature-database/v1/lookup", "/api/v1/signatures"

@@ -35,7 +35,7 @@ from sigdir.warehouse.index.ranked import rival_of
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import render_record, render_rows
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.staging.rows import NewText, StagedRow
+from sigdir.warehouse.staging.transaction import NewText, StagedRow
 from sigdir.warehouse.table.fields import MAX_SEARCHED, RECORD_FIELDS
 
 _CACHE_BYTES = 4 << 20

@@ -10,8 +10,7 @@ import falcon
 
 from sigdir.pipeline.row_writers import json_of, plain, rows_of
 from sigdir.serve.core.budget import Cost
-from sigdir.serve.core.sql_request import FORMATS, SqlRequest, missing_values, request_of
-from sigdir.serve.core.sql_runner import MAX_ROWS, Rows, SqlRunner
+from sigdir.serve.core.sql_runner import FORMATS, MAX_ROWS, Rows, SqlRequest, SqlRunner, missing_values, request_of
 from sigdir.serve.http.conditional import not_modified, token_at, weak
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.negotiate import HTML

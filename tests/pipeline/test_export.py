@@ -326,7 +326,7 @@ def test_an_older_version_is_exported_as_it_was(warehouse: Path, tmp_path: Path)
 
 def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
     from sigdir.warehouse.publish.publish import fold
-    from sigdir.warehouse.staging.rows import NO_HIGH_WATER, NewText
+    from sigdir.warehouse.staging.transaction import NO_HIGH_WATER, NewText
     from sigdir.warehouse.staging.writer import Staging
     from sigdir.warehouse.table.paths import Paths
 

@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from sigdir.serve.api import decode
 from sigdir.serve.bulk import changes, resolve
-from sigdir.serve.core import openapi, sql_request, sql_runner
+from sigdir.serve.core import openapi, sql_runner
 from sigdir.serve.lists import resources
 from sigdir.serve.lists.paging import cursor_at
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE
@@ -268,9 +268,9 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     assert page_size["maximum"] == MAX_PAGE_SIZE
     sql = {p.get("name"): p for p in document["paths"]["/api/v1/sql/"]["get"]["parameters"]}
     assert (sql["sql"]["schema"]["maxLength"], schemas["SqlBody"]["properties"]["sql"]["maxLength"]) == (
-        sql_request.MAX_CHARACTERS, sql_request.MAX_CHARACTERS
+        sql_runner.MAX_CHARACTERS, sql_runner.MAX_CHARACTERS
     )  # fmt: skip
-    assert sql["format"]["schema"]["enum"] == list(sql_request.FORMATS)
+    assert sql["format"]["schema"]["enum"] == list(sql_runner.FORMATS)
     assert schemas["SqlRows"]["properties"]["rows"]["maxItems"] == sql_runner.MAX_ROWS
     for page in ("SignaturePage", "EventSignaturePage"):
         assert schemas[page]["properties"]["results"]["maxItems"] == page_size["maximum"]

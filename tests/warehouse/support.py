@@ -44,8 +44,7 @@ from sigdir.warehouse.publish.batch import Batch, Progress
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.publish import Published, Publisher
 from sigdir.warehouse.publish.spill import ImportSightings, SightedInput, Spill, text_ids_in
-from sigdir.warehouse.staging.rows import HighWaterMark, NewText, StagedRow
-from sigdir.warehouse.staging.transaction import Transaction
+from sigdir.warehouse.staging.transaction import HighWaterMark, NewText, StagedRow, Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.files import RunFolder, make_folder

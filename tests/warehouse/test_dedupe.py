@@ -20,7 +20,7 @@ from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish import dedupe
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.spill import Spill, text_ids_in
-from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.transaction import StagedRow
 from sigdir.warehouse.table import parquet
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parquet import NewRows, rows_table, write_data_file

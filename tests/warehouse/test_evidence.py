@@ -34,7 +34,7 @@ from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.publish.renewal import Withdrawn
 from sigdir.warehouse.publish.spill import ImportSightings, SightedInput, Spill, text_ids_in
-from sigdir.warehouse.staging.rows import NewText, PostedSighting
+from sigdir.warehouse.staging.transaction import NewText, PostedSighting
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse

@@ -20,7 +20,7 @@ from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATU
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.jobs.vacuum import vacuum
 from sigdir.warehouse.log.snapshot import read_snapshot
-from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.transaction import StagedRow
 from sigdir.warehouse.table.files import make_folder
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files

@@ -19,7 +19,7 @@ from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.log.entry import FIELD, read_entries
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import advance, read_snapshot, read_state
-from sigdir.warehouse.staging.rows import NotedEntry
+from sigdir.warehouse.staging.transaction import NotedEntry
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths

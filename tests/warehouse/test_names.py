@@ -15,7 +15,7 @@ from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.jobs.compact import compact
 from sigdir.warehouse.log.history import POSTED, Origin, Origins
 from sigdir.warehouse.publish.publish import fold
-from sigdir.warehouse.staging.rows import NewText
+from sigdir.warehouse.staging.transaction import NewText
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_lines

@@ -26,7 +26,7 @@ from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish import batch
 from sigdir.warehouse.publish.commit import append
 from sigdir.warehouse.publish.publish import Publisher
-from sigdir.warehouse.staging.rows import HighWaterMark
+from sigdir.warehouse.staging.transaction import HighWaterMark
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import Busy, CommitConflict

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import Publisher
-from sigdir.warehouse.staging.rows import HighWaterMark, NewText, Range, StagedRow
-from sigdir.warehouse.staging.transaction import STAGED_TOGETHER
+from sigdir.warehouse.staging.transaction import STAGED_TOGETHER, HighWaterMark, NewText, Range, StagedRow
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.identity import FORMAT

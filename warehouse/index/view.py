@@ -36,7 +36,7 @@ from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.index.visible import Visible, unused_visible
 from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging.reader import OPEN, StagingReader, is_for_readers
-from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.transaction import StagedRow
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile

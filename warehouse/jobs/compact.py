@@ -46,7 +46,7 @@ from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.batch import FILE_ROWS
 from sigdir.warehouse.publish.commit import VersionContent
 from sigdir.warehouse.publish.publish import Publisher
-from sigdir.warehouse.sql.contract_tables import ContractTables, add_files
+from sigdir.warehouse.sql.contracts import ContractTables, add_files
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables, SightingTables
 from sigdir.warehouse.table.errors import UnreadableWarehouse

@@ -26,7 +26,7 @@ from sigdir.warehouse.log.entry import (
 from sigdir.warehouse.log.history import version_at
 from sigdir.warehouse.log.manifest import Manifest, ManifestFile, manifest_at, manifest_of, manifest_of_entry
 from sigdir.warehouse.staging.reader import StagingReader, open_read_only
-from sigdir.warehouse.staging.rows import NO_HIGH_WATER, HighWaterMark, NotedEntry
+from sigdir.warehouse.staging.transaction import NO_HIGH_WATER, HighWaterMark, NotedEntry
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.identity import Identity, usable_identity

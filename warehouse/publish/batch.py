@@ -14,7 +14,7 @@ import pyarrow as pa
 from sigdir.signatures.arrow import Array, numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.publish.spill import ImportSightings, Spill
-from sigdir.warehouse.staging.rows import Range, StagedRow
+from sigdir.warehouse.staging.transaction import Range, StagedRow
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import sync
 from sigdir.warehouse.table.parallel import for_each

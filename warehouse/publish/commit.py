@@ -47,8 +47,7 @@ from sigdir.warehouse.log.entry import first_entry, version_entry
 from sigdir.warehouse.log.manifest import ManifestFile, evidence_entry
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.batch import Staged
-from sigdir.warehouse.staging.rows import NotedEntry
-from sigdir.warehouse.staging.transaction import Transaction
+from sigdir.warehouse.staging.transaction import NotedEntry, Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse

@@ -37,7 +37,7 @@ from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.signatures.kernels import kernel, pointer
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.spill import Ids, Spill
-from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.transaction import StagedRow
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.parquet import naming
 

@@ -30,8 +30,7 @@ from sigdir.warehouse.publish.commit import Commit, VersionContent
 from sigdir.warehouse.publish.mapped import MappedDraft
 from sigdir.warehouse.publish.renewal import Withdrawn
 from sigdir.warehouse.publish.sightings import EvidenceFiles
-from sigdir.warehouse.staging.rows import NotedEntry, PostedSighting, Range, StagedRow
-from sigdir.warehouse.staging.transaction import Transaction
+from sigdir.warehouse.staging.transaction import NotedEntry, PostedSighting, Range, StagedRow, Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.table.fields import DataFile

@@ -52,7 +52,7 @@ from sigdir.warehouse.publish.batch import Batch, Staged, runs_of_batches
 from sigdir.warehouse.publish.mapped import MappedDraft, place_mapped
 from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
 from sigdir.warehouse.publish.spill import BatchSightings, Ids, SightingCount, summed
-from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
+from sigdir.warehouse.staging.transaction import PostedSighting, Range, StagedRow
 from sigdir.warehouse.table.parallel import for_each
 from sigdir.warehouse.table.paths import Paths
 

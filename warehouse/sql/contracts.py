@@ -1,24 +1,38 @@
-"""The views ``contracts`` and ``interfaces``: a row for each statement about an address, and one for each interface.
+"""The views ``contracts`` and ``interfaces``: a row for each statement about an address, and one for each interface; and tables
+in which a job gathers what is said of contracts, written as one file of contracts (``evidence/contracts.py``).
 
-The files are mapped and given to the engine in batches, at each scan.
+For the views the files are mapped and given to the engine in batches, at each scan. Imports fill the tables from their inputs,
+a compaction from the files that it merges; the engine sorts and joins them within a job's memory limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.signatures.arrow import numbers, strings
+from sigdir.signatures.arrow import Array, numbers, strings, values
 from sigdir.signatures.evidence import Kind
-from sigdir.warehouse.evidence.contracts import deployments_of, interface_texts_of
-from sigdir.warehouse.evidence.mapped import Columns, open_columns, pieces_of, raw_bytes
+from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES, deployments_of, interface_texts_of
+from sigdir.warehouse.evidence.mapped import (
+    PIECE_ROWS,
+    Columns,
+    bytes_for,
+    create_columns,
+    open_columns,
+    packed_numbers,
+    pieces_of,
+    raw_bytes,
+)
 from sigdir.warehouse.log.manifest import CONTRACTS, Manifest, MappedFile
 from sigdir.warehouse.sql.functions import hex_texts
+from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.sql.views import LazyStream, add_function
 
 _CONTRACTS: Final = pa.schema(
@@ -109,3 +123,191 @@ def _texts(columns: Columns, part: slice) -> pa.StructArray:
 
 def _interface_rows(*columns: pa.Array) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=list(_INTERFACE_ROW))
+
+
+# The tables.
+
+BY_TEXTS, BY_CODE, BY_KEY = range(3)
+"""How a holder of texts becomes an interface: by the digest of its texts, as the code of this hash, by this key."""
+
+DEPLOYMENTS: Final = pa.schema(
+    [
+        ("statement", pa.int32()), ("number", pa.int64()), ("chain", pa.uint64()), ("address", pa.binary()),
+        ("holder", pa.binary()), ("how", pa.uint8()), ("target", pa.binary()),
+    ]
+)  # fmt: skip
+"""Of the same address a statement's row with the highest number counts; holder and target are null where it has none."""
+TEXTS: Final = pa.schema(
+    [("holder", pa.binary()), ("how", pa.uint8()), ("kind", pa.uint8()), ("text", pa.binary())]
+)  # fmt: skip
+"""``text`` has the first 8 bytes of the hash."""
+
+_TABLES = """
+CREATE TABLE deployments (
+    statement INTEGER, number BIGINT, chain UBIGINT, address BLOB, holder BLOB, how UTINYINT, target BLOB);
+CREATE TABLE texts (holder BLOB, how UTINYINT, kind UTINYINT, text BLOB);
+"""
+_ADD_DEPLOYMENTS = "INSERT INTO deployments BY NAME FROM rows"
+_ADD_TEXTS = "INSERT INTO texts BY NAME FROM rows"
+_JOIN = f"""
+CREATE OR REPLACE TABLE placed AS
+    SELECT statement, chain, address, arg_max(holder, number) AS holder, arg_max(how, number) AS how,
+           arg_max(target, number) AS target
+    FROM deployments GROUP BY statement, chain, address;
+CREATE OR REPLACE TABLE keyed AS
+    SELECT holder, how, unhex(sha256(array_to_string(list_sort(list(DISTINCT kind || hex(text))), ','))) AS key
+    FROM texts WHERE how = {BY_TEXTS} GROUP BY holder, how
+    UNION ALL SELECT DISTINCT holder, how, holder FROM (
+        SELECT holder, how FROM texts UNION ALL SELECT holder, how FROM placed)
+        WHERE how != {BY_TEXTS} AND holder IS NOT NULL;
+CREATE OR REPLACE TABLE interfaces AS
+    SELECT key, bool_or(how = {BY_CODE}) AS by_code, row_number() OVER (ORDER BY key) AS number FROM keyed GROUP BY key;
+"""
+_CHAINS = "SELECT chain, count(*) AS rows FROM placed GROUP BY chain ORDER BY chain"
+_ROWS = """SELECT address, coalesce(interfaces.number, 0) AS interface, statement, target
+    FROM placed LEFT JOIN keyed USING (holder, how) LEFT JOIN interfaces USING (key) ORDER BY chain, address, statement"""
+_KEYS = "SELECT key, by_code::UTINYINT AS by_code FROM interfaces ORDER BY number"
+_TEXTS = """SELECT DISTINCT interfaces.number AS interface, text, kind
+    FROM texts JOIN keyed USING (holder, how) JOIN interfaces USING (key) ORDER BY interface, text, kind"""
+
+
+_CHAIN_ROWS = pa.schema([("chain", pa.uint64()), ("rows", pa.int64())])
+
+
+class ContractTables:
+    """Add rows, then ``write``. Raises QueryError where the engine fails, as with a full disk."""
+
+    def __init__(self, tables: ScratchTables) -> None:
+        self.tables = tables
+        tables.execute(_TABLES)
+
+    def add_deployments(self, rows: pa.Table) -> None:
+        """Rows of DEPLOYMENTS."""
+        self.tables.append(rows, _ADD_DEPLOYMENTS)
+
+    def add_texts(self, rows: pa.Table) -> None:
+        """Rows of TEXTS."""
+        self.tables.append(rows, _ADD_TEXTS)
+
+    def write(self, path: Path, statements: int) -> tuple[int, int]:
+        """Write a file of contracts, to be synced; returns how many deployments and how many interfaces it has."""
+        self.tables.execute(_JOIN)
+        chains = pa.Table.from_batches(self.tables.batches(_CHAINS, PIECE_ROWS), _CHAIN_ROWS)
+        counts = values(chains["rows"]) if chains.num_rows else np.zeros(0, np.int64)
+        rows, interfaces = int(counts.sum()), self.tables.number("SELECT count(*) FROM interfaces")
+        proxies = self.tables.number("SELECT count(target) FROM placed")
+        texts = self.tables.number(f"SELECT count(*) FROM ({_TEXTS})")
+        columns = create_columns(path, {
+            "chains": ("<u8", len(counts), None), "chain_ends": ("<u8", len(counts), None),
+            "addresses": (f"S{ADDRESS_BYTES}", rows, None), "interfaces": ("u1", rows, bytes_for(interfaces)),
+            "statements": ("u1", rows, bytes_for(statements - 1)),
+            "proxies": ("<u8", proxies, None), "targets": (f"S{ADDRESS_BYTES}", proxies, None),
+            "keys": (f"S{KEY_BYTES}", interfaces, None), "key_ends": ("<u8", interfaces, None),
+            "by_code": ("u1", interfaces, None), "texts": ("S8", texts, None), "kinds": ("u1", texts, None),
+        })  # fmt: skip
+        columns["chains"][:] = values(chains["chain"]) if chains.num_rows else 0
+        columns["chain_ends"][:] = np.cumsum(counts)
+        self._write_deployments(columns)
+        self._write_interfaces(columns)
+        return rows, interfaces
+
+    def _write_deployments(self, columns: Columns) -> None:
+        start = proxies = 0
+        for batch in self.tables.batches(_ROWS, PIECE_ROWS):
+            part = slice(start, start + batch.num_rows)
+            columns["addresses"][part] = fixed_bytes(batch.column("address"), ADDRESS_BYTES)
+            for name, of in (("interfaces", "interface"), ("statements", "statement")):
+                columns[name][part] = packed_numbers(values(batch.column(of)), columns[name].shape[-1])
+            target = batch.column("target")
+            at = np.flatnonzero(values(target.is_valid()))
+            found = slice(proxies, proxies + len(at))
+            columns["proxies"][found] = at + start
+            columns["targets"][found] = fixed_bytes(target.take(numbers(at)), ADDRESS_BYTES)
+            start, proxies = part.stop, found.stop
+
+    def _write_interfaces(self, columns: Columns) -> None:
+        start = 0
+        for batch in self.tables.batches(_KEYS, PIECE_ROWS):
+            part = slice(start, start + batch.num_rows)
+            columns["keys"][part] = fixed_bytes(batch.column("key"), KEY_BYTES)
+            columns["by_code"][part] = values(batch.column("by_code"))
+            start = part.stop
+        start, counts = 0, np.zeros(len(columns["keys"]) + 1, np.int64)
+        for batch in self.tables.batches(_TEXTS, PIECE_ROWS):
+            part = slice(start, start + batch.num_rows)
+            columns["texts"][part] = fixed_bytes(batch.column("text"), 8)
+            columns["kinds"][part] = values(batch.column("kind"))
+            counts += np.bincount(values(batch.column("interface")), minlength=len(counts))
+            start = part.stop
+        columns["key_ends"][:] = np.cumsum(counts[1:])
+
+
+def fixed_bytes(column: pa.Array, size: int) -> Array:
+    """The values of a column of bytes without nulls, all of one size."""
+    if not len(column):
+        return np.empty(0, f"S{size}")
+    offsets, data = column.buffers()[1:]
+    start = int(np.frombuffer(offsets, np.int32)[column.offset])
+    return np.frombuffer(data, np.uint8)[start : start + size * len(column)].view(f"S{size}")
+
+
+def binary_column(rows: Array, is_valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Values of one size, uint8 of (rows, size), as a column; those that are not valid are null."""
+    count, size = rows.shape
+    data = pa.py_buffer(np.ascontiguousarray(rows))
+    fixed = pa.Array.from_buffers(
+        pa.binary(size), count, [None if is_valid is None else numbers(is_valid).buffers()[1], data]
+    )
+    return fixed.cast(pa.binary())
+
+
+_DISTINCT = """
+CREATE TABLE of_source (statement INTEGER, source INTEGER);
+INSERT INTO of_source VALUES {pairs};
+CREATE OR REPLACE TABLE deployments AS
+    SELECT deployments.* FROM deployments JOIN of_source USING (statement)
+    QUALIFY row_number() OVER (PARTITION BY source, chain, address, holder, how, target ORDER BY number DESC) = 1;
+"""
+
+
+def add_files(tables: ContractTables, files: Sequence[MappedFile]) -> tuple[tuple[int, int], ...]:
+    """Add what counts of files, the oldest first; returns the statements of a file that has all of it.
+
+    What a source says twice of an address is added once, as it said it last.
+    """
+    statements = [said for file in files for said in file.statements if said is not None]
+    number = 0
+    for file in files:
+        columns, following = open_columns(file), statements.index(next(filter(None, file.statements)))
+        statement_of = np.cumsum([said is not None for said in file.statements]) + following - 1
+        statement_of = np.where([said is not None for said in file.statements], statement_of, -1)
+        for part in pieces_of(columns["texts"]):
+            tables.add_texts(_texts_of(columns, part))
+        for part in pieces_of(columns["addresses"]):
+            tables.add_deployments(_deployments_of(columns, part, statement_of, number))
+            number += PIECE_ROWS
+    pairs = ", ".join(f"({number}, {source})" for number, (source, _) in enumerate(statements))
+    tables.tables.execute(_DISTINCT.format(pairs=pairs))
+    return tuple(statements)
+
+
+def _texts_of(columns: Columns, part: slice) -> pa.Table:
+    found = interface_texts_of(columns, part)
+    how = numbers(np.where(found.by_code, BY_CODE, BY_KEY).astype(np.uint8))
+    return pa.table([binary_column(found.keys), how, numbers(found.kinds), binary_column(found.texts)], schema=TEXTS)
+
+
+def _deployments_of(columns: Columns, part: slice, statement_of: npt.NDArray[np.int64], number: int) -> pa.Table:
+    """Those that count, numbered from ``number`` on."""
+    one = deployments_of(columns, part)
+    statements = statement_of[one.statements]
+    table = pa.table(
+        [
+            numbers(statements.astype(np.int32)), numbers(np.arange(number, number + len(statements))),
+            numbers(one.chains), binary_column(one.addresses), binary_column(one.keys, one.has_key),
+            numbers(np.where(one.by_code, BY_CODE, BY_KEY).astype(np.uint8)),
+            binary_column(one.targets, one.has_target),
+        ],
+        schema=DEPLOYMENTS,
+    )  # fmt: skip
+    return table.filter(numbers(statements >= 0))

@@ -13,6 +13,6 @@ Invariants
 SQLite, because several processes write it at once and each commit is durable by itself
 (0.15 ms an insert); a DuckDB file can be opened by one process only.
 
-Modules, each above those that it imports: ``writer`` and ``reader`` (a process's handles), ``transaction`` (the tables,
-rows and sequences in SQL), ``rows``.
+Modules, each above those that it imports: ``writer`` and ``reader`` (a process's handles), ``transaction`` (rows and
+sequences, and their tables in SQL).
 """

@@ -21,8 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.staging.rows import Loss
-from sigdir.warehouse.staging.transaction import ACCEPT, RESTORE, Transaction, create
+from sigdir.warehouse.staging.transaction import ACCEPT, RESTORE, Loss, Transaction, create
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import has_locks, is_disk_full, is_read_only
 from sigdir.warehouse.table.identity import usable_identity

@@ -34,8 +34,7 @@ from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.manifest import ManifestFile, manifest_of_entry
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging.reader import StagingReader, copy_database, is_for_readers, open_read_only
-from sigdir.warehouse.staging.rows import HighWaterMark
-from sigdir.warehouse.staging.transaction import Transaction
+from sigdir.warehouse.staging.transaction import HighWaterMark, Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse, VacuumedEvidence

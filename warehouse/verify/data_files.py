@@ -1,6 +1,6 @@
 """Rows, of a data file or of staging; data files and their indexes, and files of evidence, each by itself.
 
-Data files are checked in as many threads as are given. Memory does not grow with the rows. Readers trust the bytes of a
+The staging file is checked first. Data files are checked in as many threads as are given. Memory does not grow with the rows. Readers trust the bytes of a
 mapped file that are those that were written, so nothing more is looked at.
 """
 
@@ -21,12 +21,14 @@ from sigdir.signatures.canonicalise import check_canonical
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.build import open_index
 from sigdir.warehouse.log.manifest import EvidenceFile
-from sigdir.warehouse.staging.rows import HighWaterMark
+from sigdir.warehouse.staging.reader import given_out, open_read_only
+from sigdir.warehouse.staging.transaction import ACCEPT, HighWaterMark, StagedRow, Transaction
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
+from sigdir.warehouse.table.identity import FORMAT, usable_identity
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.parquet import FILE_SCHEMA, SIGHTING_SCHEMA, batches_in, naming
-from sigdir.warehouse.verify.files import Finding, StoredFile, Verification, reason_of, shortened
+from sigdir.warehouse.verify.files import STAGING, Finding, StoredFile, Verification, reason_of, shortened
 
 NOTHING = HighWaterMark()
 """In front of the first row of a file."""
@@ -203,3 +205,66 @@ def _check_evidence_file(work: Verification, file: EvidenceFile) -> None:
         work.add_unreadable(stored, error)
     else:
         work.readable.add(file.path)
+
+
+# The staging file: its pages, its sequences, and its rows.
+
+_LOST = "lost or replaced; rows that were POSTed and not folded may be gone with it"
+
+
+def check_staged(work: Verification) -> None:
+    """Read the staging file, and check it by itself and beside the table's highest ids and times."""
+    path = work.paths.staging
+    if not path.exists():
+        if work.snapshot.version >= 0:
+            work.report.add("staging", path, f"missing: {_LOST}")
+        work.complete.add(STAGING)
+        return
+    given = given_out(work.paths)  # read first: others may give out more
+    try:
+        with open_read_only(path) as staging:
+            for problem in (*_problems(work, staging), *(f"{loss}; {ACCEPT}" for loss in staging.losses(given))):
+                work.report.add("staging", path, problem)
+            for collection in work.staged:
+                _check_rows(work, collection, staging)
+        work.complete.add(STAGING)
+    except (UnreadableWarehouse, TypeError, LookupError) as error:  # a row or column that must be there is missing
+        work.report.add("staging", path, reason_of(error, path))
+
+
+def _problems(work: Verification, staging: Transaction) -> Iterator[str]:
+    """What is wrong with the file as a whole."""
+    yield from staging.integrity_problems()
+    if staging.format() != FORMAT:
+        yield f"format {staging.format()}, not {FORMAT}"
+    id = usable_identity(work.paths).id
+    if id and staging.warehouse() != id:
+        yield f"belongs to another warehouse, not to {id}"
+
+
+def _check_rows(work: Verification, collection: Collection, staging: Transaction) -> None:
+    path, report, table = work.paths.staging, work.report, work.snapshot.high_water[collection]
+    rows = work.staged[collection] = staging.rows(collection, 0)
+    report.staged[collection] = sum(row.id > table.id for row in rows)
+    last = staging.sequence(collection)
+    if last.id < table.id or last.created_at < table.created_at:
+        why = f"older than the table, or {_LOST}: {collection} at id {last.id}, the table at {table.id}"
+        report.add("sequence", path, why)
+    for row in rows:
+        if row.id > last.id or row.created_at > last.created_at:
+            why = f"above the sequence: id {last.id}, time {last.created_at}"
+            report.add("sequence", path, why, f"id {row.id}")
+        if row.id > table.id and row.created_at <= table.created_at:
+            report.add("order", path, "its created_at is not above the table's", f"id {row.id}")
+    if rows:
+        report.extend(CheckedRows(report.name(path), collection, _batch(rows), hash_bytes=32).findings())
+
+
+def _batch(rows: list[StagedRow]) -> pa.RecordBatch:
+    columns = {
+        "id": pa.array([row.id for row in rows], pa.int64()),
+        "created_at": pa.array([row.created_at for row in rows], pa.int64()),
+        "text_signature": pa.array([row.text for row in rows], pa.string()),
+        "hash": pa.array([row.digest for row in rows], pa.binary()),
+    }
+    return pa.record_batch(columns)

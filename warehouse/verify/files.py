@@ -19,7 +19,7 @@ from sigdir.warehouse.log.entry import LogEntry
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.views import quoted
-from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.transaction import StagedRow
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parquet import naming, sha256_of
