@@ -26,8 +26,7 @@ from sigdir.warehouse.log.manifest import CONTRACTS, USAGE
 from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.mapped import MappedDraft
 from sigdir.warehouse.publish.spill import Ids, ImportSightings, SightedInput, Spill, text_ids_in
-from sigdir.warehouse.table.parquet import REJECT_SCHEMA
-from sigdir.warehouse.table.rejects import RejectsWriter
+from sigdir.warehouse.table.parquet import REJECT_SCHEMA, RejectsWriter
 
 _EXAMPLES_PER_REASON = 3
 

@@ -14,8 +14,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.given_contract import DeployedContract
 from sigdir.signatures.readings import Known
 from sigdir.signatures.returns import Returned
-from sigdir.warehouse.index.known import contract_at, known_descriptors, known_returns, known_texts
-from sigdir.warehouse.index.ranked import ranked_rows
+from sigdir.warehouse.index.ranked import contract_at, known_descriptors, known_returns, known_texts, ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths, existing
 

@@ -31,11 +31,10 @@ from sigdir.serve.lists.resources import ListResource, RowResource
 from sigdir.serve.mcp_http import McpResource
 from sigdir.serve.metrics import AnswerRecorder, Counts, MetricsResource
 from sigdir.serve.pages.answers import add_error_handlers
-from sigdir.serve.pages.assets import AssetResource, NamedAssetResource
 from sigdir.serve.pages.browse import BrowsePage, HomePage, LinkPage
 from sigdir.serve.pages.decode import DecodePage
 from sigdir.serve.pages.docs import DocsPage
-from sigdir.serve.pages.page import page_cache, set_public_url
+from sigdir.serve.pages.page import AssetResource, NamedAssetResource, page_cache, set_public_url
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
 from sigdir.serve.pages.solve import SolvePage

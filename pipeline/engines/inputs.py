@@ -38,8 +38,8 @@ from sigdir.pipeline.source import (
 from sigdir.pipeline.state import ImportState
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.publish.spill import Spill
+from sigdir.warehouse.table.parquet import rejects_in
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.table.rejects import rejects_in
 from sigdir.warehouse.table.stores import is_url
 
 SPLIT_BLOCKS = 16

@@ -1,6 +1,6 @@
 """What bytes mean, by the texts of the directory: calldata, logs and reverts as trees of readings, code as an interface.
 
-``sigdir.signatures.readings`` builds the trees, ``sigdir.warehouse.index.known`` looks the texts up.
+``sigdir.signatures.readings`` builds the trees, ``sigdir.warehouse.index.ranked`` looks the texts up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sigdir.signatures.given_contract import with_contract
 from sigdir.signatures.interface_forms import document as contract_document
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Form, Input
-from sigdir.warehouse.index.known import contract_at, read_alternatives
+from sigdir.warehouse.index.ranked import contract_at, read_alternatives
 from sigdir.warehouse.index.view import Reader, View
 
 MAX_INPUTS = 1000

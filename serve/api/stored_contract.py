@@ -15,7 +15,7 @@ from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import hash_address
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.evidence import Kind
-from sigdir.warehouse.index.known import InterfaceMember
+from sigdir.warehouse.index.ranked import InterfaceMember
 from sigdir.warehouse.index.view import Reader, View
 
 

@@ -16,7 +16,7 @@ from sigdir.signatures.given_contract import DeployedContract, address_of, chain
 from sigdir.signatures.readings import Input, Membership, Reading
 from sigdir.signatures.returns import BUILT_IN
 from sigdir.warehouse.evidence.contracts import Deployment, deployments_at
-from sigdir.warehouse.index.known import InterfaceMember, contract_at, members_of, texts_of_hashes
+from sigdir.warehouse.index.ranked import InterfaceMember, contract_at, members_of, texts_of_hashes
 from sigdir.warehouse.index.view import View
 
 DECODED = "sigdir.decoded"

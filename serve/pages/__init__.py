@@ -1,7 +1,7 @@
 """The pages for people. They are rendered on the server and work without scripts; a script makes them faster.
 
 The pages stand in ``browse``, ``search``, ``record``, ``submit``, ``decode``, ``docs`` and ``status``. They share ``page``
-(templates, headers, caching), ``rows`` (a row and how it looks) and ``assets``. ``answers`` shows the API's JSON answers and
+(templates, assets, headers, caching) and ``rows`` (a row and how it looks). ``answers`` shows the API's JSON answers and
 errors to a browser. ``serve/app.py`` has the routes. Pages
 read the same view as the API.
 """

@@ -24,7 +24,7 @@ from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, 
 from sigdir.signatures.given_contract import contract_fields, with_contract
 from sigdir.signatures.interface_forms import abi_of, solidity_of
 from sigdir.signatures.readings import Form, Input
-from sigdir.warehouse.index.known import contract_at, read_alternatives
+from sigdir.warehouse.index.ranked import contract_at, read_alternatives
 from sigdir.warehouse.index.view import Reader, View
 
 # Any proxy accepts an address of this length. Longer data has no address and is answered to the POST itself.

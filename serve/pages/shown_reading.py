@@ -22,7 +22,7 @@ from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.readings import Candidate, Form, Reading
 from sigdir.signatures.standards import is_filtered
 from sigdir.signatures.types import Type
-from sigdir.warehouse.index.known import read_alternatives
+from sigdir.warehouse.index.ranked import read_alternatives
 from sigdir.warehouse.index.view import View
 
 _MAX_VALUES = 500

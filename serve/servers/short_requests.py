@@ -15,8 +15,7 @@ from sigdir.serve.lists.selection import needs_scan
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.decode_input import is_code
-from sigdir.warehouse.index.known import are_returns_known, is_contract_known
-from sigdir.warehouse.index.ranked import is_order_known
+from sigdir.warehouse.index.ranked import are_returns_known, is_contract_known, is_order_known
 from sigdir.warehouse.index.view import Reader, View
 
 IsShort = Callable[[str, str, str, str, str], bool]

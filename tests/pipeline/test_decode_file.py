@@ -28,7 +28,7 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import document, parameters, reading_document
 from sigdir.signatures.readings import Form, Input, Known, Reading, Readings
 from sigdir.signatures.types import Type, parameter_types
-from sigdir.warehouse.index.known import read_alternatives
+from sigdir.warehouse.index.ranked import read_alternatives
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths

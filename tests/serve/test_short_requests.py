@@ -10,8 +10,7 @@ import pytest
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.servers.short_requests import ShortRequests
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index.known import known_returns, known_texts
-from sigdir.warehouse.index.ranked import ranked_rows
+from sigdir.warehouse.index.ranked import known_returns, known_texts, ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files

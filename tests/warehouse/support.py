@@ -48,9 +48,16 @@ from sigdir.warehouse.staging.transaction import HighWaterMark, NewText, StagedR
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.files import RunFolder, make_folder
-from sigdir.warehouse.table.parquet import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA, NewRows, rows_table
+from sigdir.warehouse.table.parquet import (
+    FILE_SCHEMA,
+    REJECT_SCHEMA,
+    SIGHTING_SCHEMA,
+    NewRows,
+    RejectsWriter,
+    rows_and_digest,
+    rows_table,
+)
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.table.rejects import RejectsWriter, rows_and_digest
 from sigdir.warehouse.verify import verify
 from tests.conftest import SAFETY_SECONDS
 

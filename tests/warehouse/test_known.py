@@ -9,7 +9,7 @@ from typing import Any
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import reading_document
 from sigdir.signatures.readings import Form, Input
-from sigdir.warehouse.index.known import known_texts, read_inputs
+from sigdir.warehouse.index.ranked import known_texts, read_inputs
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files

@@ -10,8 +10,8 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-from sigdir.serve.pages.assets import FOLDER
 from sigdir.serve.pages.decode import EXAMPLE, MULTICALL_EXAMPLE
+from sigdir.serve.pages.page import FOLDER
 from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.serve.support import HOST, serving
 from tests.web.conftest import CHROMIUM, COLLIDING, FLAGS

@@ -15,8 +15,8 @@ import pytest
 from backports import zstd
 
 from sigdir.serve.http.negotiate import CODINGS, packed_in
-from sigdir.serve.pages.assets import NamedAssetResource, asset_address, assets
 from sigdir.serve.pages.decode import EXAMPLE
+from sigdir.serve.pages.page import NamedAssetResource, asset_address, assets
 from tests.serve.support import (
     FORM,
     HOST,

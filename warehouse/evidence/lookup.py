@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.warehouse.evidence.declarations import tally
 from sigdir.warehouse.evidence.files import counting, footer_of, id_ranges
+from sigdir.warehouse.evidence.summaries import tally
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.table.parquet import SIGHTING_SCHEMA, naming
 

@@ -20,7 +20,6 @@ from sigdir.signatures.arrow import Array, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
-from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.evidence.mapped import (
     build,
     create_columns,
@@ -30,6 +29,7 @@ from sigdir.warehouse.evidence.mapped import (
     require_written,
     write_columns,
 )
+from sigdir.warehouse.evidence.summaries import differs
 from sigdir.warehouse.index.grams import Grams, build_grams
 from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.parameter_lists import ParameterLists, build_lists

@@ -1,21 +1,33 @@
-"""A hash's rows in the order of their rank, from the mapped columns."""
+"""A hash's rows in the order of their rank, from the mapped columns; as decoding takes them; and readings of inputs by them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures import rank, standards
-from sigdir.signatures.collections import Collection
-from sigdir.signatures.evidence import Witness
+from sigdir.signatures.abi_decoder import SPARE
+from sigdir.signatures.clear_signing import Descriptor
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.given_contract import DeployedContract, InterfaceText
 from sigdir.signatures.rank import Ranked
+from sigdir.signatures.reading_json import ordered
+from sigdir.signatures.readings import MAX_TEXTS, Form, Input, Known, Reading, Readings, add_displays, known_of
+from sigdir.signatures.returns import MAX_DECLARATIONS, Returned, returns_of
+from sigdir.warehouse.evidence.contracts import deployed_contract
+from sigdir.warehouse.evidence.lookup import displays_of, text_evidence
 from sigdir.warehouse.evidence.summaries import SightingCounts
 from sigdir.warehouse.evidence.usage import with_uses
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
+from sigdir.warehouse.table.errors import WarehouseError
 
 
 class RankedRow(NamedTuple):
@@ -131,3 +143,144 @@ def _ordered(view: View, collection: Collection, digest: bytes, found: Found) ->
 
 def _ranked_row(segment: Segment, row: int, ranked: Ranked) -> RankedRow:
     return RankedRow(segment, row, segment.counts_at(row), ranked.position, ranked.mined)
+
+
+# As decoding takes them, and readings of inputs by the texts of a view.
+
+
+def known_texts(view: View, hash: bytes) -> list[Known]:
+    """The texts of a selector (4 bytes) or topic (32 bytes) in rank order. The list is shared and not to be changed.
+
+    The view keeps it: most calls are of a few selectors, and to make it takes 35 of the 90 us of a decoded transfer.
+    """
+    return view.kept(
+        ("texts", hash),
+        lambda: [known_of(row.ranked.summary) for row in ranked_rows(view, Collection.of_hash(hash), hash)],
+        lambda found: sum(len(one.text) + len(one.declaration) + 64 for one in found),
+    )
+
+
+def known_returns(view: View, selector: bytes) -> tuple[Returned, ...]:
+    """What the declarations of a selector's texts say that it returns, the commonest of each text first.
+
+    The view keeps it: a text's declarations are in row groups of Parquet, and reading one takes 3 ms.
+    """
+
+    def find() -> tuple[Returned, ...]:
+        rows = [row for row in ranked_rows(view, SIGNATURES, selector)[:MAX_TEXTS] if row.ranked.summary.declaration]
+        declared = chain.from_iterable(_declared(view, row) for row in rows)
+        return tuple(returns_of(islice(declared, MAX_DECLARATIONS)))
+
+    return view.kept(
+        ("returns", selector), find, lambda found: sum(len(one.types) + len(one.declaration) + 64 for one in found)
+    )
+
+
+def are_returns_known(view: View, selector: bytes) -> bool:
+    """Whether ``known_returns`` takes microseconds."""
+    return ("returns", selector) in view.found
+
+
+def _declared(view: View, row: RankedRow) -> Sequence[tuple[str, int]]:
+    """The declarations of a text with their counts; the commonest alone where the evidence was vacuumed or is damaged."""
+    try:
+        return text_evidence(view.snapshot.evidence, SIGNATURES, row.id).declarations
+    except (WarehouseError, OSError):
+        return [(row.ranked.summary.declaration, 1)]
+
+
+def known_descriptors(view: View, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
+    """The descriptors of a function of the contract at a place, the newest first.
+
+    The view keeps those of the selector: they are in row groups of Parquet too.
+    """
+
+    def find() -> dict[tuple[int, bytes], list[Descriptor]]:
+        found: dict[tuple[int, bytes], list[Descriptor]] = {}
+        rows = [row for row in ranked_rows(view, SIGNATURES, selector) if row.counts.witness == Witness.DESCRIBED]
+        for display in chain.from_iterable(_displays(view, row) for row in rows[:MAX_TEXTS]):
+            one = Descriptor.of(*display)
+            for at in one.places:
+                found.setdefault(at, []).append(one)
+        return found
+
+    return view.kept(("displays", selector), find, lambda _: 0).get(place, ())
+
+
+def _displays(view: View, row: RankedRow) -> Sequence[tuple[str, str, str]]:
+    """What is stored of a text's displays; none where the evidence was vacuumed or is damaged."""
+    try:
+        return displays_of(view.snapshot.evidence, row.id)
+    except (WarehouseError, OSError):
+        return ()
+
+
+def contract_at(view: View, chain: int, address: bytes) -> DeployedContract:
+    """The contract at an address, as the imports of the view's version have seen it; raises UnreadableWarehouse.
+
+    The view keeps it: finding it takes as long as decoding two words.
+    """
+    return view.kept(
+        ("contract", chain, address),
+        lambda: deployed_contract(view.snapshot.evidence, chain, address),
+        lambda found: _CONTRACT_CHARACTERS + 8 * len(found.texts),
+    )
+
+
+_CONTRACT_CHARACTERS = 256
+
+
+def is_contract_known(view: View, chain: int, address: bytes) -> bool:
+    """Whether ``contract_at`` takes microseconds: the view has kept the contract."""
+    return ("contract", chain, address) in view.found
+
+
+class InterfaceMember(NamedTuple):
+    """A text of an interface: its selector or topic, of which the first 8 bytes are known without ``known``, the text."""
+
+    kind: Kind
+    hash: bytes
+    known: Known | None
+
+
+def members_of(view: View, texts: Iterable[InterfaceText], limit: int) -> list[InterfaceMember]:
+    """The texts of an interface as a view has them, at most so many, by their names, unknown ones last."""
+    found = [_member(view, one) for one in islice(sorted(texts), limit)]
+    return sorted(found, key=lambda one: (one.known is None, one.known.text if one.known else "", one.hash))
+
+
+def _member(view: View, text: InterfaceText) -> InterfaceMember:
+    if text.kind is not Kind.EVENT:
+        selector = text.hash[: SIGNATURES.hash_bytes]
+        mine = (one for one in known_texts(view, selector) if text.is_of(one.text))
+        return InterfaceMember(text.kind, selector, next(mine, None))
+    for segment in view.segments[EVENT_SIGNATURES]:
+        for row in segment.with_hashes(np.frombuffer(text.hash, np.uint8)[np.newaxis])[1].tolist():
+            topic = segment.hash[row].tobytes()
+            return InterfaceMember(text.kind, topic, known_texts(view, topic)[0])
+    return InterfaceMember(text.kind, text.hash, None)
+
+
+def texts_of_hashes(view: View, hashes: Iterable[bytes]) -> dict[bytes, list[Known]]:
+    """What ``known_texts`` gives for each hash."""
+    return {hash: known_texts(view, hash) for hash in hashes}
+
+
+def read_inputs(view: View, inputs: Iterable[Input], spare: int = SPARE) -> list[list[Reading]]:
+    """The readings of each input, the likeliest first. ``spare`` is that of ``Readings``."""
+    inputs = [
+        one._replace(returned=known_returns(view, one.selector)) if one.form is Form.RETURN else one for one in inputs
+    ]
+    readings = Readings(inputs, spare)
+    while wanted := readings.wanted():
+        readings.supply(texts_of_hashes(view, wanted))
+    for input, found in zip(inputs, readings.results(), strict=True):
+        add_displays(input, found, partial(known_descriptors, view), spare)
+    return readings.results()
+
+
+def read_alternatives(
+    view: View, alternatives: Sequence[Input], spare: int = SPARE
+) -> list[Reading]:  # fmt: skip
+    """The readings of one input that may have several shapes, the surest first."""
+    return ordered([reading for readings in read_inputs(view, alternatives, spare) for reading in readings])

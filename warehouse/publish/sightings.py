@@ -28,7 +28,6 @@ import pyarrow as pa
 from sigdir.signatures import arrow
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.evidence import LISTED, Kind, Sighting
-from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.evidence.files import (
     FILE_ROWS,
     posted_ids,
@@ -37,6 +36,7 @@ from sigdir.warehouse.evidence.files import (
     values_batch,
     write_sightings,
 )
+from sigdir.warehouse.evidence.summaries import differs
 from sigdir.warehouse.log.manifest import (
     POST,
     POST_SOURCE,

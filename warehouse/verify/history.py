@@ -15,8 +15,7 @@ from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.reader import open_read_only
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import dead_runs
-from sigdir.warehouse.table.parquet import REJECT_SCHEMA
-from sigdir.warehouse.table.rejects import rows_and_digest
+from sigdir.warehouse.table.parquet import REJECT_SCHEMA, rows_and_digest
 from sigdir.warehouse.transfer.survey import survey_of
 from sigdir.warehouse.verify.files import LOG, StoredFile, Verification
 
