@@ -78,10 +78,9 @@ def routes(
 ) -> list[Route]:
     """Every route: its path, its resource, its methods."""
     counts = counts or Counts()
-    paths = reader.paths
     streams = StreamLimit(settings.thread_shares.streams)
-    versions = dumps.Versions(paths, reader)
-    cache, origins = pages or page_cache(counts.count_cached), Origins(paths)
+    versions = dumps.Versions(reader)
+    cache, origins = pages or page_cache(counts.count_cached), Origins(reader.paths)
     # fmt: off
     return [
         # 4byte.directory's API.
@@ -119,7 +118,7 @@ def routes(
         # The server itself.
         Route("/healthz", LiveResource()),
         Route("/readyz", ReadyResource(settings, reader)),
-        Route("/metrics", MetricsResource(counts, reader, paths)),
+        Route("/metrics", MetricsResource(counts, reader)),
         Route("/api/v1/openapi.json", DocumentResource()),
         # Pages.
         Route("/", HomePage(reader, cache)),
@@ -142,8 +141,8 @@ def routes(
         Route("/decode/", DecodePage(reader, cache, settings.rpc)),
         Route("/contracts/{chain}/{contract}/", StoredContractPage(reader, cache)),
         Route("/docs/", DocsPage(settings)),
-        Route("/statistics/", StatisticsPage(reader, paths)),
-        Route("/status/", StatusPage(reader, cache, paths, settings.count_misses)),
+        Route("/statistics/", StatisticsPage(reader)),
+        Route("/status/", StatusPage(reader, cache, settings.count_misses)),
         *(_wanted_routes(settings, reader) if settings.count_misses else ()),
         *(_sql_routes(settings, reader) if settings.sql else ()),
         *([Route("/solve/", SolvePage(settings, reader))] if settings.solve else ()),

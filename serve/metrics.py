@@ -186,8 +186,8 @@ def _write_line(req: falcon.Request, status: int, seconds: float, size: int) -> 
 class MetricsResource:
     """The counts of all workers, and the state of the warehouse, in Prometheus' text format."""
 
-    def __init__(self, counts: Counts, reader: Reader, paths: Paths) -> None:
-        self._counts, self._reader, self._paths = counts, reader, paths
+    def __init__(self, counts: Counts, reader: Reader) -> None:
+        self._counts, self._reader, self._paths = counts, reader, reader.paths
         self._import: dict[str, Any] = {}
         self._looked_up_to = -1
 

@@ -14,7 +14,6 @@ from sigdir.serve.http.conditional import not_modified, weak
 from sigdir.serve.http.negotiate import json_bytes, send_json
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.files import is_disk_full, marked_at
-from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.times import iso
 
 _MISSED_PERIODS = 3
@@ -40,8 +39,7 @@ class ReadyResource:
     """
 
     def __init__(self, settings: Settings, reader: Reader) -> None:
-        self._reader = reader
-        self._paths = Paths(settings.warehouse.absolute())
+        self._reader, self._paths = reader, reader.paths
         self._fold_every = settings.fold_every
         self._is_replica = bool(settings.follow_store)
         self._started = time.time()

@@ -53,11 +53,10 @@ _FOREVER = "public, max-age=31536000, immutable"
 class Versions:
     """The versions of a warehouse, shared by the resources."""
 
-    def __init__(self, paths: Paths, reader: Reader) -> None:
-        self.paths = paths
-        self._reader = reader
+    def __init__(self, reader: Reader) -> None:
+        self.paths, self._reader = reader.paths, reader
         self._digests: dict[Path, str] = {}
-        self._snapshot = lru_cache(maxsize=16)(lambda version: read_snapshot(paths, version))
+        self._snapshot = lru_cache(maxsize=16)(lambda version: read_snapshot(self.paths, version))
 
     def newest(self) -> Snapshot:
         return self._reader.current().snapshot

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from sigdir.warehouse.table.files import is_read_only
+from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:  # the parent of a server's processes does without
     import falcon
@@ -92,6 +93,11 @@ class Settings:
         patient = max(1, self.threads // 4) if self.is_patient else 0
         costly = self.threads // 2 - patient - bool(self.rpc)
         return ThreadShares(max(1, self.threads // 2 - 1), max(1, costly), patient)
+
+    @property
+    def paths(self) -> Paths:
+        """Those of the warehouse, with the folder of what is derived from it where the medium is read-only."""
+        return Paths(self.warehouse.absolute(), self.cache if self.on_read_only_media else None)
 
     @property
     def on_read_only_media(self) -> bool:

@@ -28,11 +28,10 @@ _MAX_COMMITS = 300
 class StatusPage(ViewPage):
     """What is in the warehouse and what was last done to it."""
 
-    _paths: Paths
     _counts_misses: bool
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
-        imports, fold = _last_jobs(self._paths, view.snapshot.version)
+        imports, fold = _last_jobs(self._reader.paths, view.snapshot.version)
         return rendered(
             "status.html", here="/status/", version=view.snapshot.version, collections=_collections(view),
             imports=imports, fold=fold, format=FORMAT, package=package_version(), max_commits=_MAX_COMMITS,
@@ -72,9 +71,9 @@ class StatisticsPage:
 
     kind = HTML
 
-    def __init__(self, reader: Reader, paths: Paths) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._renderer = BackgroundRenderer(paths)
+        self._renderer = BackgroundRenderer(reader.paths)
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view = self._reader.current()

@@ -31,7 +31,7 @@ from sigdir.serve.servers.warm import warm
 from sigdir.signatures.interruption import noting
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.errors import WarehouseError
-from sigdir.warehouse.table.paths import Paths, existing
+from sigdir.warehouse.table.paths import existing
 
 _NICENESS, _SQL_NICENESS = 5, 10
 """Costly requests give way to all others, and SQL to these."""
@@ -87,7 +87,7 @@ def _opened() -> tuple[Any, Reader]:
     settings = Settings.from_environment().as_the_medium_allows()
     try:
         existing(settings.warehouse)
-        reader = Reader(Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None))
+        reader = Reader(settings.paths)
         reader.current()
         return create_app(settings, reader, Writer(reader.paths, reader)), reader
     except (WarehouseError, OSError) as error:

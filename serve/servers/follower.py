@@ -21,7 +21,7 @@ _CHECK_SECONDS = 3600.0  # hashing the files of 100 M rows takes seconds
 
 
 def main(arguments: list[str]) -> int:
-    paths = Paths(Settings.from_environment().warehouse.absolute())
+    paths = Settings.from_environment().paths
     if arguments == ["once"]:
         try:
             pull(paths)

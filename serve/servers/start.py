@@ -15,7 +15,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.signatures.errors import SigdirError, missing_package
 from sigdir.warehouse.staging.writer import make_warehouse
 from sigdir.warehouse.table.identity import read_identity
-from sigdir.warehouse.table.paths import Paths, existing
+from sigdir.warehouse.table.paths import existing
 
 EXTRAS = {"waitress": "", "granian": "fast"}
 """The servers of `--server`, each named as its package, and the extra that installs it."""
@@ -86,9 +86,8 @@ def ensure_warehouse(settings: Settings) -> None:
     if settings.read_only:
         existing(settings.warehouse)
         return
-    paths = Paths(settings.warehouse.absolute())
-    if make_warehouse(paths):
-        print(f"new warehouse at {paths.root}", file=sys.stderr, flush=True)
+    if make_warehouse(settings.paths):
+        print(f"new warehouse at {settings.paths.root}", file=sys.stderr, flush=True)
 
 
 def first_pull(settings: Settings, environment: dict[str, str]) -> None:
@@ -96,8 +95,7 @@ def first_pull(settings: Settings, environment: dict[str, str]) -> None:
     command = [sys.executable, "-P", "-m", FOLLOWER, "once"]
     if subprocess.run(command, env=environment, check=False).returncode == 0:
         return
-    paths = Paths(settings.warehouse.absolute())
-    if not paths.log.is_dir() or read_identity(paths).unfinished:
+    if not settings.paths.log.is_dir() or read_identity(settings.paths).unfinished:
         raise StartError("there is no version to serve: the line above says why the store cannot be followed")
     print("serving the version that is there until the store answers", file=sys.stderr, flush=True)
 

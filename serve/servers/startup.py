@@ -17,7 +17,7 @@ from sigdir.serve.servers.short_requests import IsShort, ShortRequests
 from sigdir.serve.servers.warm import warm
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.files import FileLock, make_folder
-from sigdir.warehouse.table.paths import Paths, existing
+from sigdir.warehouse.table.paths import existing
 
 _REPORT_SECONDS = 2.0
 
@@ -39,7 +39,7 @@ def open_app(settings: Settings) -> OpenedApp:
     """
     existing(settings.warehouse)
     return_freed_memory()
-    paths = Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None)
+    paths = settings.paths
     if settings.on_read_only_media and settings.cache is None:
         warm()
     else:
