@@ -47,7 +47,7 @@ from sigdir.signatures.returns import (
     panic,
     with_standard,
 )
-from sigdir.signatures.standards import canonical, event_declaration, sources
+from sigdir.signatures.standards import canonical, event_declaration, is_filtered, sources
 from sigdir.signatures.types import MAX_TEXT, parsed_declaration
 
 if TYPE_CHECKING:  # it prefers the texts that are defined here
@@ -385,11 +385,13 @@ class Readings:
         given = given_returns([*tree.input.texts, *declared])
         said = [*given, *with_standard(reading.selector, list(tree.input.returned))]
         said = [one for one in said if one.types != NOTHING or not reading.data]
+        functions = [Known(text, Kind.FUNCTION) for text in dict.fromkeys(one.text for one in said)]
+        marked = {one.text: one for one in _of_contract(tree.input, reading.form, reading.hash, functions)}
         reading.texts = len(said)
         tried: list[tuple[Candidate, Returned]] = []
         for one in said[:MAX_TEXTS]:
             if tree.outer.admits(one.types, one.declaration) or len(tried) < tree.always_tried:
-                tried.append((_returned_candidate(reading.data, one, tree.outer), one))
+                tried.append((_returned_candidate(reading.data, one, marked[one.text], tree.outer), one))
         _rank_returns(reading, tried)
         tree.results = [reading]
         self._search(tree, 1, reading)
@@ -507,11 +509,13 @@ def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
     return Candidate(known.parsed(), found, note=note)
 
 
-def _returned_candidate(data: bytes, said: Returned, budget: Budget) -> Candidate:
+def _returned_candidate(data: bytes, said: Returned, marked: Known, budget: Budget) -> Candidate:
+    """What a declaration says of the data; ``marked`` is its text with what the contract says of it."""
     found = attempt(data, said.types, budget, first=0)
     detail = f"as {said.types[:_SHOWN_TYPES]}: {found.detail}" if found.detail else ""
     found = found._replace(text=said.text, detail=detail)
     known = Known(said.text, Kind.FUNCTION, Witness.DECLARED, said.declaration, said.names)
+    known = known.of_contract(marked.membership, marked.why)
     return Candidate(known, found, note=f"as declared: {said.declaration}" if found.values is not None else "")
 
 
@@ -552,14 +556,20 @@ def _rank(reading: Reading, form: Form, *, is_inner: bool = False) -> None:
 
 
 def _rank_returns(reading: Reading, pairs: list[tuple[Candidate, Returned]]) -> None:
-    """Order what declarations say: first what encodes to the same bytes, then what is declared most."""
-    pairs.sort(key=lambda pair: (*_misfit(pair[0]), not pair[1].is_given, -pair[1].count))
+    """Order what declarations say: first what encodes to the same bytes, then what is declared most. Few bytes tell one text
+    from another here, so one that is probably not meant comes after all others.
+    """
+    given = {one.text for _, one in pairs if one.is_given}
+    doubts = {one.text: _doubt(reading.hash, found.known, is_given=one.text in given) for found, one in pairs}
+    pairs.sort(key=lambda pair: (bool(doubts[pair[1].text]), *_misfit(pair[0]), not pair[1].is_given, -pair[1].count))
     reading.candidates = [found for found, _ in pairs]
-    rivals = sum(found.attempt.exact for found in reading.candidates) - 1
+    best = min((found.known.membership for found in reading.candidates), default=Membership.UNKNOWN)
+    fitting = [found for found, one in pairs if found.attempt.exact and not doubts[one.text]]
+    rivals = sum(found.known.membership is best for found in fitting) - 1
     for number, (found, one) in enumerate(pairs):
         if found.decodes:
             found.is_ambiguous = number == 0 and rivals > 0 and not one.is_given
-            found.confidence, found.reasons = _return_confidence(found, one, number, rivals)
+            found.confidence, found.reasons = _return_confidence(found, one, doubts[one.text], number, rivals)
     if not reading.data:
         reading.note = NOTHING_RETURNED
     elif not reading.candidates:
@@ -575,13 +585,26 @@ def _rank_returns(reading: Reading, pairs: list[tuple[Candidate, Returned]]) -> 
         )
 
 
+def _doubt(selector: bytes, known: Known, *, is_given: bool) -> str:
+    """Why a function was probably not the one that was called; "" where nothing says so."""
+    if known.membership is Membership.CANNOT:
+        return known.why
+    if is_given or known.membership is Membership.HAS or not is_filtered(selector, known.text):
+        return ""
+    return f"its selector is that of {canonical()[selector]} of {sources()[selector]}"
+
+
 def _return_confidence(
-    found: Candidate, said: Returned, number: int, rivals: int
+    found: Candidate, said: Returned, doubt: str, number: int, rivals: int
 ) -> tuple[Confidence, tuple[str, ...]]:
     """How sure a list of returned types is, and why."""
     reasons = ["its declaration is given"] if said.is_given else []
     if said.count:
         reasons.append(f"declared {counted(said.count, 'time')}")
+    if doubt or found.known.why:
+        reasons.append(doubt or found.known.why)
+    if doubt:
+        return Confidence.LOW, tuple(reasons)
     if not found.attempt.exact:
         return Confidence.LOW, (*reasons, _inexact(found))
     reasons.append("the values encode to the same bytes")

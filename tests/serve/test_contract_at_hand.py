@@ -128,6 +128,18 @@ def test_what_the_abi_says_a_call_returns_comes_first(app: Application) -> None:
     assert found["candidates"][0]["parameters"] == [{"name": "paid", "type": "uint8", "value": 1}]
 
 
+def test_a_returned_value_is_not_read_by_a_text_that_the_contract_cannot_have(app: Application) -> None:
+    """What it has says so, and what it lacks is last and marked, as for the call. Without a contract nothing is said."""
+    call = {"as": "return", "data": f"0x{1:064x}", "selector": selector(TRANSFER)}
+    found = decoded(app, **call, abi=WORK_ABI)
+    assert memberships(found) == {WORKED: True, TRANSFER: False}
+    assert "the contract's ABI has it" in found["candidates"][0]["reasons"]
+    assert memberships(decoded(app, **call, abi=OTHER_ABI)) == {TRANSFER: False}
+    lacks = decoded(app, **call, code=dispatcher("other()"))["candidates"][0]
+    assert (lacks["confidence"], lacks["reasons"]) == ("low", ["the contract's code has no such function"])
+    assert memberships(decoded(app, **call)) == {TRANSFER: None}
+
+
 def test_code_says_which_functions_there_are(app: Application) -> None:
     """A selector that the dispatcher lacks is ruled out, but not by the code of a proxy, which is named."""
     found = decoded(app, code=dispatcher("other()"))
