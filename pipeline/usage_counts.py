@@ -153,7 +153,7 @@ def _places(batch: ColumnBatch, bad: BadRows, chain: int) -> tuple[Array, npt.ND
     if "address" in batch.columns:
         addresses, is_place = hashes_of(batch.columns["address"], ADDRESS_BYTES)
         is_none = batch.columns["address"].is_null().to_numpy(zero_copy_only=False)
-        bad.add("no address of 20 bytes", batch, is_place | is_none, "were counted without their contract: ")
+        bad.add("no address of 20 bytes", batch, is_place | is_none, "counted without their contract: ")
     chains, is_chain = chains_of(batch, chain)
     places = np.hstack([chains.astype(">u8").view(np.uint8).reshape(-1, PLACE_BYTES - ADDRESS_BYTES), addresses])
     return places, is_place & is_chain
@@ -165,7 +165,7 @@ def _days(batch: ColumnBatch, bad: BadRows) -> Days:
         return NO_DAYS
     days = days_of(batch.columns["day"])
     is_good = pc.or_(days.is_valid(), batch.columns["day"].is_null()).to_numpy(zero_copy_only=False)
-    bad.add("none such as 2026-01-31", batch, is_good, "were counted without their day: ")
+    bad.add("none such as 2026-01-31", batch, is_good, "counted without their day: ")
     return _ends(days.drop_null().to_numpy().astype(NO_DAYS.dtype))
 
 

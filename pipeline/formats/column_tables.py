@@ -24,6 +24,7 @@ from sigdir.pipeline.formats.csv import head_rows
 from sigdir.pipeline.formats.json_reader import first_object
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import Array, numbers, text
+from sigdir.signatures.plural import counted
 
 Names = Mapping[str, Sequence[str]]
 """For each role of a column the names that it may have, without case and marks."""
@@ -192,7 +193,7 @@ class BadRows:
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, int]] = {}
 
-    def add(self, what: str, batch: ColumnBatch, is_good: npt.NDArray[np.bool_], done: str = "were not read: ") -> None:
+    def add(self, what: str, batch: ColumnBatch, is_good: npt.NDArray[np.bool_], done: str = "not read: ") -> None:
         """Count the rows that are not good, and what was ``done`` with them."""
         bad = np.flatnonzero(~is_good)
         if len(bad):
@@ -200,4 +201,7 @@ class BadRows:
             self._found[done + what] = count + len(bad), first
 
     def sentences(self) -> list[str]:
-        return [f"{count:,} rows {what}; the first is row {first:,}" for what, (count, first) in self._found.items()]
+        return [
+            f"{counted(count, 'row')} {'was' if count == 1 else 'were'} {what}; the first is row {first:,}"
+            for what, (count, first) in self._found.items()
+        ]

@@ -105,7 +105,7 @@ def test_tables_of_code_hashes_share_the_interface_of_the_code(warehouse: Path, 
     report = imported(warehouse, *(tmp_path / name for name in ("a.csv", "b.parquet", "c.jsonl", "C.json")))
     assert report["interfaces"] == 1
     [csv] = [file["warnings"] for file in report["files"] if file["path"].endswith("a.csv")]
-    assert csv == ["1 rows were not read: no address of 20 bytes; the first is row 2"]
+    assert csv == ["1 row was not read: no address of 20 bytes; the first is row 2"]
     for address, chain in ((TOKEN, 1), (OTHER, 1), (PROXY, 10), (OTHER, 10)):
         assert at(warehouse, address, chain).texts == {member(TRANSFER)}, address
     [first, *_] = deployments_at(manifest(warehouse), 1, bytes.fromhex(TOKEN[2:]))

@@ -79,7 +79,7 @@ def test_a_row_that_cannot_be_read_is_counted_and_named(warehouse: Path, tmp_pat
     (nested := tmp_path / "nested.jsonl").write_text(f'{{"selector":"{good}","count":[1],"day":{{"a":1}}}}\n')
     unread = json.loads(invoke(warehouse, "coverage", nested, "--json").stdout)["unread"]
     assert [sentence.partition(":")[0] for sentence in unread] == [
-        "1 rows were counted without their day", "1 rows were not read",
+        "1 row was counted without their day", "1 row was not read",
     ]  # fmt: skip
     (other := tmp_path / "other.csv").write_text("a,b\n1,2\n")
     refused = invoke(warehouse, "coverage", other)
@@ -122,7 +122,7 @@ def test_usage_stands_beside_the_texts(tmp_path: Path) -> None:
     csv.write_text(f"selector,count\n0x{keccak256(APPROVE)[:4].hex()},100\n0xa9,1\n")
     replaced = invoke(warehouse, "import", "--usage", csv, "--json")
     assert json.loads(replaced.stdout)["files"][0]["warnings"] == [
-        "1 rows were not read: no selector of 4 bytes and no topic of 32; the first is row 2"
+        "1 row was not read: no selector of 4 bytes and no topic of 32; the first is row 2"
     ]
     assert sigdir.open(warehouse).sql(query).rows() == [(APPROVE, 101), (TRANSFER, 10), (EVENT, 5)]
     assert sigdir.open(warehouse, as_of=1).sql(query).rows()[0][1] == 0
@@ -166,7 +166,7 @@ def test_the_days_of_a_source(tmp_path: Path) -> None:
         "rows": 4, "hashes": {"signatures": 1, "event-signatures": 0}, "uses": 10, "days": ["2026-11-01", "2026-11-02"],
     }  # fmt: skip
     assert first["warnings"] == [
-        "1 rows were counted without their day: none such as 2026-01-31; the first is row 4",
+        "1 row was counted without their day: none such as 2026-01-31; the first is row 4",
     ]
     assert not add("november.csv", *november)["published"]
     assert counted() == [("november.csv", 10, date(2026, 11, 1), date(2026, 11, 2))]
