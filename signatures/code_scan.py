@@ -15,6 +15,8 @@ Theory
     CODECOPY takes a place in memory, an offset into the code, and a size. A compiler pushes the last two as constants::
 
         PUSH2 size, DUP1, PUSH2 offset, PUSH1 0, CODECOPY, PUSH1 0, RETURN      solc's creation code
+        PUSH2 offset, PUSH2 end, SUB, PUSH2 offset, PUSH1 0, CODECOPY           Vyper's creation code up to 0.3.0
+        PUSH2 size, PUSH1 immutables, ADD, PUSH4 0, RETURN                      what Vyper 0.3.1 returns
         PUSH1 32, PUSH2 offset, DUP4, CODECOPY, DUP2, MLOAD                     a constant that solc's optimizer moved
 
     The code is read once, from its first byte to its last, as `solc --asm` lists it, with the upper values of the stack:
@@ -39,7 +41,7 @@ from sigdir.signatures.kernels import kernel
 
 Array = npt.NDArray[Any]
 
-_CODECOPY, _JUMPDEST, _RETURN, _DELEGATECALL = 0x39, 0x5B, 0xF3, 0xF4
+_ADD, _CODECOPY, _JUMPDEST, _RETURN, _DELEGATECALL = 0x01, 0x39, 0x5B, 0xF3, 0xF4
 _ENDS = (0x00, 0x56, 0xF3, 0xFD, 0xFE, 0xFF)  # STOP, JUMP, RETURN, REVERT, INVALID, SELFDESTRUCT
 _EQ, _LT, _GT, _SUB, _XOR, _SHL = 0x14, 0x10, 0x11, 0x03, 0x18, 0x1B
 _PUSH0, _PUSH1, _PUSH32, _DUP1, _SWAP1, _SWAP16 = 0x5F, 0x60, 0x7F, 0x80, 0x90, 0x9F
@@ -47,7 +49,7 @@ _SELECTOR_BITS = 224  # how far left of a word's end a selector stands
 _WIDEST_SHIFTED = 8  # bytes of a shifted value that are read; solc pushes no more than four
 _UNKNOWN = -1
 _DEPTH = 32  # upper values of the stack that are kept, in a ring; SWAP16 reaches 17
-_WIDEST = 3  # bytes of a constant that may be an offset or a size
+_LARGEST = (1 << 24) - 1  # of the constants that may be offsets or sizes
 _WORD = 32
 _LEAST_TOPIC = 30  # bytes of a topic that are pushed: one in 65,536 has a third zero byte in front
 
@@ -112,6 +114,28 @@ def _number(code: Array, start: int, end: int) -> Any:
     for k in range(start, end):
         value = (value << np.uint64(8)) | np.uint64(code[k])
     return value
+
+
+@register_jitable
+def _constant(code: Array, start: int, end: int, unknown: int) -> int:
+    """A constant that may be an offset or a size; ``unknown`` for a larger one."""
+    value = 0
+    for k in range(start, end):
+        value = value << 8 | int(code[k])
+        if value > _LARGEST:
+            return unknown
+    return value
+
+
+@register_jitable
+def _computed(opcode: int, first: int, second: int, unknown: int) -> int:
+    """A sum or a difference of two constants that may be an offset or a size; ``unknown`` for any other result."""
+    if first >= 0 and second >= 0:
+        if opcode == _ADD and first + second <= _LARGEST:
+            return first + second
+        if opcode == _SUB and first >= second:
+            return first - second
+    return unknown
 
 
 @register_jitable
@@ -180,12 +204,9 @@ def _scan(code: Array, effects: Array) -> tuple[Array, Array, Array, int, int, b
         is_data = opcode in _ENDS
         value = -2 - at
         if _PUSH0 <= opcode <= _PUSH32:
-            if width <= _WIDEST:
-                value = 0
-                for k in range(at + 1, min(after, size)):
-                    value = value << 8 | int(code[k])
-                if value < size:
-                    is_pushed[value] = True
+            value = _constant(code, at + 1, min(after, size), value)
+            if 0 <= value < size:
+                is_pushed[value] = True
             top += 1
             stack[top % _DEPTH] = value
         elif _DUP1 <= opcode < _SWAP1:
@@ -201,7 +222,7 @@ def _scan(code: Array, effects: Array) -> tuple[Array, Array, Array, int, int, b
                 top -= 1
             if effects[opcode] & 1:
                 top += 1
-                stack[top % _DEPTH] = value
+                stack[top % _DEPTH] = _computed(opcode, first, second, value)
             if opcode == _CODECOPY and second > 0 and third > 0 and second + third <= size:
                 if third != _WORD:
                     place, start, end = first, second, second + third

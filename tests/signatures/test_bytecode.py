@@ -136,9 +136,19 @@ SWAPPED = bytes.fromhex(f"61001161{len(RUNTIME):04x}90600039") + returns(len(RUN
 """The offset is pushed before the size."""
 
 
+LENGTH = f"{len(RUNTIME):04x}"
+END = f"{len(RUNTIME) + 4:04x}"
+VYPER_0_2 = bytes.fromhex(f"61{END}56{RUNTIME.hex()}5b61000461{END}0361000460003961000461{END}036000f3")
+"""The runtime code comes first, and its size is the difference of its end and its begin."""
+VYPER_0_3_1 = bytes.fromhex(f"61{LENGTH}61001963000000003961{LENGTH}6020016300000000f3fe")
+"""It copies to the place that four zero bytes are, and returns the immutables too: their size is added."""
+
+
 @pytest.mark.parametrize(
     ("code", "is_found"),
     [
+        (VYPER_0_2, True),
+        (VYPER_0_3_1 + RUNTIME, True),
         (returns(len(RUNTIME), len(RUNTIME), 16) + RUNTIME, True),
         (returns(len(RUNTIME) + 32, len(RUNTIME), 16) + RUNTIME, True),  # immutables follow
         (returns(len(RUNTIME) - 1, len(RUNTIME), 16) + RUNTIME, False),
