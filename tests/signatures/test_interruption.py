@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
 from sigdir.signatures import interruption
 from sigdir.signatures.interruption import check, each, is_noted, noting, waiting
-from sigdir.warehouse.table.files import uninterrupted
+from sigdir.warehouse.table.files import RunFolder, uninterrupted
 from tests.conftest import SAFETY_SECONDS
 
 
@@ -115,6 +116,14 @@ def test_the_last_step_of_a_publish_is_not_interrupted() -> None:
         send()
         with pytest.raises(KeyboardInterrupt), uninterrupted():
             never()
+
+
+def test_a_run_that_is_interrupted_as_it_begins_leaves_no_folder(tmp_path: Path) -> None:
+    with noting(never):
+        send()
+        with pytest.raises(KeyboardInterrupt), RunFolder(tmp_path / "tmp"):
+            never()
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_ctrl_c_that_is_ignored_stays_so() -> None:

@@ -251,6 +251,9 @@ class RunFolder:
                 return self
             except (Busy, FileNotFoundError):  # another process took it for dead before it was locked
                 continue
+            except BaseException:  # interrupted
+                shutil.rmtree(self.path, ignore_errors=True)
+                raise
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
