@@ -9,7 +9,6 @@ import pytest
 
 from sigdir.signatures.collections import EVENT_SIGNATURES
 from tests.clients.support import CAST, Front, Served
-from tests.conftest import ROOT
 from tests.serve.support import TOPIC, TRANSFER, found, post_text, selector
 
 pytestmark = pytest.mark.skipif(not CAST.exists(), reason=f"{CAST} is not installed: make -C tests/clients")
@@ -79,11 +78,3 @@ def test_uploads_in_chunks(front: Front, server: Served) -> None:
     printed = front.run(CAST, "upload-signature", *texts)
     assert printed.count("Imported: Function chunk") == len(texts)
     assert len(found(server.port, "chunk2099(uint256)")) == 1
-
-
-def test_a_trace_names_what_the_samples_name(front: Front) -> None:
-    """Every function of the bundled ERC-20 is found by its selector."""
-    for line in (ROOT / "samples" / "erc-0020-token.txt").read_text().splitlines():
-        if line.startswith("function") and "()" in line:
-            text = line.split()[1]
-            assert front.run(CAST, "4byte", selector(text)) == f"{text}\n"

@@ -172,13 +172,6 @@ def test_a_manifest_names_its_sources_beside_it(paths: Paths, tmp_path: Path) ->
         sources_of(ManifestFile(path, hashlib.sha256(path.read_bytes()).hexdigest()))
 
 
-def test_rows_from_before_the_evidence_have_no_sightings(paths: Paths) -> None:
-    """A version without evidence has the source of all POSTs alone, and no file."""
-    stage(paths, SIGNATURES, "a(uint256)")
-    assert list(read_snapshot(paths).evidence.sources) == [POST]
-    assert not read_snapshot(paths).evidence.all_files()
-
-
 # Duplicates.
 
 

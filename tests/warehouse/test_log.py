@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from copy import copy
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from deltalake import DeltaTable
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.jobs.compact import compact
-from sigdir.warehouse.log.entry import read_entry
 from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, read_snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.errors import UnreadableWarehouse
@@ -118,19 +116,3 @@ def test_a_truncated_entry_is_refused(tmp_path: Path) -> None:
         for read in (copy(before).newest, lambda: read_snapshot(paths)):
             with pytest.raises(UnreadableWarehouse, match=f"{entry.name}.*put this file back from a backup"):
                 read()
-
-
-DAMAGED = (
-    b"", b"{", b"1", b'{"add": {"path": "x"}}', b'{"remove": 1}', b'{"commitInfo": {}}',
-    b'{"commitInfo": {"timestamp": 179538591795385957856}}', b'{"commitInfo": {"timestamp": "today"}}',
-)  # fmt: skip
-
-
-def test_a_damaged_entry_is_an_error_that_names_its_file(tmp_path: Path) -> None:
-    """Any missing or malformed part of its JSON gives this error."""
-    paths = Paths(tmp_path / "warehouse")
-    publish(paths.root, "a")
-    for damage in DAMAGED:
-        paths.log_entry(1).write_bytes(damage)
-        with pytest.raises(UnreadableWarehouse, match=re.escape(str(paths.log_entry(1)))):
-            read_entry(paths, 1)

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.hash_order import sorted_hashes
@@ -36,35 +34,6 @@ def segment_of(prefixes: list[int], width: int = 4) -> Segment:
 
 def found(view: View, digest: bytes) -> list[tuple[int, list[int]]]:
     return [(id(segment), rows.tolist()) for segment, rows in view.with_hash(SIGNATURES, digest)]
-
-
-def by_scan(segments: list[Segment], digest: bytes) -> list[tuple[int, list[int]]]:
-    """The same, by a scan of every row."""
-    expected = []
-    for segment in segments:
-        rows = [row for row in range(segment.rows) if segment.hash[row].tobytes() == digest]
-        if rows:
-            expected.append((id(segment), rows))
-    return expected
-
-
-prefixes = st.one_of(
-    st.integers(0, _LAST),
-    st.sampled_from([0, 1, 2**31, _LAST - 1, _LAST]),
-    st.integers(0, 20),  # mined prefixes, all at one end
-    st.integers(0xA9059C00, 0xA9059CFF),
-)
-
-
-@given(st.lists(st.lists(prefixes, max_size=60), max_size=6), st.lists(prefixes, max_size=8), st.sampled_from([4, 32]))
-def test_a_hash_is_found_in_every_file(held: list[list[int]], others: list[int], width: int) -> None:
-    """In any number of files, also none and empty ones, a lookup finds all rows with the hash and no others."""
-    segments = [segment_of(rows, width) for rows in held]
-    view = view_of(segments)
-    digests = {segment.hash[row].tobytes() for segment in segments for row in range(segment.rows)}
-    digests |= {prefix.to_bytes(4, "big") + bytes(width - 4) for prefix in others}
-    for digest in digests:
-        assert found(view, digest) == by_scan(segments, digest)
 
 
 @pytest.mark.parametrize(

@@ -27,13 +27,12 @@ from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.files import make_folder
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
-from tests.examples import examples
+from tests.examples import examples, long_except
 from tests.warehouse.power import Call, Disk, Kept, trace
 from tests.warehouse.support import (
     REPOSITORY,
     assert_evidence_is_whole,
     assert_sound,
-    command,
     environment,
     places,
     run_command,
@@ -175,113 +174,78 @@ def cut_power(
     assert [path for path in disk.named_early if "/warehouse/tmp/" not in path] == []
 
 
+def traced(folder: Path, *arguments: str | Path) -> tuple[Disk, list[Call]]:
+    """The disk of ``parent`` before Python runs with these arguments, and the calls that it makes."""
+    disk = Disk(folder / "parent")
+    command = [sys.executable, *map(str, arguments)]
+    return disk, trace(command, folder / "parent", folder / "trace", environment(), REPOSITORY)
+
+
+def imported(folder: Path, rows: int) -> Path:
+    """A warehouse with an import and POSTed rows."""
+    root = folder / "parent" / "warehouse"
+    import_files([lines_file(folder, "old", rows)], root)
+    post(root, SIGNATURES, "more7(uint256)", *(f"posted{n}(uint256)" for n in range(20)))
+    return root
+
+
 @pytest.mark.long
 def test_posts_survive_power_loss(tmp_path: Path, memory: Path) -> None:
     """Every acknowledged row is kept, from the first row of a new folder on."""
-    root = tmp_path / "parent" / "warehouse"
-    root.parent.mkdir()
-    disk = Disk(root.parent)
-    calls = trace([sys.executable, "-c", POSTS, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)
+    (tmp_path / "parent").mkdir()
+    disk, calls = traced(tmp_path, "-c", POSTS, tmp_path / "parent" / "warehouse")
     lines = lines_file(tmp_path, "posted", 20)
     cut_power(disk, calls, memory, posted, lambda root: import_files([lines], root))
     assert len(posted(disk.output).rows[SIGNATURES]) == 6
 
 
-def import_case(folder: Path, rows: int, prepare: Callable[[Path], None]) -> tuple[Disk, list[Call], Path, Required]:
-    """Trace an import into a prepared warehouse: the disk, the calls, the imported file, the earlier rows."""
-    root = folder / "parent" / "warehouse"
-    root.mkdir(parents=True)
-    prepare(root)
-    before = required_now(root)
-    disk = Disk(root.parent)
-    lines = lines_file(folder, "more", rows)
-    calls = trace(
-        command("import", lines, "--json", "--quiet", "--warehouse", root),
-        root.parent, folder / "trace", environment(), REPOSITORY,
-    )  # fmt: skip
-    return disk, calls, lines, before
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("served", [False, True], ids=["plain", "served"])
-def test_an_import_survives_power_loss(tmp_path: Path, memory: Path, served: bool) -> None:
+@pytest.mark.parametrize("before", long_except({"nothing"}, ["nothing", "rows", "a served warehouse"]))
+def test_an_import_survives_power_loss(tmp_path: Path, memory: Path, before: str) -> None:
     """Earlier rows stay; a reported import is whole, and an unreported one can be run again."""
-
-    def prepare(root: Path) -> None:
-        import_files([lines_file(tmp_path, "old", 300)], root)
-        post(root, SIGNATURES, "posted(uint256)", "more7(uint256)")
-        if not served:
-            shutil.rmtree(Paths(root).cache)  # without it no index is built
-
-    disk, calls, lines, before = import_case(tmp_path, 500, prepare)
-    all_texts = {
-        SIGNATURES: {f"more{n}(uint256)" for n in range(500)},
-        EVENT_SIGNATURES: {f"More{n}(address)" for n in range(50)},
+    root, rows = tmp_path / "parent" / "warehouse", 100 if before == "nothing" else 500
+    if before == "nothing":
+        root.parent.mkdir()
+    else:
+        imported(tmp_path, 300)
+    if before == "rows":
+        shutil.rmtree(Paths(root).cache)  # without it no index is built
+    earlier, lines = required_now(root), lines_file(tmp_path, "more", rows)
+    whole = {
+        SIGNATURES: {f"more{n}(uint256)" for n in range(rows)},
+        EVENT_SIGNATURES: {f"More{n}(address)" for n in range(rows // 10)},
     }
+    disk, calls = traced(tmp_path, "-m", "sigdir", "import", lines, "--json", "--quiet", "--warehouse", root)
 
     def required(output: bytes) -> Required:
-        return Required(before.rows, all_texts) if b'"totals"' in output else before
+        return Required(earlier.rows, whole) if b'"totals"' in output else earlier
 
     cut_power(disk, calls, memory, required, lambda root: import_files([lines], root))
-    assert required(disk.output).texts == all_texts
+    assert required(disk.output).texts == whole
 
 
-def test_the_first_import_survives_power_loss(tmp_path: Path, memory: Path) -> None:
-    """The same holds in a folder without a log."""
-    disk, calls, lines, before = import_case(tmp_path, 100, lambda root: root.rmdir())
-
-    def required(output: bytes) -> Required:
-        texts = {f"more{n}(uint256)" for n in range(100)} if b'"totals"' in output else set()
-        return Required(before.rows, {SIGNATURES: texts, EVENT_SIGNATURES: set()})
-
-    cut_power(disk, calls, memory, required, lambda root: import_files([lines], root))
+CHECKPOINT = (
+    "import sys; from pathlib import Path; from sigdir.warehouse.publish import publish; from sigdir.warehouse.log import checkpoint;"
+    " from sigdir.warehouse.table.paths import Paths;"
+    " checkpoint.CHECKPOINT_VERSIONS = 2; print(publish.fold(Paths(Path(sys.argv[1]))))"
+)
 
 
 @pytest.mark.long
-def test_a_fold_survives_power_loss(tmp_path: Path, memory: Path) -> None:
-    """A POSTed row is on the disk before, while and after it moves into the table."""
-    root = tmp_path / "parent" / "warehouse"
-    import_files([lines_file(tmp_path, "old", 300)], root)
-    post(root, SIGNATURES, *(f"posted{n}(uint256)" for n in range(50)))
-    post(root, EVENT_SIGNATURES, "Posted(address)")
-    before = required_now(root)
-    disk = Disk(root.parent)
-    calls = trace(command("fold", "--warehouse", root), root.parent, tmp_path / "trace", environment(), REPOSITORY)
+@pytest.mark.parametrize("kind", ["fold", "after a publisher died", "with a checkpoint"])
+def test_a_fold_survives_power_loss(tmp_path: Path, memory: Path, kind: str) -> None:
+    """A POSTed row is on the disk before, while and after it moves into the table.
+
+    Also where a publisher was killed between naming a version and syncing the name. A checkpoint is whole or absent: it
+    replaces the log's entries, so half of one would lose rows.
+    """
+    root = imported(tmp_path, 20)
+    before, folding = required_now(root), ["-m", "sigdir", "fold", "--warehouse", root]
+    if kind == "after a publisher died":
+        assert run_command("fold", "--warehouse", root, SIGDIR_FAILPOINT="committed").returncode < 0
+    disk, calls = traced(tmp_path, *(["-c", CHECKPOINT, root] if kind == "with a checkpoint" else folding))
+    if kind == "after a publisher died":
+        disk.unsync(Paths(root).log_entry(2))
     cut_power(disk, calls, memory, lambda _: before, lambda root: fold(Paths(root)))
-    assert b"published" in disk.output
-
-
-@pytest.mark.long
-def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(tmp_path: Path, memory: Path) -> None:
-    """A publisher is killed between naming a version and syncing the name; then power fails in the next fold."""
-    root = tmp_path / "parent" / "warehouse"
-    import_files([lines_file(tmp_path, "old", 20)], root)
-    post(root, SIGNATURES, *(f"posted{n}(uint256)" for n in range(20)))
-    before = required_now(root)
-    assert run_command("fold", "--warehouse", root, SIGDIR_FAILPOINT="committed").returncode < 0
-    disk = Disk(root.parent)
-    disk.unsync(Paths(root).log_entry(2))
-    calls = trace(command("fold", "--warehouse", root), root.parent, tmp_path / "trace", environment(), REPOSITORY)
-    cut_power(disk, calls, memory, lambda _: before, lambda root: fold(Paths(root)))
-    assert b"nothing to fold" in disk.output
-
-
-@pytest.mark.long
-def test_a_checkpoint_survives_power_loss(tmp_path: Path, memory: Path) -> None:
-    """A checkpoint is whole or absent. It replaces the log's entries, so half of one would lose rows."""
-    root = tmp_path / "parent" / "warehouse"
-    for number in range(2):
-        import_files([lines_file(tmp_path, f"old{number}", 20)], root)
-    post(root, SIGNATURES, "posted(uint256)")
-    before = required_now(root)
-    disk = Disk(root.parent)
-    script = (
-        "import sys; from pathlib import Path; from sigdir.warehouse.publish import publish; from sigdir.warehouse.log import checkpoint;"
-        " from sigdir.warehouse.table.paths import Paths;"
-        " checkpoint.CHECKPOINT_VERSIONS = 3; print(publish.fold(Paths(Path(sys.argv[1]))))"
-    )
-    calls = trace([sys.executable, "-c", script, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)
-    cut_power(disk, calls, memory, lambda _: before, lambda root: fold(Paths(root)))
-    log = Paths(root).log
-    assert len(list(log.glob("*3.checkpoint*"))) == 1
-    assert json.loads((log / "_last_checkpoint").read_bytes())["version"] == 3
+    told = {"fold": b"published", "after a publisher died": b"nothing to fold", "with a checkpoint": b"version=2"}
+    assert told[kind] in disk.output
+    assert len(list(Paths(root).log.glob("*2.checkpoint*"))) == (kind == "with a checkpoint")

@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ import pytest
 from deltalake import DeltaTable
 
 import sigdir
-from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.jobs.compact import compact, everything
-from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish import batch
-from sigdir.warehouse.publish.commit import append
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.staging.transaction import HighWaterMark
 from sigdir.warehouse.staging.writer import Staging
@@ -32,7 +30,6 @@ from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import Busy, CommitConflict
 from sigdir.warehouse.table.parquet import FILE_SCHEMA
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.table.places import Folder
 from tests.conftest import SAFETY_SECONDS
 from tests.warehouse.support import (
     Run,
@@ -389,29 +386,6 @@ def test_a_publisher_with_a_stale_snapshot_publishes_nothing(paths: Paths) -> No
     assert_clean(paths)
 
 
-def test_one_of_two_commits_at_once_is_refused(paths: Paths) -> None:
-    """The log takes one commit per version, so only one of two publishers without a lock succeeds."""
-    publish(paths, ["old()"])
-    for number in range(10):
-        snapshot = read_snapshot(paths)
-        watermarks = {c: snapshot.high_water[c].id + 5 for c in COLLECTIONS}
-        barrier = threading.Barrier(2)
-
-        def work(run: str, base: Snapshot, marks: dict[Collection, int], start: threading.Barrier) -> str | None:
-            start.wait()
-            try:
-                append(Folder(paths), base.version, [], marks, {"run": run})
-            except CommitConflict:
-                return None
-            return run
-
-        with ThreadPoolExecutor(2) as pool:
-            done = [pool.submit(work, f"{who}{number}", snapshot, watermarks, barrier) for who in "ab"]
-        (winner,) = {future.result() for future in done} - {None}
-        assert version(paths) == snapshot.version + 1
-        assert sigdir.open(paths.root).history()[-1]["run"] == winner
-
-
 def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:
     """Nothing becomes visible, ids are not reused, and the next publish removes the files."""
     publish(paths, ["old()"])
@@ -435,20 +409,6 @@ def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:
 
 
 # Without the staging file.
-
-
-def test_no_id_is_reused_after_a_lost_staging_file(paths: Paths) -> None:
-    """Ids, times and import numbers continue after those of the table."""
-    publish(paths, names("f", 30), names("E", 3))
-    publish(paths, names("g", 5))
-    for file in paths.root.glob("staging.sqlite*"):
-        file.unlink()
-    assert publish(paths, names("h", 5), names("E", 4)).import_id == 3
-    for collection, rows in ((SIGNATURES, 40), (EVENT_SIGNATURES, 4)):
-        table = visible(paths)[collection]
-        assert_sound(table)
-        assert table["id"].to_pylist() == list(range(1, rows + 1))
-    assert stage(paths, SIGNATURES, "posted()")[0].id == 41
 
 
 def test_no_id_is_reused_after_restoring_an_older_staging_file(paths: Paths, tmp_path: Path) -> None:

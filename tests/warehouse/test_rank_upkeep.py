@@ -18,7 +18,6 @@ from sigdir.warehouse.index.view import Reader, View, tidy
 from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.log.manifest import EvidenceFile
 from sigdir.warehouse.publish.publish import fold
-from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.warehouse.support import stage
@@ -113,25 +112,3 @@ def test_readers_build_what_is_missing(reader: Reader) -> None:
     with closing(Reader(reader.paths)) as second:
         assert counts_of(second.current(), "f()") == counts
         assert columns(second)
-
-
-def test_sql_agrees(reader: Reader, tmp_path: Path) -> None:
-    """SQL and the columns have the same of every text, after imports of several kinds."""
-    (tmp_path / "two.txt").write_text("f()\nh()\n")
-    (tmp_path / "abi.json").write_text(ABI)
-    for name in ("two.txt", "abi.json"):
-        import_files([tmp_path / name], tmp_path / "warehouse")
-    (tmp_path / "two.txt").write_text("h()\n")
-    import_files([tmp_path / "two.txt"], tmp_path / "warehouse")
-    view = reader.refreshed()
-    query = "SELECT text_signature, witness, sources, contracts FROM evidence WHERE collection = 'signatures'"
-    found = Database(reader.paths, view.snapshot).sql(query).rows()
-    assert {text: sources for text, _, sources, _ in found} == {
-        "transfer(address,uint256)": 2,
-        "f()": 2,
-        "g()": 1,
-        "h()": 1,
-    }
-    for text, *known in found:
-        counts = counts_of(view, text)
-        assert [Witness(counts.witness).name.lower(), counts.sources, counts.contracts] == known

@@ -25,7 +25,6 @@ from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.staging.transaction import STAGED_TOGETHER, HighWaterMark, NewText, Range, StagedRow
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
-from sigdir.warehouse.table.identity import FORMAT
 from sigdir.warehouse.table.paths import Paths
 from tests.examples import examples
 from tests.warehouse import support
@@ -329,19 +328,6 @@ def test_a_killed_process_leaves_whole_transactions(path: Path, staging: Staging
 
 
 # The file.
-
-
-def test_a_newer_format_is_refused(path: Path) -> None:
-    """A file of a newer format is refused with an error that has both format numbers."""
-    Staging(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE about SET format = ?", (FORMAT + 1,))
-    connection.commit()
-    connection.close()
-    with pytest.raises(UnreadableWarehouse, match=f"format {FORMAT + 1}; this version reads format {FORMAT}") as caught:
-        Staging(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b"x" * 1000, b"no database " * 1000])
