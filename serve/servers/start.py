@@ -60,6 +60,7 @@ def lock_address(host: str, port: int) -> socket.socket:
         try:
             lock.bind(f"\0sigdir-serve:{host}:{port}")
         except OSError as error:
+            lock.close()
             if error.errno != errno.EADDRINUSE:
                 raise
             raise StartError(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.serve.support import EVENT, SPAM, TRANSFER, Application, application, post_text
 
 MAX_IMPORT_BODY = 100_000
@@ -22,9 +22,7 @@ IMPORTED = [
 @pytest.fixture(scope="session")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     """Over ``IMPORTED``, and ``TRANSFER`` POSTed but not folded."""
-    folder = tmp_path_factory.mktemp("shared")
-    (folder / "texts.txt").write_text("\n".join(IMPORTED))
-    import_files([folder / "texts.txt"], folder / "warehouse")
-    with application(folder / "warehouse", max_import_body=MAX_IMPORT_BODY) as app:
+    warehouse = import_lines(tmp_path_factory.mktemp("shared") / "warehouse", *IMPORTED)
+    with application(warehouse, max_import_body=MAX_IMPORT_BODY) as app:
         assert post_text(app, TRANSFER).status == 201
         yield app

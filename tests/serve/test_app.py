@@ -36,7 +36,6 @@ from tests.serve.support import (
     SIGNATURES_PATH,
     SOLIDITY_PATH,
     SPAM,
-    TOPIC,
     TRANSFER,
     Answer,
     Application,
@@ -163,15 +162,6 @@ def test_a_part_of_a_text_has_256_characters(app: Application, path: str) -> Non
     assert request(app, "HEAD", f"{path}?text_signature={'a' * 257}").status == 400
 
 
-@pytest.mark.parametrize(("digits", "count"), [(TOPIC, 1), (TOPIC[:8], 1), (TOPIC + "0", 0)])
-def test_events_are_found_by_their_topic(app: Application, digits: str, count: int) -> None:
-    """A topic of 64 digits is exact, fewer are a part of one."""
-    page = get(app, f"{EVENTS_PATH}?hex_signature=0x{digits}").json()
-    assert page["count"] == count
-    if count:
-        assert page["results"][0]["text_signature"] == EVENT
-
-
 @pytest.mark.parametrize("page", ["0", "-1", "abc", "", "1.0", "LAST", "9" * 100, "%00", "%FF", "26", "1%20last"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_pages_that_do_not_exist(app: Application, page: str, method: str) -> None:
@@ -242,20 +232,6 @@ def test_a_moved_path_stays_the_same_path(app: Application, id: str) -> None:
 def test_an_unknown_path_is_not_found(app: Application, path: str, method: str) -> None:
     """Any other path is 404 for any method."""
     assert request(app, method, path, b"" if method == "POST" else None).status == 404
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health(app: Application, path: str) -> None:
-    """Both have the status ok; only GET and HEAD are allowed."""
-    assert get(app, path).json()["status"] == "ok"
-    assert request(app, "HEAD", path).status == 200
-    assert request(app, "PUT", path).status == 405
-
-
-def test_a_method_override_is_ignored(app: Application) -> None:
-    """X-HTTP-Method-Override does not make a GET of a POST."""
-    answer = request(app, "POST", SIGNATURES_PATH, b"{}", JSON | {"X-HTTP-Method-Override": "GET"})
-    assert answer.status == 400
 
 
 ROW_FIELDS = {
@@ -908,16 +884,6 @@ def test_a_source_that_declares_nothing_is_fine(app: Application, body: bytes, h
 # Limits.
 
 
-def test_texts_nested_100_000_deep_are_refused(app: Application) -> None:
-    """Parentheses and tuples, as JSON and as a form; as deep as a text may be long, they are stored."""
-    for before, begin, after in (("f", "(", ""), ("f(", "tuple(", ")")):
-        text = before + begin * 100_000 + ")" * 100_000 + after
-        assert post(app, SIGNATURES_PATH, {"text_signature": text}).status == 400
-        body, headers = multipart({"text_signature": text})
-        assert request(app, "POST", SIGNATURES_PATH, body, headers).status == 400
-    assert post_text(app, "f" + "(" * 32_000 + ")" * 32_000).status in (201, 400)
-
-
 @pytest.mark.parametrize("path", [SIGNATURES_PATH, ABI_PATH, SOLIDITY_PATH])
 def test_odd_json_is_refused(app: Application, path: str) -> None:
     """Deep, with numbers of 10,000 digits, half characters, NUL, and keys that come twice."""
@@ -949,14 +915,6 @@ def test_forms_of_very_many_parts_are_refused(app: Application) -> None:
     for filling in (b"--the-boundary\r\n", b"\r\n--the-boundary", b"\r\n--", b"\r\n"):
         answer = request(app, "POST", ABI_PATH, filling * ((1 << 20) // len(filling)), headers)
         assert answer.status == 400
-
-
-def test_imports_take_larger_bodies(app: Application) -> None:
-    """An import over 1 MiB is read; one over 16 MiB is 413 as JSON."""
-    assert counters(import_abi(app, "[" + " " * (2 << 20) + "]")) == (0, 0, 0, 0)
-    answer = import_abi(app, "[" + " " * (16 << 20) + "]")
-    assert answer.status == 413
-    assert list(answer.json()) == ["detail"]
 
 
 @pytest.mark.parametrize(

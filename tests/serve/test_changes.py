@@ -23,7 +23,7 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import Publisher, fold
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import ROOT, command_line, environment, import_files
+from tests.conftest import ROOT, command_line, environment, import_lines
 from tests.serve.support import (
     EVENTS_PATH,
     LISTS,
@@ -144,30 +144,18 @@ def held_back(paths: Paths) -> dict[Collection, int]:
         reader.close()
 
 
-@pytest.mark.parametrize("point", ["begun", "written"])
+@pytest.mark.parametrize("point", ["begun", "written", "committed"])
 def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publisher(warehouse: Path, point: str) -> None:
+    """One that died after its commit holds nothing back."""
     paths = Paths(warehouse)
-    import_lines(warehouse, ["old()", "event Old()"])
-    killed = import_process(warehouse, ["new()", "newer()"], SIGDIR_FAILPOINT=point)
-    assert killed.wait() < 0
-    stable_up_to = held_back(paths)
-    assert stable_up_to[SIGNATURES] == 1
+    import_lines(warehouse, "old()", "event Old()")
+    assert import_process(warehouse, ["new()", "newer()"], SIGDIR_FAILPOINT=point).wait() < 0
+    stable_up_to, is_committed = held_back(paths), point == "committed"
+    assert read_snapshot(paths).count(SIGNATURES) == (3 if is_committed else 1)
+    assert (stable_up_to[SIGNATURES] == 1, stable_up_to[SIGNATURES] > 10**18) == (not is_committed, is_committed)
     assert stable_up_to[EVENT_SIGNATURES] > 10**18  # it had no event
     assert fold(paths) is None
     assert held_back(paths)[SIGNATURES] > 10**18
-
-
-def test_an_import_that_died_after_its_commit_holds_nothing_back(warehouse: Path) -> None:
-    killed = import_process(warehouse, ["new()", "newer()"], SIGDIR_FAILPOINT="committed")
-    assert killed.wait() < 0
-    assert read_snapshot(Paths(warehouse)).count(SIGNATURES) == 2
-    assert held_back(Paths(warehouse))[SIGNATURES] > 10**18
-
-
-def import_lines(warehouse: Path, lines: list[str]) -> None:
-    path = warehouse.with_name("lines.txt")
-    path.write_text("\n".join(lines) + "\n")
-    import_files([path], warehouse)
 
 
 def import_process(warehouse: Path, lines: list[str], **variables: str) -> subprocess.Popen[bytes]:
@@ -203,7 +191,7 @@ def test_bad_parameters_are_refused(app: Application) -> None:
 
 def test_a_row_posted_while_an_import_is_in_work_waits_for_it(app: Application) -> None:
     """The import has reserved its ids; the POSTed row lies above them and is in the lists at once."""
-    import_lines(app.folder, [f"before{n}()" for n in range(3)])
+    import_lines(app.folder, *(f"before{n}()" for n in range(3)))
     _, start, _ = step(app, SIGNATURES, "", 1000)
     paths = Paths(app.folder)
     with Publisher(paths) as publisher:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sigdir
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.pipeline.support import invoke
 from tests.serve.support import FORM, SPAM, TOPIC, TRANSFER, Application, application, get, post, request, selector
 
@@ -41,10 +41,8 @@ def dispatcher(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    folder = tmp_path_factory.mktemp("hand")
-    (folder / "texts.txt").write_text(f"{TRANSFER}\n{SPAM}\n{FUNC}\n{WORKED}\nmulticall(bytes[])\nerror Late()")
-    import_files([folder / "texts.txt"], folder / "warehouse")
-    with application(folder / "warehouse") as app:
+    texts = (TRANSFER, SPAM, FUNC, WORKED, "multicall(bytes[])", "error Late()")
+    with application(import_lines(tmp_path_factory.mktemp("hand") / "warehouse", *texts)) as app:
         yield app
 
 

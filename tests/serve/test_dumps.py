@@ -23,7 +23,7 @@ from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATU
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.serve.support import EVENTS_PATH, Answer, Application, application, get, post_text, request, whole
 from tests.warehouse.support import remove_digests
 
@@ -33,9 +33,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     """Version 1 has one file a collection, version 2 two files of signatures; an event is POSTed and not folded."""
     folder = tmp_path_factory.mktemp("dumps")
     for number, more in enumerate((["event E(uint256)"], [])):
-        lines = folder / f"{number}.txt"
-        lines.write_text("\n".join([f"f{number}_{n}(address,uint256)" for n in range(20_000)] + more) + "\n")
-        import_files([lines], folder / "warehouse")
+        import_lines(folder / "warehouse", *(f"f{number}_{n}(address,uint256)" for n in range(20_000)), *more)
     with application(folder / "warehouse") as app:
         assert post_text(app, "Posted(uint256)", EVENTS_PATH).status == 201
         yield app
@@ -245,9 +243,7 @@ def test_a_dump_and_the_changes_after_it_are_everything(app: Application) -> Non
 
 
 def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path, warehouse: Path) -> None:
-    lines = tmp_path / "lines.txt"
-    lines.write_text("f(uint256)\n")
-    import_files([lines], warehouse)
+    import_lines(warehouse, "f(uint256)")
     with application(warehouse) as app:
         file = read_snapshot(Paths(warehouse)).files[SIGNATURES][0].path
         file.unlink()
@@ -257,10 +253,7 @@ def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path, warehouse: Pat
 
 def test_digests_missing_in_the_commits_are_computed(tmp_path: Path) -> None:
     """Commits of other programs have no digests."""
-    lines = tmp_path / "lines.txt"
-    lines.write_text("f(uint256)\nevent E(uint256)\n")
-    paths = Paths(tmp_path / "warehouse")
-    import_files([lines], paths.root)
+    paths = Paths(import_lines(tmp_path / "warehouse", "f(uint256)", "event E(uint256)"))
     remove_digests(paths)
     entry = paths.log_entry(1)
     entry.write_text(entry.read_text().replace('"tags":', '"before":'))

@@ -22,8 +22,8 @@ from typing import BinaryIO
 import pytest
 
 from sigdir.serve.servers.start import StartError, lock_address
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
-from tests.examples import examples, long_except
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_lines
+from tests.examples import long_except
 from tests.serve.support import (
     ABI_PATH,
     FORM,
@@ -59,10 +59,7 @@ numbers = count()
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two workers over 2,000 rows, so that a page has 480 kB."""
     folder = tmp_path_factory.mktemp(request.param) / "warehouse"
-    rows = folder.with_name("rows.txt")
-    types = ",".join(["uint256"] * 40)
-    rows.write_text("".join(f"function{number}({types})\n" for number in range(2_000)))
-    import_files([rows], folder)
+    import_lines(folder, *(f"function{number}({','.join(['uint256'] * 40)})" for number in range(2_000)))
     with serving(folder, *by(request.param), workers=WORKERS) as server:
         for _ in range(20):  # memory that the first requests need
             get(server.port, f"{SIGNATURES_PATH}?page_size=1000")
@@ -330,25 +327,6 @@ def test_floods_of_headers_are_refused(server: Server, flood: bytes) -> None:
                 continue
             assert status in (400, 431)
             assert b"Traceback" not in content
-
-
-CHUNKS = {
-    "huge size": b"FFFFFFFFFFFFFFFF\r\n{}", "hugest size": b"F" * 4000 + b"\r\n{}", "negative": b"-1\r\n{}\r\n0\r\n\r\n",
-    "no number": b"xyz\r\n{}\r\n0\r\n\r\n", "longer than announced": b"1\r\n{}\r\n0\r\n\r\n", "shorter": b"9\r\n{}\r\n0\r\n\r\n",
-    "prefix": b"0x2\r\n{}\r\n0\r\n\r\n", "underscore": b"0_2\r\n{}\r\n0\r\n\r\n", "blank": b" 2 \r\n{}\r\n0\r\n\r\n",
-    "bare line feeds": b"2\n{}\n0\n\n", "no end": b"2\r\n{}\r\n", "extension": b"2;a=b\r\n{}\r\n0\r\n\r\n",
-    "odd extension": b"2;\0\r\n{}\r\n0\r\n\r\n", "trailer": b"2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n", "nothing": b"0\r\n\r\n",
-    "size without an end": b"0" * MIB, "extension without an end": b"2;" + b"a" * MIB,
-    "trailer without an end": b"2\r\n{}\r\n0\r\n" + b"X: y\r\n" * 200_000, "tiny chunks": b"1\r\n \r\n" * examples(200_000) + b"0\r\n\r\n",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
-def test_chunks_that_lie_store_nothing(server: Server, chunks: bytes) -> None:
-    message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", "Transfer-Encoding: chunked")
-    answer = send(server.port, message + chunks, half_close=True)
-    assert_no_server_error(answer)
-    assert answer is None or 400 <= answer.status < 500
 
 
 def test_lengths_that_lie_store_nothing(server: Server) -> None:

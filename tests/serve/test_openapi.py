@@ -36,7 +36,7 @@ from sigdir.signatures.decode_input import FORMS
 from sigdir.signatures.dispatcher import Fit
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from sigdir.warehouse.table.fields import MAX_SEARCHED
-from tests.conftest import ROOT, import_files
+from tests.conftest import ROOT, import_lines
 from tests.examples import examples
 from tests.serve.support import (
     ABI_PATH,
@@ -69,9 +69,7 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    folder = tmp_path_factory.mktemp("openapi") / "warehouse"
-    (rows := folder.with_name("rows.txt")).write_text(f"{TRANSFER}\nevent {EVENT}\nerror Late()\n")
-    import_files([rows], folder)
+    folder = import_lines(tmp_path_factory.mktemp("openapi") / "warehouse", TRANSFER, f"event {EVENT}", "error Late()")
     with application(folder, count_misses=True, sql=True) as app:
         for number in range(3):
             assert post_text(app, f"row{number}(uint256)").status == 201

@@ -18,7 +18,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.servers.short_requests import ShortRequests
 from sigdir.signatures.collections import COLLECTIONS
-from tests.conftest import ROOT, import_files
+from tests.conftest import ROOT, import_files, import_lines
 from tests.pipeline.support import invoke
 from tests.serve.support import opened
 
@@ -30,10 +30,9 @@ DEEP = "deep(" + "(" * 40 + "bool" + ")" * 40 + ")"
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The samples with a text that was mined and one that no pack has, in two versions."""
     folder = tmp_path_factory.mktemp("ranges")
-    (folder / "list.txt").write_text(f"{SPAM}\n{DEEP}")
-    for source in (folder / "list.txt", ROOT / "samples"):
-        import_files([source], folder / "warehouse")
-    return folder / "warehouse"
+    warehouse = import_lines(folder / "warehouse", SPAM, DEEP)
+    import_files([ROOT / "samples"], warehouse)
+    return warehouse
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +114,7 @@ def test_other_prefixes_are_refused_with_the_reason(client: Any, prefix: str) ->
 
 def test_what_is_posted_or_suppressed_makes_another_version(tmp_path: Path, warehouse: Path) -> None:
     """A staged text comes with the version that folds it; a suppressed one leaves under a new name."""
-    (tmp_path / "a.txt").write_text(f"{TRANSFER}\n")
-    import_files([tmp_path / "a.txt"], warehouse)
+    import_lines(warehouse, TRANSFER)
     with opened(warehouse) as storage:
         client = falcon.testing.TestClient(create_app(Settings(warehouse), *storage))
         client.simulate_post("/api/v1/signatures/", json={"text_signature": SPAM})

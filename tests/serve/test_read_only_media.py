@@ -17,7 +17,7 @@ from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.pipeline.support import invoke
 from tests.serve.support import (
     EVENT,
@@ -43,8 +43,7 @@ CALLDATA = selector(TRANSFER) + f"{'ab' * 20:0>64}{7:064x}"
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A warehouse with a row that was POSTed and not folded, on a disk that is read-only since, without any index."""
-    (lines := tmp_path / "lines.txt").write_text(f"{TRANSFER}\n{SPAM}\nevent {EVENT}\n")
-    import_files([lines], tmp_path / "written")
+    import_lines(tmp_path / "written", TRANSFER, SPAM, f"event {EVENT}")
     with opened(tmp_path / "written") as (_, writer):
         writer.store([canonical_text(SIGNATURES, POSTED)])
     with small_disk(tmp_path / "disk") as mounted:
@@ -124,10 +123,8 @@ def test_what_writes_names_the_disk(disk: Path, tmp_path: Path) -> None:
 
 def test_an_index_that_is_on_the_disk_is_used(tmp_path: Path, warehouse: Path) -> None:
     """A warehouse that was served before needs no other folder's space."""
-    (lines := tmp_path / "lines.txt").write_text(f"{TRANSFER}\n")
     with small_disk(tmp_path / "disk") as mounted:
-        folder = mounted.path / "warehouse"
-        import_files([lines], folder)
+        folder = import_lines(mounted.path / "warehouse", TRANSFER)
         with opened(folder):
             pass
         mounted.make_read_only()

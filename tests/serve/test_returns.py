@@ -11,7 +11,7 @@ import pytest
 from eth_abi.abi import encode
 
 from sigdir.signatures.readings import NOTHING_RETURNED
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.pipeline.support import invoke
 from tests.serve.support import FORM, TRANSFER, Application, application, get, post, request, selector
 
@@ -31,8 +31,7 @@ TUPLE = "function pair(uint256 id) returns ((address owner, uint8[] kinds) found
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     folder = tmp_path_factory.mktemp("returns")
     for name, declarations in SOURCES.items():
-        (file := folder / f"{name}.txt").write_text("\n".join(declarations))
-        import_files([file], folder / "warehouse")
+        import_lines(folder / "warehouse", *declarations, name=f"{name}.txt")
     with application(folder / "warehouse") as app:
         yield app
 

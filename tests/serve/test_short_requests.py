@@ -13,7 +13,7 @@ from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.ranked import known_returns, known_texts, ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
 
 RESOLVE_PATH, LOOKUP_PATH = "/api/v1/resolve/", "/signature-database/v1/lookup"
@@ -25,10 +25,8 @@ NO_PAGES = PageCache(1 << 20, lambda _: None)
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """A warehouse in which transfer's selector has two texts and deposit's has one."""
-    folder = tmp_path_factory.mktemp("short")
-    (folder / "texts.txt").write_text("transfer(address,uint256)\nmany_msg_babbage(bytes1)\ndeposit()\n")
-    import_files([folder / "texts.txt"], folder / "data")
-    with closing(Reader(Paths(folder / "data"))) as reader:
+    texts = ("transfer(address,uint256)", "many_msg_babbage(bytes1)", "deposit()")
+    with closing(Reader(Paths(import_lines(tmp_path_factory.mktemp("short") / "data", *texts)))) as reader:
         yield reader
 
 

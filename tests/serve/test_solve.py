@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from sigdir.serve.pages import solve
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.serve.support import FORM, application, get, request, selector, topic
 
 HIDDEN, EVENT = "withdraw(address,uint256)", "Deposited(address,uint256)"
@@ -16,10 +16,8 @@ HIDDEN, EVENT = "withdraw(address,uint256)", "Deposited(address,uint256)"
 
 def test_the_page_solves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a link and by the form, each text with its posterior; what is no hash or no code is refused with the reason."""
-    (tmp_path / "texts.txt").write_text(
-        "deposit(address,uint256)\nwithdraw(address)\nevent Deposited(address)\nevent Out(address,uint256)"
-    )
-    import_files([tmp_path / "texts.txt"], tmp_path / "warehouse")
+    known = ("deposit(address,uint256)", "withdraw(address)", "event Deposited(address)", "event Out(address,uint256)")
+    import_lines(tmp_path / "warehouse", *known)
     with application(tmp_path / "warehouse", solve=True) as app:
         found = get(app, f"/solve/?hash={selector(HIDDEN)}").body.decode()
         assert f"<code>{HIDDEN}</code></td><td>0.999</td>" in found

@@ -20,7 +20,7 @@ from sigdir.serve.app import create_app
 from sigdir.serve.core.named_queries import parse_queries, read_queries
 from sigdir.serve.core.settings import Settings
 from sigdir.warehouse import QueryError
-from tests.conftest import SAFETY_SECONDS, import_files
+from tests.conftest import SAFETY_SECONDS, import_lines
 from tests.pipeline.support import invoke
 from tests.serve.support import HOST, TRANSFER, get, opened, post, selector, serving
 
@@ -44,8 +44,7 @@ SELECT 1 AS one
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sql")
     for number, texts in enumerate(([TRANSFER], [f"f{n}(uint256)" for n in range(1500)])):
-        (file := folder / f"texts{number}.txt").write_text("\n".join(texts))
-        import_files([file], folder / "warehouse")
+        import_lines(folder / "warehouse", *texts, name=f"texts{number}.txt")
     (folder / "queries.sql").write_text(QUERIES)
     return folder
 

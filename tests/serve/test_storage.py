@@ -20,7 +20,7 @@ from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_lines
 from tests.examples import long_except
 from tests.serve.support import (
     ABI_PATH,
@@ -40,10 +40,8 @@ from tests.serve.support import (
 from tests.warehouse.support import Disk, publish, small_disk
 
 
-def lines_file(folder: Path, name: str, rows: int) -> Path:
-    path = folder / f"{name}.txt"
-    path.write_text("".join(f"{name}{number}(uint256)\n" for number in range(rows)))
-    return path
+def named(name: str) -> list[str]:
+    return [f"{name}{number}(uint256)" for number in range(50)]
 
 
 def assert_says_when_to_come_again(answer: Answer) -> None:
@@ -70,7 +68,7 @@ def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
     """What was acknowledged before is served meanwhile, and is there afterwards; then POSTs are taken again."""
     with small_disk(tmp_path / "disk") as disk:
         warehouse = disk.path / "warehouse"
-        import_files([lines_file(tmp_path, "old", 50)], warehouse)
+        import_lines(warehouse, *named("old"))
         with serving(warehouse, workers=1, fold_every=0.3) as server:
             kept = [post_text(server.port, f"kept{number}()").json() for number in range(20)]
             until(lambda: read_snapshot(Paths(warehouse)).count(SIGNATURES) == 70, "the rows to be folded")
@@ -119,11 +117,11 @@ def test_a_full_temporary_folder_takes_no_large_body_and_no_more(tmp_path: Path)
 def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(tmp_path: Path) -> None:
     """Requests are refused: no answer may lack the rows of that file."""
     warehouse = tmp_path / "warehouse"
-    import_files([lines_file(tmp_path, "old", 50)], warehouse)
+    import_lines(warehouse, *named("old"))
     with serving(warehouse, workers=1) as server:
         assert len(whole(server.port)) == 50
         shutil.rmtree(warehouse / "cache")  # so the server must build the index of the new file
-        import_files([lines_file(tmp_path, "new", 50)], warehouse)
+        import_lines(warehouse, *named("new"))
         file = read_snapshot(Paths(warehouse)).files[SIGNATURES][-1].path
         content = file.read_bytes()
         os.truncate(file, len(content) // 2)
@@ -145,7 +143,7 @@ def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(tmp_path
 def test_a_server_that_cannot_start_says_why(tmp_path: Path, kind: str) -> None:
     """A real worker that finds a damaged warehouse: its own line, the server's, and status 2."""
     paths = Paths(tmp_path / "warehouse")
-    import_files([lines_file(tmp_path, "one", 50)], paths.root)
+    import_lines(paths.root, *named("one"))
     read_snapshot(paths).files[SIGNATURES][0].path.unlink()
     done = subprocess.run(
         [*command_line(), "serve", "--port", "0", "--server", kind], cwd=ROOT, env=environment(paths.root),

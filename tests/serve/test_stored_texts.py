@@ -65,8 +65,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     lines = [*FUNCTIONS.values(), *(f"error {text}" for text in ERRORS.values())]
     lines += [f"event {text}" for text in ERRORS.values()]
     lines += [f"{kind} {DECLARED}" for kind in ("function", "event")] + [TRANSFER, "multicall(bytes[])"]
-    source = folder / "texts.txt"
-    source.write_text("\n".join(lines))
+    (source := folder / "texts.txt").write_text("\n".join(lines))
     report = import_files([source], folder / "warehouse")
     assert [sum(file.new.values()) for file in report.files] == [len(lines)]
     with application(folder / "warehouse") as app:
@@ -153,18 +152,6 @@ def test_a_contract_with_all_of_them_is_explained(app: Application) -> None:
         assert_answered(request(app, "POST", path, f"{name}={code}".encode(), {
             "Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html, application/json",
         }), 200, 303)  # fmt: skip
-    assert_answered(get(app, f"/decode/?data=0x{code}", HTML))
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_code_of_a_token_is_explained_whatever_is_stored_for_it(app: Application, name: str) -> None:
-    """Each of them alone in a small contract beside ERC-20's transfer."""
-    code = dispatcher(
-        [bytes.fromhex(selector(text)[2:]) for text in (TRANSFER, FUNCTIONS[name])], function=reads_words(2)
-    ).hex()
-    answer = post(app, "/api/v1/contract/", {"code": code})
-    assert_answered(answer)
-    assert "transfer" in [entry["name"] for entry in answer.json()["abi"]]
     assert_answered(get(app, f"/decode/?data=0x{code}", HTML))
 
 

@@ -24,7 +24,7 @@ from sigdir.warehouse.index.visible import change_list
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.suppressed import entries_of, read, sealed, sealed_version, unsealed
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.serve.support import (
     EVENTS_PATH,
     FORM,
@@ -163,11 +163,9 @@ def text_of(answer: Result) -> str:
 
 @pytest.fixture
 def served(tmp_path: Path, warehouse: Path) -> Iterator[Served]:
-    lines = tmp_path / "lines.txt"
     texts = [f"other{number}(uint256)" for number in range(OTHERS)]
     texts.insert(20, RUDE)
-    lines.write_text("\n".join([*texts, "event Polite(uint256)", f"event {RUDE_EVENT}", "event Late(uint256)"]))
-    import_files([lines], warehouse)
+    import_lines(warehouse, *texts, "event Polite(uint256)", f"event {RUDE_EVENT}", "event Late(uint256)")
     with opened(warehouse) as storage:
         found = Served(warehouse, storage)
         posted = found.client.simulate_post(SIGNATURES_PATH, json={"text_signature": RUDE_STAGED})
@@ -262,8 +260,7 @@ def test_a_post_of_a_suppressed_text_stores_nothing(served: Served) -> None:
 
 def test_a_file_of_suppressed_rows_alone_is_no_file(tmp_path: Path, warehouse: Path) -> None:
     """Nor is a collection that has no other row: it is empty."""
-    (lines := tmp_path / "lines.txt").write_text(f"{RUDE}\nevent {RUDE_EVENT}\n")
-    import_files([lines], warehouse)
+    import_lines(warehouse, RUDE, f"event {RUDE_EVENT}")
     with opened(warehouse) as storage:
         served = Served(warehouse, storage)
         served.suppress(RUDE, f"event {RUDE_EVENT}")
@@ -284,8 +281,7 @@ def test_a_server_that_sees_the_new_list_writes_nothing(served: Served) -> None:
 def test_later_imports_and_compactions_are_masked_before_they_are_seen(served: Served, tmp_path: Path) -> None:
     """An import stores a suppressed text, no server shows it, and the publisher has written what servers show."""
     served.suppress("function brandNewRude(uint256)")
-    (lines := tmp_path / "more.txt").write_text("brandNewRude(uint256)\nbrandNew(uint256)\n")
-    import_files([lines], served.paths.root)
+    import_lines(served.paths.root, "brandNewRude(uint256)", "brandNew(uint256)")
     (folder,) = served.paths.visible.glob("*")
     written = sorted(entry.name for entry in folder.glob("*/*.parquet"))
     assert len(written) == 1

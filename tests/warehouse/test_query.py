@@ -21,10 +21,8 @@ import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse import QueryError, UnreadableWarehouse
 from sigdir.warehouse.log.snapshot import read_snapshot
-from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.sql.guard import TABLE_FUNCTIONS
 from sigdir.warehouse.sql.views import VIEWS as ALL_VIEWS
-from sigdir.warehouse.table.files import remove_dead_runs
 from sigdir.warehouse.table.parquet import FILE_SCHEMA
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
@@ -470,23 +468,6 @@ def test_the_command_is_confined_without_unsafe(own: Paths) -> None:
 def test_every_reading_statement_is_allowed(filled: Paths, query: str) -> None:
     """Statements that only read run, also those that look like writing."""
     assert sigdir.open(filled.root).sql(query).rows()
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_an_import_keeps_the_spilled_files_of_a_query(own: Paths) -> None:
-    """Removing dead runs keeps the files that a running query has spilled.
-
-    Each row is about 60 bytes, so two million of them do not fit into the engine's memory.
-    """
-    database = Database(own, read_snapshot(own), memory_limit="60MB", threads=2)
-    query = "SELECT range AS x, repeat('y', 40) || range AS t FROM range(2000000) ORDER BY hash(range)"
-    for _ in range(2):
-        reader = database.sql(query).reader(10_000)
-        rows = reader.read_next_batch().num_rows
-        remove_dead_runs(own.tmp)
-        assert rows + sum(batch.num_rows for batch in reader) == 2_000_000
-    database.close()
 
 
 # Damage.

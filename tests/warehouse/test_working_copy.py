@@ -20,7 +20,6 @@ from sigdir.cli.spark_session import open_session
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
-from sigdir.warehouse.jobs.compact import compact
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.manifest import sources_paths
 from sigdir.warehouse.log.snapshot import read_snapshot
@@ -178,42 +177,6 @@ def test_vacuum_removes_what_was_replaced(tmp_path: Path, url: str) -> None:
         read_snapshot(fresh, 1)
     publish(copy, ["later()"])
     assert store.find(stray), "another machine may be about to commit the run"
-
-
-@pytest.mark.long
-def test_two_importers_at_once(tmp_path: Path, s3: S3) -> None:
-    """While one has compared its rows and is about to commit, another commits: the first drops the rows that it brought."""
-    url = f"s3://{BUCKET}/{tmp_path.name}"
-    ours, theirs = copy_in(url, tmp_path / "ours"), copy_in(url, tmp_path / "theirs")
-    publish(ours, ["known(uint256)"])
-    (tmp_path / "ours.txt").write_text("a(uint)\nb(uint)\nknown(uint)\nbad(\n")
-    (tmp_path / "theirs.txt").write_text("b(uint)\nc(uint)\n")
-    entered: list[str] = []
-
-    def before(method: str, path: str) -> None:
-        if method == "PUT" and path.endswith("00002.json") and not entered:
-            entered.append(path)
-            other = Thread(target=import_files, args=([tmp_path / "theirs.txt"], theirs.root))
-            other.start()
-            other.join()
-
-    s3.before = before
-    report = import_files([tmp_path / "ours.txt"], ours.root)
-    assert entered
-    assert report.totals() == {"read": 4, "imported": 1, "duplicate": 2, "rejected": 1}
-    assert rows_of(url)[SIGNATURES] == ["known(uint256)", "b(uint256)", "c(uint256)", "a(uint256)"]
-    fresh = copy_in(url, tmp_path / "fresh")
-    assert [summary["rows"]["signatures"] for summary in history(fresh)] == [1, 2, 1]
-    assert [summary["import"] for summary in history(fresh)] == [1, 2, 3]
-    seen = sorted((row["id"], row["import_id"]) for row in sightings(read_snapshot(fresh)))
-    ids = {row["text_signature"]: row["id"] for row in content_of(fresh)[SIGNATURES]}
-    assert (ids["b(uint256)"], 2) in seen
-    assert (ids["b(uint256)"], 3) in seen
-    named = {fresh.name(file.path) for file in read_snapshot(fresh).all_files()}
-    stored = {each.name for each in open_store(url).list("table") if each.name.endswith(".parquet")}
-    assert stored == named, "the lost attempt has left its files"
-    assert_clean(fresh)
-    assert_clean(ours)
 
 
 def together(work: Callable[[Paths], object], copies: Iterable[Paths]) -> None:
@@ -455,27 +418,6 @@ def test_a_push_brings_what_is_new(tmp_path: Path, url: str) -> None:
     for version in range(4):
         assert copy.log_entry(version).read_bytes() == local.log_entry(version).read_bytes()
     assert call_command("verify", "-q", "--warehouse", url).exit_code == 0
-
-
-def test_a_push_while_others_publish(tmp_path: Path, url: str) -> None:
-    """Versions come and files are merged meanwhile: each push brings one whole version."""
-    local = Paths(tmp_path / "local")
-    publish(local, names("n0x", 3))
-
-    def work() -> None:
-        for number in range(1, 7):
-            publish(local, names(f"n{number}x", 3))
-            if number % 3 == 0:
-                compact(local)
-
-    busy = Thread(target=work)
-    busy.start()
-    while busy.is_alive():
-        version = push(local, url).version
-        assert content_of(copy_in(url, tmp_path / f"copy-{version}")) == content_of(local, version)
-    busy.join()
-    assert push(local, url).version == read_snapshot(local).version
-    assert_clean(copy_in(url, tmp_path / "last"))
 
 
 def test_a_push_refuses_another_history(tmp_path: Path, url: str) -> None:
