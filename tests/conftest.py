@@ -46,7 +46,7 @@ SLOW = (
     "serve/test_contract.py", "serve/test_changes.py", "warehouse/test_log_digests.py", "warehouse/test_commit.py",
     "serve/test_decode.py", "warehouse/test_delta.py", "pipeline/test_decode_file.py", "warehouse/test_power.py",
     "signatures/test_kernels.py", "pipeline/test_corpora.py", "serve/test_background.py",
-    "warehouse/test_sql_limits.py", "serve/test_openchain.py", "serve/test_agreement.py", "warehouse/test_flips.py",
+    "warehouse/test_sql_limits.py", "serve/test_openchain.py", "warehouse/test_flips.py",
     "warehouse/test_dedupe.py", "test_hanging.py", "warehouse/test_stores.py", "fuzz/test_targets.py",
     "fuzz/test_cost.py", "test_patterns.py", "pipeline/test_export_pack.py", "signatures/test_pack.py",
     "serve/test_evidence.py", "signatures/test_contract.py", "test_install.py", "test_notebook.py",

@@ -13,6 +13,7 @@ from falcon.testing import TestClient
 
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options, run_import
+from sigdir.serve.bulk import resolve
 from sigdir.serve.bulk.resolve import MAX_FULL_HASHES
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
@@ -123,6 +124,17 @@ def test_what_a_lookup_by_get_refuses(client: TestClient) -> None:
     many = "\n".join(f"{number:08x}" for number in range(MAX_FULL_HASHES + 1))
     answer = client.simulate_post(f"{RESOLVE}?full=1", body=many)
     assert (answer.status_code, str(MAX_FULL_HASHES) in answer.json["detail"]) == (413, True)
+
+
+@pytest.mark.parametrize(("most", "status"), [(1, 413), (2, 200)])
+def test_a_full_answer_has_a_number_of_texts(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, most: int, status: int
+) -> None:
+    """Of all its hashes together: the selector of transfer has two."""
+    monkeypatch.setattr(resolve, "MAX_FULL_TEXTS", most)
+    for path in (f"{RESOLVE}?hash={A9}&full=1", f"{RESOLVE}?hash={A9},00000001&full=1"):
+        answer = client.simulate_get(path)
+        assert (answer.status_code, f"more than {most} texts" in answer.text) == (status, status == 413)
 
 
 def test_everything_about_one_text(client: TestClient) -> None:
