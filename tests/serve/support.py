@@ -307,6 +307,13 @@ def until(look: Callable[[], Found | None], what: str) -> Found:
     raise AssertionError(f"waited {SAFETY_SECONDS} s for {what}")
 
 
+def is_ready(port: int) -> bool:
+    """Whether a server listens there and is ready."""
+    with suppress(OSError):
+        return get(port, "/readyz").status == 200
+    return False
+
+
 @contextmanager
 def only(server: Server, worker: int) -> Iterator[None]:
     """Halt the other workers, so that this one must answer."""

@@ -37,6 +37,7 @@ from tests.serve.support import (
     children_of,
     found,
     get,
+    is_ready,
     multipart,
     post_text,
     request,
@@ -248,7 +249,7 @@ def worker_alone(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int,
 def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
     """By the end of a pipe, which every system has; a connection that is idle does not keep it."""
     with worker_alone(tmp_path) as (worker, port, held), socket.socket() as idle:
-        assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
+        assert until(lambda: worker.poll() is not None or is_ready(port), "the worker")
         idle.connect((HOST, port))
         held.close()
         assert worker.wait(SAFETY_SECONDS) == 0
@@ -286,13 +287,6 @@ def test_an_address_has_one_server(tmp_path: Path, other: str) -> None:
         assert "has this address" in said or "already in use" in said
         assert until(lambda: "ready: " in (tmp_path / f"{1 - loser}.stderr").read_text(), "the other one")
         assert started[1 - loser].poll() is None
-
-
-def _answers(port: int) -> bool:
-    try:
-        return get(port, "/healthz").status == 200
-    except OSError:
-        return False
 
 
 # Floods and lies.

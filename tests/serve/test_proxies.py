@@ -6,13 +6,12 @@ import re
 import shutil
 import socket
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT, SAFETY_SECONDS
-from tests.serve.support import HOST, SIGNATURES_PATH, application, get, listening, post_text, until
+from tests.serve.support import HOST, SIGNATURES_PATH, application, get, is_ready, listening, post_text, until
 from tests.serve.test_servers import FOLDERS
 
 DOCUMENT = (ROOT / "docs" / "operations.md").read_text()
@@ -61,7 +60,7 @@ def test_a_proxy_by_its_snippet(tmp_path: Path, name: str) -> None:
         free.close()
         process = subprocess.Popen([found, *PROXIES[name](port, upstream, tmp_path)], env={"HOME": str(tmp_path)})
         try:
-            until(lambda: process.poll() is not None or _answers(port), "the proxy")
+            until(lambda: process.poll() is not None or is_ready(port), "the proxy")
             assert process.poll() is None
             assert [post_text(port, text).status for text in ("first(uint8)", "second()")] == [201, 201]
             page = get(port, f"{SIGNATURES_PATH}?page_size=1").json()
@@ -69,9 +68,3 @@ def test_a_proxy_by_its_snippet(tmp_path: Path, name: str) -> None:
         finally:
             process.terminate()
             process.wait(SAFETY_SECONDS)
-
-
-def _answers(port: int) -> bool:
-    with suppress(OSError):
-        return get(port, "/healthz").status == 200
-    return False

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event, Thread
 
 import pytest
 
@@ -197,33 +196,6 @@ def test_a_damaged_copy_is_mended(store: Path, replica: Server, kind: str) -> No
             os.kill(pid, signal.SIGKILL)
     until(lambda: file.read_bytes() == before, "the file to be as it was written")
     assert get(replica.port, PATHS[0]).status == 200
-
-
-def test_no_request_fails_during_publishes(primary: Path, store: Path, replica: Server) -> None:
-    """Versions come as fast as they can while a client asks: every answer is whole, counts never fall."""
-    stop, failed = Event(), []
-    counts = [0]
-
-    def ask() -> None:
-        while not stop.is_set():
-            answer = get(replica.port, PATHS[0])
-            count = answer.json()["count"] if answer.status == 200 else -1
-            if count < counts[-1]:
-                failed.append((answer.status, count, answer.body[:300]))
-            counts.append(count)
-
-    client = Thread(target=ask)
-    client.start()
-    try:
-        for number in range(5):
-            publish(Paths(primary), [f"during{number}(uint256)"])
-            push(Paths(primary), f"file://{store}")
-        until(lambda: found(replica.port, "during4("), "the last version")
-    finally:
-        stop.set()
-        client.join()
-    assert failed == []
-    assert len(set(counts)) > 1
 
 
 def test_the_process_list_has_no_credentials(replica: Server) -> None:

@@ -25,7 +25,7 @@ from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.examples import long_except
-from tests.serve.support import HOST, JSON, children_of, get, post_text, request, until
+from tests.serve.support import HOST, JSON, children_of, get, is_ready, post_text, request, until
 from tests.serve.test_live import has_ended, waits_for_a_lock
 
 WIRE = ROOT.parent / "shared" / "wire"
@@ -63,7 +63,7 @@ def started(line: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes]
     with (tmp_path / "output").open("wb") as output:
         process = subprocess.Popen(command, cwd=tmp_path, env=variables, stdout=output, stderr=output)
     try:
-        until(lambda: process.poll() is not None or _is_ready(port), "the server")
+        until(lambda: process.poll() is not None or is_ready(port), "the server")
         assert process.poll() is None, (tmp_path / "output").read_text()
         yield process, port
     finally:
@@ -71,12 +71,6 @@ def started(line: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes]
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait(SAFETY_SECONDS)
-
-
-def _is_ready(port: int) -> bool:
-    with suppress(OSError):
-        return get(port, "/readyz").status == 200
-    return False
 
 
 def family(pid: int) -> list[int]:

@@ -31,6 +31,7 @@ from tests.serve.support import (
     children_of,
     found,
     get,
+    is_ready,
     post_text,
     request,
     serving,
@@ -265,12 +266,6 @@ def test_a_warehouse_that_is_moved_away_is_not_made_again(tmp_path: Path) -> Non
         )
         assert not folder.exists()
         away.rename(folder)
-        until(lambda: server.workers() and _is_ready(server), "a worker that finds it")
+        until(lambda: server.workers() and is_ready(server.port), "a worker that finds it")
         assert post_text(server.port, "afterwards()").status == 201
         assert found(server.port, "before()") != []
-
-
-def _is_ready(server: Server) -> bool:
-    with suppress(OSError):
-        return get(server.port, "/readyz").status == 200
-    return False

@@ -202,31 +202,27 @@ def test_other_clients_get_json_for_a_missing_page(app: Application) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "to"), [("/selector/A9059CBB/", "/selector/0xa9059cbb/"), ("/selector/a9059cbb", "/selector/a9059cbb/"),
-                     ("/topic/" + TOPIC.upper().replace("X", "x") + "/", f"/topic/{TOPIC}/"), ("/search?q=a", "/search/?q=a"),
-                     ("/browse/events", "/browse/events/"), ("/status", "/status/")]
-)  # fmt: skip
-def test_other_spellings_redirect_to_the_page(app: Application, path: str, to: str) -> None:
-    answer = get(app, path)
-    assert (answer.status, answer.header("Location")) == (301, to)
-
-
-@pytest.mark.parametrize(
-    ("path", "to"),
+    ("path", "to", "status"),
     [
-        ("/?q=0xa9059cbb", "/selector/0xa9059cbb/"), ("/?q=A9059CBB", "/selector/0xa9059cbb/"), (f"/?q={TOPIC}", f"/topic/{TOPIC}/"),
-        ("/signatures/?query=0xa9059cbb", "/selector/0xa9059cbb/"), ("/signatures?query=0xa9059cbb", "/signatures/?query=0xa9059cbb"),
-        ("/signatures/?bytes4_signature=0xa9059cbb", "/selector/0xa9059cbb/"), (f"/event-signatures/?bytes_signature={TOPIC}", f"/topic/{TOPIC}/"),
-        ("/?q=0x00000001", "/search/?q=0x00000001"), ("/signatures/?query=balance%20%0d%0aOf", "/search/?q=balance+%0D%0AOf"),
-        ("/signatures/", "/browse/functions/"), ("/event-signatures/?sort=-created_at", "/browse/events/"), ("/signatures/?query=%00%ff", "/search/?q=%00%EF%BF%BD"),
+        ("/selector/A9059CBB/", "/selector/0xa9059cbb/", 301), ("/selector/a9059cbb", "/selector/a9059cbb/", 301),
+        ("/topic/" + TOPIC.upper().replace("X", "x") + "/", f"/topic/{TOPIC}/", 301), ("/search?q=a", "/search/?q=a", 301),
+        ("/browse/events", "/browse/events/", 301), ("/status", "/status/", 301),
+        ("/signatures?query=0xa9059cbb", "/signatures/?query=0xa9059cbb", 301),
+        ("/?q=0xa9059cbb", "/selector/0xa9059cbb/", 302), ("/?q=A9059CBB", "/selector/0xa9059cbb/", 302),
+        (f"/?q={TOPIC}", f"/topic/{TOPIC}/", 302), ("/signatures/?query=0xa9059cbb", "/selector/0xa9059cbb/", 302),
+        ("/signatures/?bytes4_signature=0xa9059cbb", "/selector/0xa9059cbb/", 302),
+        (f"/event-signatures/?bytes_signature={TOPIC}", f"/topic/{TOPIC}/", 302),
+        ("/?q=0x00000001", "/search/?q=0x00000001", 302), ("/signatures/", "/browse/functions/", 302),
+        ("/signatures/?query=balance%20%0d%0aOf", "/search/?q=balance+%0D%0AOf", 302),
+        ("/event-signatures/?sort=-created_at", "/browse/events/", 302),
+        ("/signatures/?query=%00%ff", "/search/?q=%00%EF%BF%BD", 302),
     ],
 )  # fmt: skip
-def test_links_to_other_directories_lead_on(app: Application, path: str, to: str) -> None:
-    """To the record of a known hash, else to the search; a link without a question to the newest rows."""
+def test_other_addresses_lead_to_the_page(app: Application, path: str, to: str, status: int) -> None:
+    """Other spellings, and links to other directories: to the record of a known hash, else to the search or the newest."""
     for method in ("GET", "HEAD"):
         answer = request(app, method, path)
-        assert answer.status == (301 if to.startswith("/signatures/") else 302)
-        assert answer.header("Location") == to
+        assert (answer.status, answer.header("Location")) == (status, to)
 
 
 @pytest.mark.parametrize("path", ["/search/", "/search/results/"])

@@ -1,4 +1,4 @@
-"""Which requests are answered by the thread that read them."""
+"""What is answered at once: requests that the thread that read them answers, and pages that are kept."""
 
 from __future__ import annotations
 
@@ -155,3 +155,31 @@ def test_two_words_that_a_call_returned_are_quick_once_their_declarations_are_ke
     known_returns(view, bytes.fromhex("a9059cbb"))
     assert is_short("GET", "/api/v1/decode/", query, "", "")
     assert not is_short("GET", "/api/v1/decode/", query.replace("0x", "0x" + "00" * 32, 1), "", "")
+
+
+LIMIT = 1 << 20
+
+
+def kept(cache: PageCache, addresses: list[str]) -> list[str]:
+    return [address for address in addresses if cache.get("view", address) is not None]
+
+
+def test_addresses_count_too() -> None:
+    """Small answers to long addresses do not take more memory than the limit; the newest are kept."""
+    cache = PageCache(LIMIT, lambda _: None)
+    addresses = [f"{number:010}" + "a" * 10_000 for number in range(500)]
+    for address in addresses:
+        cache.put("view", address, b"{}")
+        cache.put("view", address, b"{} ")
+    found = kept(cache, addresses)
+    assert LIMIT // 2 < sum(map(len, found)) <= LIMIT
+    assert found == addresses[-len(found) :]
+
+
+def test_a_page_of_another_view_or_over_a_sixteenth_is_not_there() -> None:
+    cache = PageCache(LIMIT, lambda _: None)
+    cache.put("view", "/", b"page")
+    cache.put("view", "/long", bytes(LIMIT // 16))
+    assert cache.get("view", "/") == b"page"
+    assert cache.get("later view", "/") is None
+    assert cache.get("view", "/long") is None
