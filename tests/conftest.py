@@ -36,8 +36,8 @@ SLOW = (
     "warehouse/test_kills.py", "torture/test_torture.py", "pipeline/test_hostile.py",
     "test_cookbook.py", "serve/test_hostile.py", "web/test_browser.py", "serve/test_live.py", "serve/test_servers.py",
     "serve/test_replica.py", "serve/test_budget.py", "serve/test_storage.py", "serve/test_mcp.py",
-    "serve/test_misses.py", "serve/test_sql.py", "pipeline/test_import.py", "pipeline/test_engine.py",
-    "warehouse/test_working_copy.py", "pipeline/test_containers.py", "serve/test_metrics.py", "pipeline/test_mirror.py",
+    "serve/test_sql.py", "pipeline/test_import.py", "pipeline/test_engine.py",
+    "warehouse/test_working_copy.py", "pipeline/test_containers.py", "serve/test_counts.py", "pipeline/test_mirror.py",
     "pipeline/test_export.py", "serve/test_read_only_media.py", "serve/test_openapi.py", "warehouse/test_vacuum.py",
     "warehouse/test_compact.py", "serve/test_bulk.py", "web/test_axe.py", "serve/test_write_access.py",
     "warehouse/test_backup.py", "warehouse/test_publish.py", "warehouse/test_verify.py", "warehouse/test_broken.py",
@@ -49,8 +49,8 @@ SLOW = (
     "warehouse/test_sql_limits.py", "serve/test_dialects.py", "warehouse/test_flips.py",
     "warehouse/test_dedupe.py", "test_hanging.py", "warehouse/test_stores.py", "fuzz/test_targets.py",
     "fuzz/test_cost.py", "test_patterns.py", "pipeline/test_export_pack.py", "signatures/test_pack.py",
-    "serve/test_evidence.py", "signatures/test_contract.py", "test_install.py", "test_notebook.py",
-    "serve/test_unit.py", "serve/test_app.py", "serve/test_suppressed.py",
+    "signatures/test_contract.py", "test_install.py", "test_notebook.py",
+    "serve/test_operations.py", "serve/test_app.py", "serve/test_suppressed.py",
 )  # fmt: skip
 SLOW_FOLDERS = ("web", "clients", "cli")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 import time
@@ -78,7 +79,9 @@ def test_nginx_adds_tls_as_the_page_says(server: Served, tmp_path: Path) -> None
     [block] = re.findall(r"^```nginx\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     assert block.count("\n") == 10
     authority, certificate, key = certificates(tmp_path)
-    port = server.port + 1 if server.port < 65_535 else server.port - 1
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     block = block.replace("443", f"127.0.0.1:{port}").replace(ADDRESS, f"http://127.0.0.1:{server.port}")
     block = block.replace("/etc/ssl/directory.pem", str(certificate)).replace("/etc/ssl/directory.key", str(key))
     (tmp_path / "nginx.conf").write_text(f"pid nginx.pid;\nevents {{}}\nhttp {{ access_log off;\n{block}}}\n")

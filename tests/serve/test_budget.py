@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -85,10 +84,13 @@ NO_MEMORY = {"detail": "This request needs more memory than it may have. Send le
 
 
 @contextmanager
-def limited(folder: Path, **limits: Any) -> Iterator[tuple[BudgetProcess, TestClient]]:
-    """A process with these limits, and the application that has it."""
-    with closing(BudgetProcess(Settings(folder), **limits)) as process, application(folder, process) as app:
-        yield process, app.client
+def limited(process: BudgetProcess, seconds: float | None = None, memory: int | None = None) -> Iterator[None]:
+    """Each request has these limits in place of what its size allows."""
+    process._seconds, process._memory = seconds, memory
+    try:
+        yield
+    finally:
+        process._seconds = process._memory = None
 
 
 def ask(client: TestClient, name: str) -> Result:
@@ -105,9 +107,10 @@ def test_the_process_answers_as_the_application_does(clients: tuple[TestClient, 
     assert dict(limited.headers) == dict(alone.headers)
 
 
-def test_a_request_over_its_time_is_refused(folder: Path) -> None:
+def test_a_request_over_its_time_is_refused(clients: tuple[TestClient, TestClient], process: BudgetProcess) -> None:
     """The kernel ends the process, the client is told, and the next request is answered by a new process."""
-    with limited(folder, seconds=0.01) as (process, client):
+    client = clients[1]
+    with limited(process, seconds=0.01):
         late = client.simulate_post("/api/v1/decode/", body=MANY_CALLS, headers=JSON)
         assert (late.status_code, late.json) == (
             422, {"detail": "This request takes more than 0.01 s of processor time. Send less at once."}
@@ -116,38 +119,38 @@ def test_a_request_over_its_time_is_refused(folder: Path) -> None:
         assert (page.status_code, "more than 0.01 s of processor time" in page.text) == (422, True)
         imported = client.simulate_post("/api/v1/import", json={"type": "abi", "data": [ABI * 2000]})
         assert (imported.status_code, imported.json["ok"]) == (422, False)
-        process._seconds = 60.0
+    with limited(process, seconds=60.0):
         whole = client.simulate_post("/api/v1/decode/", body=MANY_CALLS, headers=JSON)
-        assert (whole.status_code, len(whole.json)) == (200, 1000)
+    assert (whole.status_code, len(whole.json)) == (200, 1000)
 
 
-def test_a_request_over_its_memory_is_refused(folder: Path) -> None:
+def test_a_request_over_its_memory_is_refused(clients: tuple[TestClient, TestClient], process: BudgetProcess) -> None:
     """A 413; the process answers the next request."""
-    with limited(folder, memory=32 << 20) as (_, client):
+    with limited(process, memory=32 << 20):
         body = json.dumps({"contract_abi": json.dumps([{"a": 0}] * 500_000)})
-        answer = client.simulate_post("/api/v1/import-abi/", body=body, headers=JSON)
+        answer = clients[1].simulate_post("/api/v1/import-abi/", body=body, headers=JSON)
         assert (answer.status_code, answer.json) == (413, NO_MEMORY)
-        assert ask(client, "a call").status_code == 200
+        assert ask(clients[1], "a call").status_code == 200
 
 
 def test_a_new_version_is_opened_outside_of_the_budget(tmp_path: Path) -> None:
     """A version that lacks its indexes, as after a kill, makes no small request one that is too large."""
-    import_lines(tmp_path / "warehouse", TRANSFER)
-    with limited(tmp_path / "warehouse", memory=16 << 20) as (process, client):
+    folder = import_lines(tmp_path / "warehouse", TRANSFER)
+    with closing(BudgetProcess(Settings(folder), memory=16 << 20)) as process, application(folder, process) as app:
         process.start()
         process.await_ready()
-        import_lines(tmp_path / "warehouse", *(f"function f{number}(uint a)" for number in range(20_000)))
-        shutil.rmtree(tmp_path / "warehouse/cache")
+        import_lines(folder, *(f"function f{number}(uint a)" for number in range(20_000)))
+        shutil.rmtree(folder / "cache")
         body = {"contract_abi": json.dumps([entry | {"name": f"g{n}"} for n, entry in enumerate(ABI * 2)])}
-        imported = client.simulate_post("/api/v1/import-abi/", json=body)
+        imported = app.client.simulate_post("/api/v1/import-abi/", json=body)
         assert (imported.status_code, imported.json.get("num_imported")) == (201, 2), imported.text
 
 
 def test_a_form_of_code_is_not_read_where_others_wait(folder: Path) -> None:
     """Forms of a costly resource go to the process from 220 bytes on, as its other bodies do."""
-    with limited(folder) as (process, client):
+    with closing(BudgetProcess(Settings(folder))) as process, application(folder, process) as app:
         body, headers = multipart({"code": CODE})
-        assert client.simulate_post("/api/v1/contract/", body=body, headers=headers).status_code == 200
+        assert app.client.simulate_post("/api/v1/contract/", body=body, headers=headers).status_code == 200
         assert process._process is not None
 
 

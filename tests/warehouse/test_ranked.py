@@ -1,12 +1,15 @@
-"""The evidence in SQL and in the servers' columns: both are compared with plain Python over the same sightings."""
+"""The evidence in SQL and in the servers' columns, compared with plain Python over the same sightings; who builds which columns."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +17,7 @@ import pytest
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness
+from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.rank import Ranked, Summary, noted_reasons, plain_reasons
 from sigdir.signatures.standards import NO_TEXT, canonical, sources
 from sigdir.warehouse.evidence.lookup import text_evidence
@@ -21,15 +25,19 @@ from sigdir.warehouse.evidence.summaries import KINDS, SightingCounts, Summaries
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.summaries import summaries_of
-from sigdir.warehouse.index.view import View
+from sigdir.warehouse.index.view import Reader, View, tidy
+from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse.log.manifest import EvidenceFile
 from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.sql.evidence import reasons_of
 from sigdir.warehouse.sql.ranking import SummaryReader
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import SAFETY_SECONDS
+from tests.conftest import SAFETY_SECONDS, import_files
 from tests.examples import long_except
 from tests.warehouse.ranking import Known, make_known
+from tests.warehouse.support import stage
 
 Expected = dict[tuple[Collection, int], Ranked]
 ROWS = " UNION ALL ".join(
@@ -295,3 +303,95 @@ def test_text_evidence(known: Known, expected: Expected) -> None:
             (label, seen.said.witness, seen.said.declaration) for label, seen in zip(labels, live, strict=True)
         )
         assert found.sightings(len(live), 3) == found.sightings(0, 0) == []
+
+
+ABI = '[{"type":"function","name":"transfer","inputs":[{"type":"address","name":"to"},{"type":"uint256","name":"n"}]}]'
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    """A reader of a warehouse with one list, its columns built."""
+    (tmp_path / "one.txt").write_text("transfer(address,uint256)\nf()\ng()\n")
+    import_files([tmp_path / "one.txt"], tmp_path / "warehouse")
+    with closing(Reader(Paths(tmp_path / "warehouse"))) as opened:
+        yield opened
+
+
+def columns(reader: Reader) -> dict[str, int]:
+    """The summaries in the cache; a column that is built again has another number."""
+    return {folder.name: folder.stat().st_ino for folder in reader.paths.cache.glob("*.summaries")}
+
+
+def counts_of(view: View, text: str) -> SightingCounts:
+    [row] = ranked_rows(view, SIGNATURES, keccak256(text.encode())[:4])
+    return row.counts
+
+
+def test_import_of_known_texts(reader: Reader, tmp_path: Path) -> None:
+    """A publish builds the columns of its version, so servers do not; the older file's counts the new source."""
+    assert counts_of(reader.current(), "f()").sources == 1
+    (tmp_path / "two.txt").write_text("f()\nh()\n")
+    (tmp_path / "abi.json").write_text(ABI)
+    import_files([tmp_path / "two.txt", tmp_path / "abi.json"], tmp_path / "warehouse")
+    built = columns(reader)
+    view = reader.refreshed()
+    assert columns(reader) == built
+    assert len(built) == 2
+    assert [counts_of(view, text).sources for text in ("f()", "g()", "h()")] == [2, 1, 1]
+    assert counts_of(view, "transfer(address,uint256)").sources == 2
+
+
+def test_fold_builds_its_own_rows(reader: Reader) -> None:
+    """A fold adds the column of its own file and leaves the others as they are."""
+    before = columns(reader)
+    stage(reader.paths, SIGNATURES, "posted()")
+    assert counts_of(reader.refreshed(), "posted()").witness == Witness.LISTED
+    fold(reader.paths)
+    after = columns(reader)
+    assert {name: after.get(name) for name in before} == before
+    assert len(after) == len(before) + 1
+    assert counts_of(reader.refreshed(), "posted()").sources == 1
+    assert columns(reader) == after
+
+
+def test_compaction_and_tidying(reader: Reader) -> None:
+    """A compaction builds the column of its file; tidying removes those of files that are gone and keeps the others."""
+    stage(reader.paths, SIGNATURES, "posted()")
+    fold(reader.paths)
+    compact(reader.paths, everything)
+    built = columns(reader)
+    view = reader.refreshed()
+    assert columns(reader) == built
+    tidy(reader.paths)
+    kept = columns(reader)
+    assert kept.items() < built.items()
+    assert len(kept) == len(view.snapshot.all_files())
+
+
+def test_merged_evidence(reader: Reader, tmp_path: Path) -> None:
+    """A merge of evidence renames the columns of data files that stay; it builds them too, so servers do not."""
+    (tmp_path / "two.txt").write_text("f()\nh()\n")
+    import_files([tmp_path / "two.txt"], tmp_path / "warehouse")
+    before = columns(reader)
+    compact(reader.paths, evidence_alone)
+    built = columns(reader)
+    assert len(built.keys() - before.keys()) == 2
+    reader.refreshed()
+    assert columns(reader) == built
+
+
+def evidence_alone(files: Sequence[Any]) -> list[Sequence[Any]]:
+    """All files of evidence into one, and no data file."""
+    return everything([file for file in files if isinstance(file, EvidenceFile)])
+
+
+def test_readers_build_what_is_missing(reader: Reader) -> None:
+    """Without the publisher's columns, a reader builds them and sees the same."""
+    counts = counts_of(reader.current(), "f()")
+    for folder in reader.paths.cache.glob("*.summaries"):
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+    with closing(Reader(reader.paths)) as second:
+        assert counts_of(second.current(), "f()") == counts
+        assert columns(second)
