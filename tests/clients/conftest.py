@@ -19,7 +19,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("clients")
     (folder / "spam.txt").write_text("\n".join(SPAM))
     import_files([folder / "spam.txt", ROOT / "samples"], folder / "warehouse")
-    with application(folder / "warehouse", trust_proxy=True) as app, listening(app) as port:
+    with application(folder / "warehouse") as app, listening(app) as port:
         yield Served(port, app.folder)
 
 

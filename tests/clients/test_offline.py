@@ -18,6 +18,7 @@ from tests.clients.support import ANVIL, CAST, Served, certificates, need
 from tests.clients.test_docs import ADDRESS, PAGE
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.pipeline.support import invoke
+from tests.serve.support import application, listening
 
 ERROR = "0xe450d38c" + "f39fd6e51aad88f6f4ce6ab8827279cfffb92266".zfill(64) + f"{1000:064x}{5000:064x}"
 TRACE = """
@@ -82,16 +83,18 @@ def test_nginx_adds_tls_as_the_page_says(server: Served, tmp_path: Path) -> None
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    block = block.replace("443", f"127.0.0.1:{port}").replace(ADDRESS, f"http://127.0.0.1:{server.port}")
+    block = block.replace("443", f"127.0.0.1:{port}")
     block = block.replace("/etc/ssl/directory.pem", str(certificate)).replace("/etc/ssl/directory.key", str(key))
-    (tmp_path / "nginx.conf").write_text(f"pid nginx.pid;\nevents {{}}\nhttp {{ access_log off;\n{block}}}\n")
+    configuration = f"pid nginx.pid;\nevents {{}}\nhttp {{ access_log off;\n{block}}}\n"
     command = [nginx, "-p", str(tmp_path), "-c", "nginx.conf", "-e", "error.log", "-g", "daemon off;"]
-    with subprocess.Popen(command) as running:
-        try:
-            body = fetched(port, "/api/v1/signatures/?page_size=1", authority)
-            assert json.loads(body)["next"].startswith(f"https://127.0.0.1:{port}/")
-        finally:
-            running.terminate()
+    with application(server.folder, trust_proxy=True) as app, listening(app) as upstream:
+        (tmp_path / "nginx.conf").write_text(configuration.replace(ADDRESS, f"http://127.0.0.1:{upstream}"))
+        with subprocess.Popen(command) as running:
+            try:
+                body = fetched(port, "/api/v1/signatures/?page_size=1", authority)
+                assert json.loads(body)["next"].startswith(f"https://127.0.0.1:{port}/")
+            finally:
+                running.terminate()
 
 
 def fetched(port: int, path: str, authority: Path) -> bytes:

@@ -239,10 +239,13 @@ def test_a_fold_survives_power_loss(tmp_path: Path, memory: Path, kind: str) -> 
     replaces the log's entries, so half of one would lose rows.
     """
     root = imported(tmp_path, 20)
-    before, folding = required_now(root), ["-m", "sigdir", "fold", "--warehouse", root]
+    before = required_now(root)
+    folding: list[str | Path] = ["-m", "sigdir", "fold", "--warehouse", root]
+    if kind == "with a checkpoint":
+        folding = ["-c", CHECKPOINT, root]
     if kind == "after a publisher died":
         assert run_command("fold", "--warehouse", root, SIGDIR_FAILPOINT="committed").returncode < 0
-    disk, calls = traced(tmp_path, *(["-c", CHECKPOINT, root] if kind == "with a checkpoint" else folding))
+    disk, calls = traced(tmp_path, *folding)
     if kind == "after a publisher died":
         disk.unsync(Paths(root).log_entry(2))
     cut_power(disk, calls, memory, lambda _: before, lambda root: fold(Paths(root)))
