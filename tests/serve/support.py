@@ -394,7 +394,9 @@ def application(folder: Path, budget: BudgetProcess | None = None, **settings: A
 def listening(app: Application) -> Iterator[int]:
     """The port on which waitress serves an application, by threads of this process."""
     stopping, sockets = threading.Event(), dict[int, Any]()
-    server: Any = create_server(app.client.app, map=sockets, host=HOST, port=0, threads=4)
+    server: Any = create_server(
+        app.client.app, map=sockets, host=HOST, port=0, threads=4, clear_untrusted_proxy_headers=False
+    )
 
     def loop() -> None:
         while not stopping.is_set():

@@ -212,8 +212,8 @@ def test_posts_that_share_a_commit_get_their_own_rows(tmp_path: Path) -> None:
 
 
 def test_a_page_waits_for_no_thread(tmp_path: Path) -> None:
-    """A page and a lookup are answered while the only thread waits for the right to write."""
-    with serving(tmp_path / "warehouse", "--threads", "1", workers=1) as server:
+    """A page and a lookup are answered while the only thread waits for the right to write; a proxy is heard."""
+    with serving(tmp_path / "warehouse", "--threads", "1", "--trust-proxy", workers=1) as server:
         posted(server, "first()")
         staging = Staging(Paths(tmp_path / "warehouse").staging)
         with ThreadPoolExecutor() as pool:
@@ -226,6 +226,8 @@ def test_a_page_waits_for_no_thread(tmp_path: Path) -> None:
                 assert not waiting.done()
             assert waiting.result().status == 201
         staging.close()
+        page = get(server.port, f"{SIGNATURES_PATH}?page_size=1", {"X-Forwarded-Proto": "https"})
+        assert page.json()["next"].startswith("https://")
 
 
 def waits_for_a_lock(pids: list[int]) -> bool:
