@@ -438,7 +438,8 @@ def test_the_older_import_takes_texts_and_abis(app: Application) -> None:
     assert imported(app, {"type": "abi", "data": [abi]}, OLDER_IMPORT) == {
         "function": {
             "imported": {"abi((uint8))": selector("abi((uint8))"), "AbiError()": selector("AbiError()")},
-            "duplicated": {}, "invalid": ["bad name()"], "reasons": {"bad name()": {"reason": "bad_name", "position": 5}},
+            "duplicated": {}, "invalid": ["function bad name()"],
+            "reasons": {"function bad name()": {"reason": "bad_name", "position": 14}},
         },
         "event": {"imported": {"Abi(address)": topic("Abi(address)")}, "duplicated": {}, "invalid": [], "reasons": {}},
     }  # fmt: skip
