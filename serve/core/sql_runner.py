@@ -1,4 +1,6 @@
-"""The SQL of strangers: what a request asks, and its run: one query at a time, over one version, within its time, rows and bytes.
+"""The SQL of strangers: what a request asks, and its run.
+
+One query runs at a time, over one version, within its time, rows and bytes.
 
 It runs in a process of its own (``serve/core/budget.py``), on one thread, and the engine is confined
 (``warehouse/sql/guard.py``). What the kernel bounds stands there: processor time and the memory of the process.

@@ -3,7 +3,8 @@
 Each Parquet file has a folder in the cache, derived from it alone: its columns, uncompressed, with
 ``hashes``, the order of its hashes, the grams of its names (``grams.py``), and the dictionary of its parameter lists
 (``parameter_lists.py``). The text is a file of bytes, all else are files of columns (``evidence/mapped.py``). The first
-process that needs it builds it, under a lock. It can be deleted at any time and is built again. A data file's name is never reused, so neither is the folder's.
+process that needs it builds it, under a lock. It can be deleted at any time and is built again. A data file's name is never
+reused, so neither is the folder's.
 """
 
 from __future__ import annotations

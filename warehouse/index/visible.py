@@ -1,4 +1,4 @@
-"""What servers show of a version, the same without the rows of the suppress list, changes of that list, and what is built in advance.
+"""What servers show of a version: the same without the rows of the suppress list. Changes of that list; what is built ahead.
 
 Invariants
     Everything that answers a request reads a snapshot that ``Visible.snapshot`` has given, so no route can show a

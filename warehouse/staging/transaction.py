@@ -1,4 +1,4 @@
-"""What the staging file holds and gives out, its tables, and what may be done in one transaction: rows, sightings, sequences, publishes."""
+"""What the staging file holds, its tables, and what may be done in one transaction: rows, sightings, sequences, publishes."""
 
 from __future__ import annotations
 

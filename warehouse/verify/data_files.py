@@ -1,7 +1,7 @@
 """Rows, of a data file or of staging; data files and their indexes, and files of evidence, each by itself.
 
-The staging file is checked first. Data files are checked in as many threads as are given. Memory does not grow with the rows. Readers trust the bytes of a
-mapped file that are those that were written, so nothing more is looked at.
+The staging file is checked first. Data files are checked in as many threads as are given. Memory does not grow with the
+rows. Readers trust the bytes of a mapped file that are those that were written, so nothing more is looked at.
 """
 
 from __future__ import annotations
