@@ -86,6 +86,7 @@ class Decoded(BaseModel):
     readings: list[dict[str, Any]] = Field(
         description="What the bytes may be, the surest first, with the calls inside."
     )
+    contract: dict[str, Any] | None = Field(description="By which contract it was read; null for none.")
 
 
 class Interface(BaseModel):
@@ -165,28 +166,39 @@ class _Tools:
         returned_by: Annotated[str, Field(max_length=10)] = "",
         code: Annotated[str, Field(max_length=_MAX_CODE)] = "",
         abi: Annotated[str | list[Any] | dict[str, Any], Field(max_length=_MAX_CODE)] = "",
+        chain: int = 0,
+        to: Annotated[str, Field(max_length=42)] = "",
     ) -> Decoded:
         """What calldata, revert data, a log or a returned value means, with the calls inside, each reading with confidence and reasons.
 
         `data` is hex digits; of a log its topics and its data, each with 0x and with a space between, or the JSON object
         of a node with topics and data. A text to try may stand before it, with a semicolon behind the text. Of what
         a call returned, `returned_by` is the selector of the call. At most 128 KiB. The contract that is called may stand beside it, as
-        the hex digits of its `code` or as its `abi`: texts that it has come first, and others are ruled out.
+        the hex digits of its `code` or as its `abi`: texts that it has come first, and others are ruled out. An address `to` on
+        a `chain` (1 is Ethereum) is looked up in what imports have seen; the summary says by which contract it was read.
         """
         from sigdir.signatures import reading_json
         from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, whole
-        from sigdir.signatures.given_contract import given_contract
+        from sigdir.signatures.given_contract import contract_of
         from sigdir.signatures.readings import Form
 
         try:
             alternatives = return_inputs(hex_bytes(data), returned_by) if returned_by else whole(inputs_of_text(data))
-            contract = given_contract(code or None, None if abi == "" else abi)
+            given = {"code": code or None, "abi": None if abi == "" else abi, "chain": chain or None, "to": to}
+            contract = contract_of(given, self._directory.contract)
         except BadInput as error:
             raise ToolError(str(error)) from None
+        if to and not chain:
+            raise ToolError("chain: an address needs the number of its chain beside it")
         if alternatives[0].form is Form.CODE:
             raise ToolError("this is a contract's code: use the tool contract")
         readings = readings_of(self._directory, [one._replace(contract=contract) for one in alternatives])
-        found = Decoded(summary=_meaning(readings[0]), readings=list(map(reading_json.reading_document, readings)))
+        read_by = contract.sentence if contract is not None else "Read without a contract."
+        found = Decoded(
+            summary=f"{_meaning(readings[0])} {read_by}",
+            readings=list(map(reading_json.reading_document, readings)),
+            contract=contract.document() if contract is not None else None,
+        )
         return _bounded(found, f"In short: {found.summary[:500]}")
 
     def contract(self, code: Annotated[str, Field(min_length=2, max_length=_MAX_CODE)]) -> Interface:

@@ -30,6 +30,8 @@ from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
 from tests.serve.support import HOST, Application, application, get, listening, request
 from tests.serve.support import opened as storage
 
+SPAMMER = "0x" + "11" * 20
+SPAM_ENTRY = {"type": "function", "name": "many_msg_babbage", "inputs": [{"type": "bytes1", "name": ""}]}
 TOOLS = {"resolve", "search", "decode", "contract", "solve"}
 
 
@@ -45,6 +47,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "list.txt").write_text(SPAM)
     import_files([folder / "list.txt"], folder / "warehouse")
     import_files([ROOT / "samples"], folder / "warehouse")
+    (folder / "1").mkdir()
+    (folder / "1" / f"{SPAMMER}.json").write_text(json.dumps([SPAM_ENTRY]))
+    import_files([folder / "1"], folder / "warehouse")
     return folder / "warehouse"
 
 
@@ -146,11 +151,24 @@ print(directory.ranked(bytes.fromhex("a9059cbb"))[0].text, "numba" in sys.module
 
 def test_a_contract_beside_the_bytes_has_its_texts_first(call: Any) -> None:
     """By its ABI; one that cannot be read is refused with the reason."""
-    spam = {"type": "function", "name": "many_msg_babbage", "inputs": [{"type": "bytes1", "name": ""}]}
-    is_error, text = call("decode", {"data": "0xa9059cbb" + "01".ljust(64, "0"), "abi": [spam]})
+    is_error, text = call("decode", {"data": "0xa9059cbb" + "01".ljust(64, "0"), "abi": [SPAM_ENTRY]})
     assert (is_error, "calldata: many_msg_babbage(bytes1)" in text) == (False, True)
     is_error, text = call("decode", {"data": CALL, "abi": "{}"})
     assert (is_error, "abi: an ABI is a list of objects" in text) == (True, True)
+
+
+def test_a_contract_may_stand_beside_the_bytes_by_its_address(call: Any) -> None:
+    """Every summary says by which contract it was read; an address alone is not ignored, it is refused."""
+    spam = "0xa9059cbb" + "01".ljust(64, "0")
+    assert call("decode", {"data": spam})[1].count("Read without a contract.") == 1
+    is_error, text = call("decode", {"data": spam, "chain": 1, "to": SPAMMER})
+    assert (is_error, "Read by the contract 1:" in text, '"by": "deployment"' in text) == (False, True, True)
+    assert "the contract 1:0x1111" in text
+    is_error, text = call("decode", {"data": spam, "chain": 2, "to": SPAMMER})
+    assert (is_error, "no import has seen 2:0x1111" in text) == (False, True)
+    for place, problem in (({"to": SPAMMER}, "chain: an address needs"), ({"chain": 1}, "to: a chain needs")):
+        is_error, text = call("decode", {"data": spam, **place})
+        assert (is_error, problem in text) == (True, True)
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
