@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -14,9 +13,9 @@ from sigdir.cli.options import json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import RankedText, Source, opened
 from sigdir.pipeline.errors import printable
+from sigdir.signatures.collections import parse_hash
 from sigdir.signatures.interruption import waiting
 
-_HASH = re.compile("(?:0[xX])?([0-9a-fA-F]{64}|[0-9a-fA-F]{8})")
 _MAX_LINE = 1000
 
 
@@ -62,10 +61,10 @@ def hash_lines(hashes: Iterable[str]) -> Iterator[str]:
 
 def digest_of(hash: str) -> bytes:
     """The bytes of a selector or a topic; raises Failure."""
-    found = _HASH.fullmatch(hash)
-    if not found:
+    found = parse_hash(hash)
+    if found is None:
         raise Failure(f"{printable(hash)[:80]!r} is neither a selector nor a topic: 8 or 64 hex digits")
-    return bytes.fromhex(found[1])
+    return found
 
 
 def _documents(texts: Iterable[RankedText]) -> list[dict[str, object]]:

@@ -23,7 +23,7 @@ from sigdir.pipeline.export_dataset import write_parquet
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.arrow import Array, numbers, values
 from sigdir.signatures.canonicalise import canonicalise_one
-from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection, parse_hash
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
@@ -204,15 +204,10 @@ def _of_text(text: str) -> _Wanted:
 
 
 def _of_hash(hash: str) -> _Wanted:
-    digits = hash.strip().lower().removeprefix("0x")
-    collection = {8: SIGNATURES, 64: EVENT_SIGNATURES}.get(len(digits))
-    try:
-        digest = bytes.fromhex(digits)
-    except ValueError:
-        collection = None
-    if collection is None:
+    digest = parse_hash(hash.strip())
+    if digest is None:
         raise BadTarget(printable(hash), "is neither a selector nor a topic: 8 or 64 hex digits")
-    return _Wanted(f"0x{digits}", collection, digest)
+    return _Wanted(f"0x{digest.hex()}", Collection.of_hash(digest), digest)
 
 
 def _ranked(warehouse: Warehouse, wanted: Iterable[_Wanted]) -> dict[tuple[Collection, bytes], list[_Declared]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Final, Self
 
@@ -58,3 +59,10 @@ EVENT_SIGNATURES: Final = Collection.EVENT_SIGNATURES
 COLLECTIONS: Final = (SIGNATURES, EVENT_SIGNATURES)
 _BY_CODE: Final = {collection.code: collection for collection in COLLECTIONS}
 _BY_NAME: Final = {collection.value: collection for collection in COLLECTIONS}
+_HASH: Final = re.compile(r"(?:0[xX])?([0-9a-fA-F]{8}(?:[0-9a-fA-F]{56})?)")
+
+
+def parse_hash(text: str) -> bytes | None:
+    """A selector or a topic, 4 or 32 bytes, from its hex digits, with or without 0x; None for anything else."""
+    found = _HASH.fullmatch(text)
+    return bytes.fromhex(found[1]) if found else None

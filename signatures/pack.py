@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures import pack_texts
-from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection, parse_hash
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from sigdir.signatures.keccak import keccak256
@@ -73,9 +73,9 @@ class Pack:
 
     def entries(self, hash: str | bytes) -> list[tuple[str, str]]:
         """The texts of a hash, the best first, each with its declaration; "" for none."""
-        digest = hash if isinstance(hash, bytes) else _bytes_of(hash)
-        if len(digest) not in (SIGNATURES.hash_bytes, EVENT_SIGNATURES.hash_bytes):
-            raise ValueError("a selector has 4 bytes, a topic 32")
+        digest = hash if isinstance(hash, bytes) else parse_hash(hash)
+        if digest is None or len(digest) not in (SIGNATURES.hash_bytes, EVENT_SIGNATURES.hash_bytes):
+            raise ValueError(f"neither a selector, 4 bytes or 8 hex digits, nor a topic, 32 or 64: {hash[:80]!r}")
         index = self._indexes.get(Collection.of_hash(digest))
         return index.entries(digest) if index is not None else []
 
@@ -188,13 +188,6 @@ def _line(lines: memoryview, start: int) -> str:
 def _declares(declaration: str, text: str, is_event: bool) -> bool:
     found = parsed_declaration(declaration)
     return found is not None and found.text == text and (found.kind is Kind.EVENT) == is_event
-
-
-def _bytes_of(hash: str) -> bytes:
-    try:
-        return bytes.fromhex(hash.removeprefix("0x"))
-    except ValueError:
-        raise ValueError(f"not hex digits: {hash[:80]!r}") from None
 
 
 def _mapped(path: Path) -> memoryview:

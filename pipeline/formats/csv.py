@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.hash_lines import parse_hash
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table, encoded
 from sigdir.pipeline.source import BLOCK_BYTES, ENDS_INSIDE, HEAD_BYTES, Source
 from sigdir.signatures.candidates import Entry
+from sigdir.signatures.collections import parse_hash
 from sigdir.signatures.grammar import BAD_ENTRY, is_signature
 
 ROW_CHARACTERS = 4 * BLOCK_BYTES

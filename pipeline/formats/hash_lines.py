@@ -23,19 +23,11 @@ from collections.abc import Iterator
 
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
-from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN, parse_hash
 from sigdir.signatures.evidence import LISTED, LISTED_EVENT, Contract, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.types import KINDS
-
-_HASH = re.compile(r"(?:0[xX])?([0-9a-fA-F]{8}(?:[0-9a-fA-F]{56})?)")
-
-
-def parse_hash(text: str) -> bytes | None:
-    """4 or 32 bytes from their hex digits, with or without 0x; None for anything else."""
-    found = _HASH.fullmatch(text)
-    return bytes.fromhex(found[1]) if found else None
 
 
 def is_hash_of(declared: bytes, text: bytes) -> bool:

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.hash_lines import parse_hash
 from sigdir.pipeline.formats.json_reader import first_object, first_values, is_json, values_of
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import abi_entry, has_no_selector, listed_entry, rejected_entry
 from sigdir.signatures.candidates import Entry
+from sigdir.signatures.collections import parse_hash
 from sigdir.signatures.grammar import PLACEHOLDER
 
 _SAMPLE, _SHOWN_CHARACTERS = 64, 300

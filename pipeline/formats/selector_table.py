@@ -20,9 +20,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sigdir.pipeline.formats.hash_lines import entry_with_hash, parse_hash
+from sigdir.pipeline.formats.hash_lines import entry_with_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
+from sigdir.signatures.collections import parse_hash
 from sigdir.signatures.evidence import Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY
 from sigdir.signatures.types import KINDS

@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.hash_lines import collection_of, entry_with_hash, listed, parse_hash
+from sigdir.pipeline.formats.hash_lines import collection_of, entry_with_hash, listed
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
-from sigdir.signatures.collections import UNKNOWN
+from sigdir.signatures.collections import UNKNOWN, parse_hash
 from sigdir.signatures.evidence import LISTED, Sighting
 from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, OK, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
