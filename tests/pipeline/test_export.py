@@ -112,38 +112,45 @@ def test_geths_object_has_the_oldest_text_of_each_hash(warehouse: Path, tmp_path
     assert (len(rows) > len(written) + 1) == (collection == SIGNATURES)
 
 
-def test_openchain_lines(warehouse: Path, tmp_path: Path) -> None:
-    report = export(warehouse, "openchain", tmp_path / "all.txt")
-    expected = [f"{row.hex},{row.text}\n" for collection in COLLECTIONS for row in rows_of(warehouse, collection)]
-    assert (tmp_path / "all.txt").read_text() == "".join(expected)
-    assert report["rows"] == {collection: len(rows_of(warehouse, collection)) for collection in COLLECTIONS}
-    assert not any(report["left_out"].values())
+def moment(value: datetime) -> str:
+    return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def test_csv(warehouse: Path, tmp_path: Path) -> None:
-    export(warehouse, "csv", tmp_path / "all.csv")
-    with (tmp_path / "all.csv").open(newline="") as file:
-        head, *written = csv.reader(file)
-    assert head == ["text_signature", "hex_signature", "created_at", "id"]
-    rows = [row for collection in COLLECTIONS for row in rows_of(warehouse, collection)]
-    assert written == [[row.text, row.hex, row.created_at, str(row.id)] for row in rows]
+def records(rows: list[dict[str, Any]]) -> list[Any]:
+    """Rows of our Parquet as rows, and their columns."""
+    assert set(rows[0]) == {"id", "created_at", "text_signature", "hash", "import_id"}
+    return [Row(r["id"], moment(r["created_at"]), r["text_signature"], f"0x{r['hash'].hex()}") for r in rows]
 
 
-def test_ndjson_has_the_rows_of_the_api(warehouse: Path, tmp_path: Path) -> None:
-    export(warehouse, "ndjson", tmp_path / "all.ndjson")
-    with (tmp_path / "all.ndjson").open() as file:
-        written = [json.loads(line) for line in file]
-    rows = [row for collection in COLLECTIONS for row in rows_of(warehouse, collection)]
-    assert written == [
-        {
-            "id": row.id,
-            "created_at": row.created_at,
-            "text_signature": row.text,
-            "hex_signature": row.hex,
+BY_ROW: dict[str, tuple[Callable[[Path], list[Any]], Callable[[Row], Any]]] = {
+    "openchain": (lambda path: path.read_text().splitlines(), lambda row: f"{row.hex},{row.text}"),
+    "csv": (
+        lambda path: list(csv.DictReader(path.read_text().splitlines())),
+        lambda row: {
+            "text_signature": row.text, "hex_signature": row.hex, "created_at": row.created_at, "id": str(row.id),
+        },
+    ),
+    "ndjson": (
+        lambda path: [json.loads(line) for line in path.read_bytes().splitlines()],
+        lambda row: {
+            "id": row.id, "created_at": row.created_at, "text_signature": row.text, "hex_signature": row.hex,
             "bytes_signature": bytes.fromhex(row.hex[2:]).decode("latin-1"),
-        }
-        for row in rows
-    ]
+        },
+    ),
+    "parquet": (lambda path: records(pq.read_table(path).to_pylist()), lambda row: row),
+}  # fmt: skip
+"""How another program reads a format, and what it finds for a row."""
+
+
+@pytest.mark.parametrize("format", BY_ROW)
+def test_formats_with_all_rows(warehouse: Path, tmp_path: Path, format: str) -> None:
+    """Each row of both collections, in the order of the ids."""
+    report = export(warehouse, format, tmp_path / "all")
+    read, found_for = BY_ROW[format]
+    of_both = {collection: rows_of(warehouse, collection) for collection in COLLECTIONS}
+    assert read(tmp_path / "all") == [found_for(row) for rows in of_both.values() for row in rows]
+    assert report["rows"] == {collection: len(rows) for collection, rows in of_both.items()}
+    assert not any(report["left_out"].values())
 
 
 def test_foundrys_cache(warehouse: Path, tmp_path: Path) -> None:
@@ -159,18 +166,6 @@ def test_foundrys_cache(warehouse: Path, tmp_path: Path) -> None:
     export(warehouse, "foundry", tmp_path / "events", "--collection", EVENT_SIGNATURES)
     written = json.loads((tmp_path / "events").read_bytes())
     assert (written["functions"], written["errors"], len(written["events"])) == ({}, {}, 1_500)
-
-
-def test_parquet_with_our_columns(warehouse: Path, tmp_path: Path) -> None:
-    export(warehouse, "parquet", tmp_path / "all.parquet")
-    written = pq.read_table(tmp_path / "all.parquet")
-    assert written.column_names == ["id", "created_at", "text_signature", "hash", "import_id"]
-    rows = [row for collection in COLLECTIONS for row in rows_of(warehouse, collection)]
-    assert written["id"].to_pylist() == [row.id for row in rows]
-    assert written["text_signature"].to_pylist() == [row.text for row in rows]
-    assert ["0x" + value.hex() for value in written["hash"].to_pylist()] == [row.hex for row in rows]
-    moments = [moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") for moment in written["created_at"].to_pylist()]
-    assert moments == [row.created_at for row in rows]
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
