@@ -7,11 +7,9 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +37,7 @@ from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
 from tests.pipeline.test_containers import tarred, zipped
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
 from tests.torture.points import TASK_POINTS
-from tests.torture.processes import HOST, until
+from tests.torture.processes import until
 from tests.torture.stores import sail_server
 from tests.warehouse.support import assert_clean, run_command, stage
 
@@ -592,62 +590,3 @@ def test_pyspark_gives_the_same(warehouse: Path, tmp_path: Path, master: str) ->
         assert done.returncode == 1, done.stderr  # a file is broken
         assert contents(warehouse) == contents(tmp_path / "local")
     assert_clean(Paths(warehouse))
-
-
-@contextmanager
-def spark_cluster(folder: Path) -> Iterator[str]:
-    """A cluster of Spark's own: a master and a worker of one core, which begins in ``folder``; gives the master's URL."""
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
-    url = f"spark://{HOST}:{port}"
-    found = subprocess.run([PYSPARK, "-c", "import pyspark; print(pyspark.__path__[0])"], capture_output=True, text=True, check=True)  # fmt: skip
-    home = found.stdout.strip()
-    (folder / "tmp").mkdir(parents=True)
-    environ = {name: value for name, value in environment(folder).items() if not name.startswith("SPARK_")}
-    environ |= {"SPARK_HOME": home, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_IP": HOST}
-    started = []
-    try:
-        for arguments in (
-            ["master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0"],
-            ["worker.Worker", url, "--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(folder)],
-        ):
-            command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
-            with (folder.parent / f"{arguments[0]}.log").open("wb") as log:
-                started.append(subprocess.Popen(command, env=environ, cwd=folder, stdout=log, stderr=log))
-            until(lambda: is_open(port), "Spark's master")
-        yield url
-    finally:
-        for process in reversed(started):
-            process.terminate()
-        for process in started:
-            process.wait(SAFETY_SECONDS)
-
-
-def is_open(port: int) -> bool:
-    with suppress(OSError), socket.create_connection((HOST, port), 1):
-        return True
-    return False
-
-
-@needs_pyspark
-@pytest.mark.long
-def test_a_cluster_of_spark(tmp_path: Path, s3: S3) -> None:
-    """`spark://` with inputs and warehouse in a store: executors share no folder with the driver."""
-    lists, url = open_store(f"s3://{BUCKET}/cluster-{tmp_path.name}"), f"s3://{BUCKET}/{tmp_path.name}/cluster"
-    shapes(tmp_path / "in")
-    for file in (tmp_path / "in").rglob("*"):
-        if file.is_file():
-            lists.put(file.relative_to(tmp_path / "in").as_posix(), file)
-    (tmp_path / "driver").mkdir()
-    with spark_cluster(tmp_path / "executor") as master:
-        command, environ = pyspark_import([lists.url], tmp_path / "none", master)
-        environ |= {"SIGDIR_STORE_CACHE": SAME_NAME, "SPARK_LOCAL_IP": HOST}
-        command += ["--warehouse", url]
-        done = subprocess.run(
-            command, cwd=tmp_path / "driver", env=environ, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 1, done.stderr  # a file is broken
-    import_files([lists.url], tmp_path / "local")
-    assert contents(pulled(url, tmp_path / "copy").root) == contents(tmp_path / "local")
-    assert open_store(url).list("tmp") == []

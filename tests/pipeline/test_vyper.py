@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -282,25 +280,3 @@ def test_a_source_has_a_size(tmp_path: Path) -> None:
     [path] = write_files(tmp_path, {"a.vy": "#" * (MAX_BYTES + 1)})
     with pytest.raises(BadInput, match="a Vyper source of over 4 MiB"):
         read_path(path)
-
-
-def test_the_compiler_has_the_same(tmp_path: Path) -> None:
-    """The method identifiers and the events of Vyper's own compiler, where its package is installed."""
-    vyper = pytest.importorskip("vyper", reason="the package vyper is not installed")
-    code = NEW.replace("from . import missing\n", "").replace("rate: decimal = 1.5", "rate: int168 = 1")
-    code = code.replace("\nimplements: IERC20\n", "\n")
-    settings = vyper.compiler.settings.Settings()
-    out: dict[str, Any] = vyper.compile_code(code, output_formats=["method_identifiers", "abi"], settings=settings)
-    theirs = {text for text in out["method_identifiers"] if not text.startswith("__")}
-    assert theirs == {text for text in NEW_FUNCTIONS if not text.startswith(("coins(", "swap("))}
-    events = {
-        f"{item['name']}({','.join(map(_type, item['inputs']))})" for item in out["abi"] if item["type"] == "event"
-    }
-    assert events == set(NEW_EVENTS), json.dumps(out["abi"])
-
-
-def _type(parameter: dict[str, Any]) -> str:
-    kind: str = parameter["type"]
-    if not kind.startswith("tuple"):
-        return kind
-    return f"({','.join(map(_type, parameter['components']))}){kind[5:]}"
