@@ -68,12 +68,6 @@ def sightings(path: Path, document: Any) -> tuple[dict[str, Sighting], Source]:
     return found, source
 
 
-def witnesses(path: Path, document: Any) -> list[Witness]:
-    """The witness of each of the TEXTS."""
-    found, _ = sightings(path, document)
-    return [found[text.partition(" ")[2]].witness for text in TEXTS]
-
-
 COMPILED = [Witness.COMPILED] * 3
 
 SHAPES = {
@@ -107,14 +101,6 @@ def test_method_identifiers_are_checked_with_the_abi(tmp_path: Path) -> None:
     found, source = sightings(tmp_path / "a.json", {"contracts": {"a.sol": {"C": {"abi": ABI, "evm": evm}}}})
     assert {one.contract.key for one in found.values() if one.contract} == {KEY}
     assert source.bytecode.to_dict() == {"contracts": 1, "compiled": 4, "declared": 0, "misfits": 0, "unread": {}}
-
-
-def test_json_lines_of_artifacts(tmp_path: Path) -> None:
-    """Each line is a contract of its own; metadata does not tell contracts apart."""
-    lines = [{"abi": ABI, "deployedBytecode": runtime(number=n).hex()} for n in range(3)]
-    found, source = sightings(tmp_path / "a.jsonl", "\n".join(map(json.dumps, lines)))
-    assert {one.contract.key for one in found.values() if one.contract} == {KEY}
-    assert source.bytecode.to_dict() == {"contracts": 3, "compiled": 9, "declared": 0, "misfits": 0, "unread": {}}
 
 
 def test_a_forged_entry_stays_declared(tmp_path: Path) -> None:
@@ -153,12 +139,6 @@ def test_bytecode_that_cannot_be_read(tmp_path: Path, case: str) -> None:
         assert Witness.COMPILED not in {one.witness for one in found.values()}
         assert source.bytecode.unread == unread
         assert not source.bytecode.contracts
-
-
-def test_unlinked_libraries_do_not_hide_the_rest(tmp_path: Path) -> None:
-    """The place of a library's address is read as zeros."""
-    code = runtime().hex() + "73__$" + "ab" * 17 + "$__"
-    assert witnesses(tmp_path / "a.json", {"abi": ABI, "deployedBytecode": code}) == COMPILED
 
 
 def test_a_proxy_s_code_has_none_of_its_abi(tmp_path: Path) -> None:

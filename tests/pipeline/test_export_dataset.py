@@ -234,23 +234,6 @@ def _decoded(row: dict[str, Any]) -> dict[str, Any]:
     return indexed | dict(zip((one["name"] for one in others), values, strict=True))
 
 
-def test_polars_decodes_logs_with_the_table(stored: Path) -> None:
-    """Logs as cryo writes them, joined by their first topic."""
-    abis = pl.read_parquet(export(stored, "abis", "abis.parquet"), columns=["hash", "full_signature", "name"])
-    topic = bytes.fromhex("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef")
-    logs = pl.DataFrame(
-        {
-            "topic0": [topic, b"\1" * 32], "topic1": [bytes.fromhex(FROM.rjust(64, "0")), None],
-            "topic2": [bytes.fromhex(TO.rjust(64, "0")), None], "topic3": [None, None], "data": [(40).to_bytes(32), b""],
-        },
-        schema=dict.fromkeys(["topic0", "topic1", "topic2", "topic3", "data"], pl.Binary),
-    )  # fmt: skip
-    named = logs.join(abis, left_on="topic0", right_on="hash", how="left")
-    assert named["name"].to_list() == ["Transfer", None]
-    (decoded,) = map(_decoded, named.filter(pl.col("name").is_not_null()).to_dicts())
-    assert list(decoded.values()) == [f"0x{FROM}", f"0x{TO}", 40]
-
-
 def test_polars_decodes_logs_by_their_address(placed: Path) -> None:
     """A log of a contract that is known has its declaration, and of another chain or address none."""
     abis = pl.read_parquet(

@@ -1064,15 +1064,6 @@ def test_entry_of_a_wrong_shape_is_one_reject(read: Read, entry: Any) -> None:
     assert read("abi", json.dumps([*[good] * 8, entry, good])) == Reading("abi", ["g()"] * 9, [], [expected])
 
 
-@pytest.mark.parametrize("entry", [entry for entry in BAD_ENTRIES if isinstance(entry, dict)], ids=json.dumps)
-def test_dump_line_of_a_wrong_shape_is_one_reject(read: Read, entry: Any) -> None:
-    """The same holds for the entry of a Panoramix line."""
-    data = json_lines(dump(selector("a()"), "a"), {"selector": "0x12345678", "abi": entry}, dump(selector("b()"), "b"))
-    reading = read("dump", data)
-    assert reading.functions == ["a()", "b()"]
-    assert [(reject.reason, reject.line) for reject in reading.rejects] == [("bad_entry", 2)]
-
-
 @pytest.mark.parametrize("depth", [300, 900, 1_000, 1_020, 1_100, 100_000])
 def test_deep_json_line_is_one_reject(read: Read, depth: int) -> None:
     """A line of JSON at any depth is one reject; the lines around it are read."""

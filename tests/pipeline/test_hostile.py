@@ -275,15 +275,6 @@ def test_padding_after_a_stream_is_accepted(tmp_path: Path, imported: Import) ->
 # Lines and rows.
 
 
-def test_a_line_of_50_mb_is_one_reject(tmp_path: Path, imported: Import) -> None:
-    """The lines around it are imported."""
-    long = tmp_path / "long.txt"
-    long.write_bytes(b"a()\n" + b"f" * 50_000_000 + b"()\nb()\n")
-    outcome = imported(long)
-    outcome.assert_counted()
-    assert outcome.totals == (3, 2, 0, 1)
-
-
 @pytest.mark.long
 def test_a_header_of_a_million_columns_is_read(tmp_path: Path, imported: Import) -> None:
     """The text column is found near the start of the header; far beyond it, one line says that it is missing."""
@@ -297,42 +288,6 @@ def test_a_header_of_a_million_columns_is_read(tmp_path: Path, imported: Import)
 # Depth.
 
 DEEP = 100_000
-
-
-@pytest.mark.parametrize("opened", ["(", "tuple("])
-def test_parentheses_100_000_deep_are_one_reject(tmp_path: Path, imported: Import, opened: str) -> None:
-    """In every format of lines; the grammar counts depth and does not recurse."""
-    text = "f(" + opened * DEEP + ")" * DEEP + ")"
-    files = {
-        "deep.txt": text,
-        "deep.csv": f'text_signature\n"{text}"',
-        "deep.jsonl": json.dumps({"text_signature": text}),
-        "deep.json": json.dumps({"12345678": text}),
-        "deep.abi": json.dumps([{"type": "function", "name": "f", "inputs": [{"type": text[2:-1]}]}]),
-        "deep.export": "0x12345678," + text,
-    }
-    outcome = imported(*write_files(tmp_path / "in", {name: content + "\n" for name, content in files.items()}))
-    outcome.assert_counted()
-    assert {file["path"]: (file["read"], file["rejected"]) for file in outcome.report["files"]} == {
-        str(tmp_path / "in" / name): (1, 1) for name in files
-    }
-
-
-def test_deep_json_is_refused_or_rejected(tmp_path: Path, imported: Import) -> None:
-    """Deep documents are refused and deep lines are rejects, also in a member that no format reads."""
-    nest = "[" * DEEP + "]" * DEEP
-    components = '{"type":"tuple","components":[' * DEEP + "]}" * DEEP
-    document = tmp_path / "deep.json"
-    for content in (nest, f'{{"abi": [{nest}]}}', f'[{{"type":"function","name":"f","inputs":[{components}]}}]'):
-        document.write_text(content)
-        imported(document).assert_refused(f"{document}: JSON nested too deeply")
-    lines = tmp_path / "deep.jsonl"
-    good = {"selector": "0x0dbe671f", "abi": {"type": "function", "name": "a", "inputs": []}}
-    for inside in (f'"abi": {nest}', f'"x": {nest}, "abi": {json.dumps(good["abi"])}'):
-        lines.write_text(json.dumps(good) + f'\n{{"selector": "0x12345678", {inside}}}\n')
-        outcome = imported(lines)
-        outcome.assert_counted()
-        assert outcome.totals[0] == 2
 
 
 @pytest.mark.parametrize(

@@ -150,28 +150,6 @@ def test_import_of_rejects_only_is_kept(tmp_path: Path, warehouse: Path) -> None
 # Duplicates and order.
 
 
-def test_a_text_is_stored_once_in_a_collection(tmp_path: Path, warehouse: Path) -> None:
-    """Repeated in a file, across files, across imports or in another spelling; each collection has ids of its own."""
-    spelled = "f(uint)\nf(uint256)\nfunction f(uint x) external;\nevent f(uint256)\ng()\n"
-    write_files(tmp_path / "one", {"a.txt": spelled, "b.txt": "g()\nevent E()\nh()\nf(uint256)\nerror g()\n"})
-    write_files(tmp_path / "two", {"c.txt": "h()\ni()\nf( uint )\n"})
-    one, two = (import_files([tmp_path / name], warehouse) for name in ("one", "two"))
-    assert [file.duplicate for file in (*one.files, *two.files)] == [2, 3, 2]
-    assert one.collections() == {
-        SIGNATURES: {"imported": 3, "duplicate": 5}, EVENT_SIGNATURES: {"imported": 2, "duplicate": 0},
-    }  # fmt: skip
-    rows = {
-        collection: sigdir.open(warehouse)
-        .sql(f"SELECT id, text_signature FROM {collection.view_name} ORDER BY id")
-        .rows()
-        for collection in COLLECTIONS
-    }
-    assert rows == {
-        SIGNATURES: [(1, "f(uint256)"), (2, "g()"), (3, "h()"), (4, "i()")],
-        EVENT_SIGNATURES: [(1, "f(uint256)"), (2, "E()")],
-    }
-
-
 def test_ids_and_times_follow_the_source(tmp_path: Path, warehouse: Path) -> None:
     """Ids are dense inside an import and in source order; created_at rises with each id."""
     dice = random.Random(5)

@@ -410,23 +410,6 @@ def test_it_gives_up_after_so_many_tries_and_keeps_what_it_has(warehouse: Path) 
     assert texts(warehouse) == [f"f{number}()" for number in range(6)]
 
 
-def test_rows_that_are_no_signatures_are_counted_and_kept_as_rejects(warehouse: Path) -> None:
-    rows = [
-        row(1, "good()"),
-        row(2, "bad(uint7)"),
-        {"id": 3, "text_signature": "other()", "hex_signature": "0x00000000"},
-        {"id": 4, "text_signature": None, "hex_signature": ["x"]},
-        {"id": 5},
-        row(6, "also(bool)"),
-    ]
-    with scripted(lambda path, query: pages_of(rows, path, query)) as server:
-        report = mirror(server.url, warehouse)
-    assert texts(warehouse) == ["good()", "also(bool)"]
-    assert report.totals[SIGNATURES] == {"read": 6, "imported": 2, "duplicate": 0, "rejected": 4}
-    reasons = sigdir.open(warehouse).sql("SELECT reason FROM rejects ORDER BY line").rows()
-    assert [reason for (reason,) in reasons] == ["bad_width", "hash_mismatch", "bad_entry", "bad_entry"]
-
-
 def test_rows_taken_away_meanwhile_end_the_walk(warehouse: Path) -> None:
     rows = [row(number + 1, f"f{number}()") for number in range(6)]
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-import sigdir
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.canonicalise import MAX_VARIANTS, canonicalise
 from sigdir.signatures.collections import EVENTS
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
-from tests.conftest import import_files
 from tests.pipeline.formats_table import PAGE, with_table
 from tests.pipeline.support import invoke, read_alone, write_files
 from tests.pipeline.test_formats import detected
@@ -191,24 +188,6 @@ def test_a_sample(tmp_path: Path, key: str) -> None:
     assert said(path) == SAID[key]
 
 
-def test_samples_are_one_import(tmp_path: Path, warehouse: Path) -> None:
-    """Each is read whole, with no reject, and what they say together is in the evidence of the version."""
-    files = {f"{number}/{sample.file}": sample.data for number, sample in enumerate(SAMPLES)}
-    write_files(tmp_path / "samples", files)
-    report = import_files([tmp_path / "samples"], warehouse)
-    assert (report.skipped, report.reasons()) == ([], {})
-    assert Counter(file.format for file in report.files) == Counter(sample.format for sample in SAMPLES)
-    assert report.total("imported") == len(set.union(*(sample.texts for sample in SAMPLES)))
-    stored = sigdir.open(warehouse).sql(
-        "SELECT text_signature, kind, witness, declaration, contract FROM sightings"
-    ).rows()  # fmt: skip
-    found = {
-        Said(text, Kind[(kind or "unknown").upper()], Witness[witness.upper()], declaration or "", contract or "")
-        for text, kind, witness, declaration, contract in stored
-    }
-    assert found == set().union(*SAID.values())
-
-
 def test_a_plain_list_has_no_sightings(tmp_path: Path) -> None:
     """A batch of canonical lines has no column of sightings: it costs nothing."""
     [path] = write_files(tmp_path, {"list.txt": "set(uint256)\nget()\n"})
@@ -228,16 +207,6 @@ def test_lines_that_are_declarations(tmp_path: Path) -> None:
         Sighting(U, LISTED, "set(uint256 value)"),
         Sighting(X, LISTED, "error Low(uint256)"),
     ]
-
-
-def test_texts_with_names_in_other_lists(tmp_path: Path) -> None:
-    """Names in a text are read in each shape; a hash of 32 bytes says that it is an event."""
-    hashed = "0xdf7a95aebff315db1b7716215d602ab537373cdb769232aae6055c06e798425b"
-    [path] = write_files(tmp_path, {"export.csv": f"{hashed},Set(uint256 value)\n0x60fe47b1,set(uint256 value)\n"})
-    assert said(path) == {
-        Said(LOGGED, E, LISTED, "event Set(uint256 value)"),
-        Said(SET, U, LISTED, "set(uint256 value)"),
-    }
 
 
 def test_many_variants_of_one_text(tmp_path: Path) -> None:

@@ -54,22 +54,6 @@ def test_a_row_has_the_values_that_it_has_alone(group: tuple[str, list[bytes]]) 
             assert values is None or repr(values) == repr(alone(call, text))  # True is no 1
 
 
-def test_encoded_rows_are_read_by_columns() -> None:
-    """Types of every kind, with values that differ from row to row; other lengths get a pass of their own."""
-    text = "f(uint8,int16,(bool,address)[2],bytes3,string,(uint256,bytes)[],function,int256[])"
-    kinds = [for_eth_abi(type.text) for type in parameter_types(text)]
-    calls = [
-        encode(kinds, (
-            row, -row, [(row % 2 == 0, "0x" + f"{row:040x}"), (True, "0x" + "ab" * 20)], b"abc", f"row {row:02}",
-            [(row << 200, b"x" * (1 + row % 2)), (1, b"y" * 33)], b"f" * 24, [-1, row],
-        ))
-        for row in range(40)
-    ]  # fmt: skip
-    found = exact_rows(calls, layout_of(text))
-    assert found == [alone(call, text) for call in calls]
-    assert None not in found
-
-
 def test_what_no_encoder_makes_has_no_values() -> None:
     """Numbers out of range, padding, offsets, lengths, and text that is not UTF-8; the rows beside them are read."""
     good = word(32) + word(3) + b"abc".ljust(32, b"\0")
@@ -85,8 +69,3 @@ def test_what_no_encoder_makes_has_no_values() -> None:
     for type, wrong in {"uint8": 256, "int8": 128, "bool": 2, "address": 1 << 160, "bytes31": 1}.items():
         calls = [*[word(0)] * ENOUGH, word(wrong)]
         assert exact_rows(calls, layout_of(f"f({type})"))[-1] is None
-
-
-def test_calls_without_arguments_are_read() -> None:
-    assert exact_rows([b""] * ENOUGH, layout_of("f()")) == [()] * ENOUGH
-    assert exact_rows([], layout_of("f()")) == []

@@ -31,7 +31,6 @@ from tests.examples import examples
 from tests.pipeline.support import CORPORA
 from tests.signatures.assembly import (
     SHL,
-    creation_code,
     dispatcher,
     error_code,
     event_code,
@@ -81,15 +80,6 @@ def test_the_runtime_code_inside_of_creation_code_is_found() -> None:
     for document in artifacts():
         runtime, creation = (bytes_of_hex(document[key])[0] for key in ("deployedBytecode", "bytecode"))
         assert scan_code(creation).returned == runtime, document["contractName"]
-
-
-def test_stubs_of_libraries_are_empty() -> None:
-    """64 of the 81 contracts are libraries of internal functions. They have one code, which holds no hash."""
-    codes = [runtime_code(document["deployedBytecode"]) for document in artifacts()]
-    empty = [code for code in codes if code.is_empty]
-    assert len(empty) == 64
-    assert len({contract_key(code.code) for code in empty}) == 1
-    assert len({contract_key(code.code) for code in codes if not code.is_empty}) == 17
 
 
 VYPER = json.loads((Path(__file__).parent / "data" / "vyper.json").read_text())
@@ -180,13 +170,6 @@ def test_a_topic_that_the_optimizer_moved_behind_the_code_is_compiled() -> None:
 
 def code_with(*parts: bytes) -> RuntimeCode:
     return analyse(dispatcher([TRANSFER[:4]], b"".join(parts)) + metadata())
-
-
-def test_a_function_is_compiled_where_the_dispatcher_compares_it() -> None:
-    """A selector that the code only pushes, as a call of another contract does, is declared."""
-    code = code_with(error_code(APPROVE[:4]))
-    assert witness_of(Kind.FUNCTION, TRANSFER, code) is Witness.COMPILED
-    assert witness_of(Kind.FUNCTION, APPROVE, code) is Witness.DECLARED
 
 
 def test_an_error_is_not_proved_by_a_dispatcher() -> None:
@@ -325,18 +308,6 @@ def test_code_that_only_resembles_eravm_s_is_read(cut: slice) -> None:
     assert bytes_of_hex(code[cut].hex()) == (code[cut], 0)
     assert other_machine(bytes.fromhex("0000008003000039") + code[8:])
     assert not other_machine(bytes(len(code)))
-
-
-def test_creation_code_without_runtime_code() -> None:
-    """It is refused; creation code around runtime code gives the runtime code."""
-    with pytest.raises(BadBytecode) as caught:
-        runtime_code_of_creation("0x6001600255")
-    assert caught.value.reason is CodeProblem.CREATION_ONLY
-    runtime = dispatcher([TRANSFER[:4]]) + metadata()
-    inner = runtime_code_of_creation(creation_code(runtime).hex())
-    assert inner == analyse(runtime)
-    assert inner.selectors == {TRANSFER[:4]}
-    assert runtime_code_of_creation(runtime.hex()) == inner  # some tools call runtime code `bytecode`
 
 
 @settings(max_examples=examples(300))

@@ -182,12 +182,6 @@ def test_offsets_that_share_their_target_stop_at_the_work_limit() -> None:
     assert [one.reason for one in found] == ["", *[WORK] * 50]
 
 
-def test_nested_static_tuples_are_read_once() -> None:
-    """Each level costs nothing: eth-abi would read them 32,768 times."""
-    text = f"f({'(' * (MAX_DEPTH - 1)}uint8[4000]{')' * (MAX_DEPTH - 1)})"
-    assert attempt_of(word(7) * 4000, text).exact
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [

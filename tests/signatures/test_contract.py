@@ -12,8 +12,6 @@ from time import process_time
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sigdir.signatures.bytecode import analyse, bytes_of_hex
 from sigdir.signatures.contract import ContractInterface, codes_of, contract_code, interface_of, read_contract
@@ -84,12 +82,6 @@ def contract(
 def test_fit(text: str, arguments: str | None, fit: Fit) -> None:
     """Types that encode alike fit; another number of values, or a dynamic one in the place of a word, differs."""
     assert fit_of(text, arguments) is fit
-
-
-@given(st.lists(st.sampled_from(["uint256", "address", "bytes", "(uint8,string)[]", "bool[2]"]), max_size=5))
-def test_a_text_fits_its_own_types(types: list[str]) -> None:
-    """Whatever a text's types are, code that reads just them fits."""
-    assert fit_of(f"f({','.join(types)})", ",".join(types)) is Fit.SAME
 
 
 # Functions, events, errors.

@@ -439,6 +439,7 @@ def test_broken_declarations_are_rejected_where_they_break(declaration: Broken) 
 
 @settings(max_examples=examples(100))
 @given(batches())
+@example([])
 def test_both_forms_agree_on_any_text(texts: list[bytes]) -> None:
     """The plain and the compiled grammar give the same text, collection, reason and column."""
     read = [text for text in texts if is_utf8(text)]
@@ -465,28 +466,25 @@ def test_normalising_twice_changes_nothing(text: bytes, combination: tuple[int, 
         assert both(first.text, first.collection) == first
 
 
-def test_no_rows() -> None:
-    """A batch may be empty."""
-    assert rows([]) == []
-
-
 # The error of one text.
 
 
-def test_error_shows_reason_column_and_text() -> None:
-    """The message shows the reason, the fragment, its column and the text."""
+@pytest.mark.parametrize(
+    ("text", "reason", "column", "message"),
+    [
+        ("f(bool,uint7)", "bad_width", 8, "bad width 'uint7' at column 8 in 'f(bool,uint7)'"),
+        ("f(" + "uint," * 1_000, "unbalanced", 5_003, ""),
+        ("f(\ud800)", "encoding", 3, ""),  # no str that can be written as UTF-8
+    ],
+    ids=label,
+)
+def test_an_error_shows_reason_column_and_text(text: str, reason: str, column: int, message: str) -> None:
+    """In below 300 characters, however long the text is."""
     with pytest.raises(GrammarError) as caught:
-        normalise("f(bool,uint7)")
-    assert (caught.value.reason, caught.value.column) == ("bad_width", 8)
-    assert str(caught.value) == "bad width 'uint7' at column 8 in 'f(bool,uint7)'"
-
-
-def test_error_cuts_a_long_text() -> None:
-    """A message about a long text stays below 300 characters."""
-    with pytest.raises(GrammarError) as caught:
-        normalise("f(" + "uint," * 1_000)
+        normalise(text)
+    assert (caught.value.reason, caught.value.column) == (reason, column)
+    assert message in str(caught.value)
     assert len(str(caught.value)) < 300
-    assert caught.value.column == 5_003
 
 
 # One text by the compiled grammar.
@@ -586,11 +584,6 @@ def test_encoding(text: bytes, column: int, shown: str) -> None:
     found = batch_result([Entry(b"f(uint)", 1), Entry(text, 2), Entry("g(é)".encode(), 3), Entry(b"h()", 4)])
     assert rejects(found) == [(2, "encoding", column, shown), (3, "unknown_type", 3, "g(é)")]
     assert [text for text, _ in accepted(found)[FUNCTIONS]] == ["f(uint256)", "h()"]
-
-
-def test_a_lone_surrogate_is_no_text() -> None:
-    """A str that cannot be written as UTF-8 is rejected like the bytes it would be."""
-    assert one("f(\ud800)") == Outcome("", UNKNOWN, "encoding", 3)
 
 
 TRANSFER = b"transfer(address to, uint value)"

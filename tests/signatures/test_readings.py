@@ -106,22 +106,6 @@ def test_a_call_is_found_at_any_depth(random_call: tuple[list[str], tuple[Any, .
     assert found.attempt.values == values
 
 
-def test_aggregate3_and_exec_transaction() -> None:
-    """Bytes in tuples in arrays, and in a call with other bytes that are no call."""
-    aggregate3 = "aggregate3((address,bool,bytes)[])"
-    execute = "execTransaction(address,uint256,bytes,uint8,uint256,uint256,uint256,address,address,bytes)"
-    inner = call(aggregate3, [(TO, True, call(TRANSFER, TO, 7)), (OTHER, False, call("totalSupply()"))])
-    zero = "0x" + "00" * 20
-    found = best(
-        calldata(call(execute, TO, 0, inner, 1, 0, 0, 0, zero, zero, b"\x1b" * 65)), aggregate3, execute, TRANSFER,
-        "totalSupply()",
-    )  # fmt: skip
-    [nested] = found.nested
-    assert nested.path == (2,)
-    assert nested.reading.data == inner
-    assert texts_inside(nested.reading.candidates[0]) == [((0, 0, 2), TRANSFER), ((0, 1, 2), "totalSupply()")]
-
-
 def test_bytes_that_no_text_uses_up_stay_bytes() -> None:
     """A known selector is not enough: the values must use all of the bytes."""
     inner = call(TRANSFER, TO, 7)
@@ -276,13 +260,6 @@ def test_the_names_are_those_of_a_declaration_with_these_parameters_indexed() ->
     assert (found.split, found.known.names, found.known.declaration) == ((0, 1), (), "")
 
 
-def test_an_indexed_string_is_its_hash() -> None:
-    text = "URI(string,uint256)"
-    topics = (keccak256(text.encode()), keccak256(b"ipfs"))
-    found = best(Input(Form.LOG, word(4), topics), text)
-    assert found.attempt.values == (IndexedHash(keccak256(b"ipfs")), 4)
-
-
 def test_an_anonymous_log_is_decoded_by_its_text() -> None:
     """All topics are values; without a text nothing is guessed."""
     topics = (b"\x12" * 4 + bytes(28), bytes(12) + b"\xab" * 20)
@@ -301,17 +278,6 @@ def test_a_log_that_does_not_fit_has_a_reason() -> None:
         [reading] = read(Input(Form.LOG, data, topics), [text])
         assert reading.best is None
         assert reading.candidates[0].attempt.detail
-
-
-def test_calls_in_the_data_of_a_log_are_decoded() -> None:
-    """UserOperationRevertReason holds the revert data of the account."""
-    text = "UserOperationRevertReason(bytes32,address,uint256,bytes)"
-    data = encode(["uint256", "bytes"], [1, call("Error(string)", "no")])
-    topics = (keccak256(text.encode()), b"\x11" * 32, bytes(12) + b"\xab" * 20)
-    found = best(Input(Form.LOG, data, topics), text)
-    [nested] = found.nested
-    assert (nested.path, nested.reading.form) == ((3,), Form.REVERT)
-    assert nested.reading.candidates[0].attempt.values == ("no",)
 
 
 # Reverts.

@@ -70,18 +70,6 @@ def test_a_swap_with_a_permit_is_unpacked() -> None:
     assert (unwrap.candidates[0].attempt.values, unwrap.note) == ((ME, 9), "If it fails, the others go on.")
 
 
-def test_both_shapes_of_a_swap() -> None:
-    """Newer routers take the least price of each hop; the layout tells which one it is."""
-    newer = encode(
-        ["address", "uint256", "uint256", "bytes", "bool", "uint256[]"], [ME, 10, 9, bytes(43), False, [1, 2]]
-    )
-    reading = read(router_call(b"\0\0", [SWAP, newer]))
-    assert texts(reading) == [
-        "V3_SWAP_EXACT_IN(address,uint256,uint256,bytes,bool)",
-        "V3_SWAP_EXACT_IN(address,uint256,uint256,bytes,bool,uint256[])",
-    ]
-
-
 POOL = (TOKEN, OTHER, 3000, 60, "0x" + "00" * 20)
 
 

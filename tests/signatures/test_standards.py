@@ -9,7 +9,7 @@ from Crypto.Hash import keccak
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.grammar import normalise
 from sigdir.signatures.returns import with_standard
-from sigdir.signatures.standards import NO_TEXT, canonical, is_filtered
+from sigdir.signatures.standards import NO_TEXT, canonical
 from tests.conftest import ROOT
 
 LINES = [
@@ -66,19 +66,6 @@ def test_the_samples_are_listed() -> None:
                 if canonical().get(bytes.fromhex(hash[2:])) != text:
                     missing.append(text)
     assert missing == []
-
-
-def test_another_text_of_a_listed_selector_is_filtered() -> None:
-    """Other texts of a listed selector are filtered; its own text and unlisted selectors are not."""
-    transfer = bytes.fromhex("a9059cbb")
-    assert is_filtered(transfer, "many_msg_babbage(bytes1)")
-    assert not is_filtered(transfer, "transfer(address,uint256)")
-    assert not is_filtered(bytes.fromhex("00000001"), "anything()")
-    assert not is_filtered(
-        bytes.fromhex(topic("Transfer(address,address,uint256)")[2:]), "Transfer(address,address,uint256)"
-    )
-    assert is_filtered(bytes.fromhex("60806040"), "anything()")
-    assert canonical()[bytes.fromhex("a22cb465")] == "setApprovalForAll(address,bool)"
 
 
 def test_a_standard_says_what_its_functions_return() -> None:

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sigdir.signatures.errors import SigdirError
-from sigdir.signatures.types import MAX_DEPTH, BadTypeList, Type, parameter_types, split_types
+from sigdir.signatures.types import MAX_DEPTH, BadTypeList, parameter_types, split_types
 from tests.signatures.strategies import types
 
 lists = st.lists(types.map(lambda part: part.canonical), min_size=1, max_size=6)
@@ -27,23 +27,6 @@ def test_the_tree_has_the_texts_of_its_types(parts: list[str]) -> None:
     parameters = ",".join(parts)
     assume(not re.search(r"\(\)|\d{19}", parameters))
     assert [type.text for type in parameter_types(f"f({parameters})")] == parts
-
-
-def test_splitting_has_no_limit_of_depth() -> None:
-    """A list nested 30,000 deep, about the most that fits in a text, is split at its outer commas."""
-    deep = "(" * 30_000 + ")" * 30_000
-    assert split_types(f"bool,{deep},{deep}[]") == ["bool", deep, f"{deep}[]"]
-
-
-def test_the_tree_of_a_nested_type() -> None:
-    """Tuples have members; arrays have an element and a length, which is None for a dynamic array."""
-    word, flag = Type("uint256"), Type("bool")
-    pair = Type("(uint256,bool)", (word, flag), depth=1)
-    three = Type("(uint256,bool)[3]", element=pair, length=3, depth=2)
-    assert parameter_types("f((uint256,bool)[3][],bool)") == (
-        Type("(uint256,bool)[3][]", element=three, depth=3), flag,
-    )  # fmt: skip
-    assert parameter_types("f()") == ()
 
 
 @pytest.mark.parametrize(
