@@ -54,6 +54,13 @@ FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("decode file .csv t", (b"a", b"0x,")),
     ("decode file .json", (b"[{", b'"a@N":1,', b'"b":1}]')),
     ("read solc-hashes", (b"Function signatures:\n======= ", b":", b"x")),
+    ("read abi", (b'["function f()', b" ", b'view"]')),
+    ("read javascript", (b'"', b'\\"')),
+    ("read javascript", (b"'", b"\\'")),
+    ("read javascript", (b"[", b"readonly ")),
+    ("read javascript", (b"{", b"readonly ")),
+    ("read javascript", (b"", b"[/")),
+    ("read javascript", (b"", b"=\\/")),
 ]  # fmt: skip
 """Targets and shapes whose cost was out of proportion once."""
 

@@ -31,12 +31,11 @@ from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import working_copy
 from sigdir.warehouse.table.stores import StoreError, open_store
 from sigdir.warehouse.transfer.working_copy import pull
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
+from tests.conftest import ROOT, command_line, environment, import_files
 from tests.faulty_store import BUCKET, S3, Fault
 from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
 from tests.pipeline.test_containers import tarred, zipped
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
-from tests.torture.points import TASK_POINTS
 from tests.torture.processes import until
 from tests.torture.stores import sail_server
 from tests.warehouse.support import assert_clean, run_command, stage
@@ -377,14 +376,11 @@ def own_folder(tmp_path: Path) -> list[Path]:
     return [tmp_path / "executor" / "tmp" / f"sigdir-tasks-{os.getuid()}"]
 
 
-@pytest.mark.parametrize("long_lists", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long_lists: bool) -> None:
+def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Executors work in another folder than the driver: inputs are found, and called as the user did."""
     pytest.importorskip("pysail")
     paths = [path.relative_to(tmp_path).as_posix() for path in shapes(tmp_path / "in")]
     write_files(tmp_path / "in" / "a", {"wrong/a9059cbb": "notTransfer()"})
-    if long_lists:
-        write_files(tmp_path / "in" / "a", {"long.txt": "\n".join(lines(1_200_000))})
     monkeypatch.chdir(tmp_path)
     (tmp_path / "executor").mkdir()
     with sail_server(tmp_path / "sail.stderr", None, tmp_path / "executor") as (_, master):
@@ -446,32 +442,6 @@ def test_a_killed_driver_leaves_nothing(warehouse: Path, point: str) -> None:
     assert_clean(Paths(warehouse))
 
 
-@pytest.mark.parametrize("home", ["store", pytest.param("folder", marks=pytest.mark.long)])
-@pytest.mark.long
-def test_two_imports_at_once(warehouse: Path, tmp_path: Path, home: str) -> None:
-    """Two drivers, in a store those of two machines, both finish; a text that both bring is there once."""
-    pytest.importorskip("pysail")
-    both = write_files(tmp_path, {"a.txt": "\n".join(lines(3000)), "b.txt": "\n".join(lines(3000, 2000))})
-    url = f"file://{tmp_path}/store"
-    started = [
-        subprocess.Popen(
-            [*engine_command(path), "--warehouse", str(warehouse) if home == "folder" else url],
-            env=environment(warehouse) | {"SIGDIR_STORE_CACHE": str(tmp_path / f"machine-{path.name}")}, cwd=ROOT,
-        )
-        for path in both
-    ]  # fmt: skip
-    assert [process.wait(SAFETY_SECONDS) for process in started] == [0, 0]
-    copy = Paths(warehouse) if home == "folder" else pulled(url, tmp_path / "copy")
-    import_files(both, tmp_path / "local")
-    found, expected = (
-        [text for _, text, *_ in contents(root)["signatures"]] for root in (copy.root, tmp_path / "local")
-    )
-    assert sorted(found) == sorted(expected)
-    assert len(set(found)) == len(found)
-    assert read_snapshot(copy).version == 2
-    assert_clean(copy)
-
-
 def pulled(url: str, folder: Path) -> Paths:
     """A working copy of a machine that had none."""
     copy = working_copy(url, folder)
@@ -515,25 +485,6 @@ def test_a_process_without_a_main_file(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=environ, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "[]\n3\n"), done.stderr
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("point", TASK_POINTS)
-def test_a_killed_executor_leaves_nothing(warehouse: Path, tmp_path: Path, point: str) -> None:
-    """When the server that runs the tasks dies, the import ends with one line; the next one removes what is left."""
-    pytest.importorskip("pysail")
-    import_files([SAMPLES / "erc-0020-token.txt"], warehouse)
-    before = contents(warehouse)
-    [large] = write_files(tmp_path, {"a.txt": "\n".join(lines(3000))})
-    again = ("import", large, "--engine", "spark", "--quiet", "--warehouse", warehouse)
-    with sail_server(tmp_path / "sail.stderr", point) as (server, url):
-        done = run_command(*again, "--master", url)
-        assert server.wait(SAFETY_SECONDS) == -signal.SIGKILL
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert "the engine failed" in done.stderr
-    assert contents(warehouse) == before
-    assert run_command(*again).returncode == 0
-    assert_clean(Paths(warehouse))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import pytest
@@ -200,14 +199,6 @@ def test_declarations_with_structs(read: Read) -> None:
     ]
 
 
-def test_a_declaration_with_many_spaces_takes_time_in_proportion(read: Read) -> None:
-    """A run of spaces is searched for ethers' gas once. Quadratic time would be minutes."""
-    began = process_time()
-    reading = read("abi.json", declarations("function f()" + " " * 500_000 + "view", "function g()"))
-    assert reading.functions[-1] == "g()"
-    assert process_time() - began < 60
-
-
 def test_structs_that_grow_without_bound(read: Read) -> None:
     """Forty structs that each hold the one before twice stand for 2^40 types: a reject, at once."""
     structs = [f"struct S{n + 1} {{ S{n} a; S{n} b; }}" for n in range(40)]
@@ -351,25 +342,6 @@ def test_lists_in_any_place_of_javascript(read: Read) -> None:
 def test_broken_javascript_has_a_value(code: str) -> None:
     """A source that does not parse is read as far as it makes sense."""
     assert isinstance(parse_literals("x.js", code.encode()), dict)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "code",
-    [
-        '"' + '\\"' * 500_000,
-        "'" + "\\'" * 500_000,
-        "[" + "readonly " * 120_000,
-        "{" + "readonly " * 120_000,
-        "[/" * 500_000,
-        "=\\/" * 300_000,
-    ],
-)
-def test_a_megabyte_of_javascript_takes_time_in_proportion(code: str) -> None:
-    """A quote without an end and a word many times over are read once. Quadratic time would be minutes."""
-    began = process_time()
-    assert isinstance(parse_literals("x.js", code.encode()), dict)
-    assert process_time() - began < 60
 
 
 def test_javascript_without_an_abi(read: Read, tmp_path: Path) -> None:

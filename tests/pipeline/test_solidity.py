@@ -411,10 +411,8 @@ def test_bodies_are_not_read() -> None:
 
 
 def test_many_errors_take_time_in_proportion() -> None:
-    """Thirty thousand statements that do not parse are all rejects."""
-    found = list(declarations(b"@a;" * 30_000))
-    assert len(found) == 30_000
-    assert {REASONS[entry.reject_reason] for entry in found} == {"syntax"}
+    """Fifteen thousand statements that do not parse are all rejects."""
+    assert [REASONS[entry.reject_reason] for entry in declarations(b"@a;" * 15_000)] == ["syntax"] * 15_000
 
 
 # Several sources.
@@ -707,18 +705,6 @@ def test_bases_in_a_circle() -> None:
     """Contracts that inherit from each other are looked in once."""
     source = "contract A is B { struct S { bool b; } } contract B is A, B { function f(S s, T t) {} }"
     assert texts(source) == ["f((bool),T)"]
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_many_functions() -> None:
-    """A hundred thousand functions on one line are all found."""
-    functions = "".join(
-        f"function f{n}(uint a,address[] b) public returns (bool) {{return a>{n};}}" for n in range(100_000)
-    )
-    found = texts(f"contract C {{{functions}}}")
-    assert len(found) == 100_000
-    assert found[-1] == "f99999(uint,address[])"
 
 
 _TOKENS = (
