@@ -56,12 +56,3 @@ except RuntimeError as error:
         timeout=SAFETY_SECONDS, check=False,
     )  # fmt: skip
     assert (done.stdout, done.returncode) == ("pipeline of the project\n", 0), done.stderr
-
-
-def test_the_module_is_run_from_any_folder(tmp_path: Path) -> None:
-    """``python -m sigdir`` is the command."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sigdir", "--version"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("sigdir, version ")
