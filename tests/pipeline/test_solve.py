@@ -58,12 +58,12 @@ def test_every_candidate_is_tried_and_nothing_else_is_found() -> None:
     }
 
 
-def test_a_directory_leaves_no_file_open(folder: Path) -> None:
-    """Of the warehouse that it reads."""
+def test_a_directory_closes_the_database_of_staged_rows(folder: Path) -> None:
+    """At its end. Mapped columns are freed with what refers to them."""
     with opened(folder) as directory:
         assert list(directory.texts(SIGNATURES))
     targets = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
-    assert [target for target in targets if target.startswith(str(folder))] == []
+    assert [target for target in targets if target.startswith(f"{folder}/staging.sqlite")] == []
 
 
 def test_a_known_name_with_a_known_list_is_found(folder: Path) -> None:
