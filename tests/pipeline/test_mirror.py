@@ -199,6 +199,54 @@ def test_killed_at_any_step_it_goes_on(original: Server, way: Way, warehouse: Pa
 
 
 @pytest.mark.long
+def test_the_server_is_killed_and_comes_back(
+    way: Way, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy waits for it, and goes on with what was acknowledged in between."""
+    fill(tmp_path / "mortal", tmp_path)
+    monkeypatch.setattr("sigdir.pipeline.mirror.CHANGES_ROWS", 50)
+    permits = threading.Semaphore(0)  # one for each request, so that each kill meets the copy in the middle
+    get = Fetcher.get
+
+    def get_with_permit(fetcher: Fetcher, *arguments: Any, **options: Any) -> bytes:
+        permits.acquire()
+        return get(fetcher, *arguments, **options)
+
+    monkeypatch.setattr(Fetcher, "get", get_with_permit)
+    reports: list[MirrorReport] = []
+
+    def copy() -> None:
+        reports.append(mirror(url_of(server), warehouse, way=way, policy=RetryPolicy(rate=1e6, tries=100, delay=0.01)))
+
+    copying = threading.Thread(target=copy)
+    port = 20_000 + os.getpid() % 10_000  # the kernel gives it to no client, so it is free when the server comes back
+    for life, rows in enumerate((150, 300, 0)):
+        with serving(tmp_path / "mortal", "--port", str(port), workers=1) as server:
+            port = server.port
+            if life == 0:
+                copying.start()
+            if rows:
+                permits.release(4)
+                until(lambda: len(spooled(warehouse)) >= rows, "rows of this life")  # noqa: B023
+            assert post_text(port, f"behind{life}()").status == 201
+            if rows:
+                server.kill()
+                permits.release()  # this request meets no server, and is tried again until there is one
+                continue
+            permits.release(1000)
+            copying.join(SAFETY_SECONDS)
+            assert len(reports) == 1
+            mirror(url_of(server), warehouse, way=way)
+            for collection in COLLECTIONS:
+                assert texts(warehouse, collection) == served(server, collection)
+
+
+def spooled(warehouse: Path) -> list[bytes]:
+    """The rows that are fetched and not imported yet."""
+    return [line for file in warehouse.glob("mirrors/*/signatures.ndjson") for line in file.read_bytes().splitlines()]
+
+
+@pytest.mark.long
 def test_what_a_mirror_left_is_checked_and_cleared(warehouse: Path) -> None:
     """`sigdir verify` reads each state and its spool; `sigdir vacuum` takes what nothing goes on from."""
     rows = [row(number, f"f{number}()") for number in range(1, 6)]
@@ -285,6 +333,37 @@ def test_a_restored_backup_goes_on_mirroring(warehouse: Path, tmp_path: Path) ->
         assert len(asked) == 1
 
 
+@pytest.mark.long
+def test_a_copy_taken_while_rows_are_posted_and_imported(
+    original: Server, way: Way, warehouse: Path, tmp_path: Path
+) -> None:
+    """Whatever comes while it runs is there after one more run. Only the feed is sure of imports."""
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            post_text(original.port, f"meanwhile{number}(address)")
+            post_text(original.port, f"Meanwhile{number}(address)", EVENTS_PATH)
+            number += 1
+            if way == "changes" and number % 20 == 10:
+                lines = "\n".join(f"imported{number}x{row}()" for row in range(50))
+                import_files(write_files(tmp_path, {"more.txt": lines}), original.folder)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(4):
+            mirror(url_of(original), warehouse, way=way, policy=RetryPolicy(rate=100, tries=3, delay=0.01))
+    finally:
+        stop.set()
+        writer.join(SAFETY_SECONDS)
+    mirror(url_of(original), warehouse, way=way)
+    for collection in COLLECTIONS:
+        assert sorted(texts(warehouse, collection)) == sorted(served(original, collection))
+        assert len(texts(warehouse, collection)) > 150
+
+
 # Servers that are told what to answer.
 
 
@@ -329,6 +408,23 @@ def test_it_gives_up_after_so_many_tries_and_keeps_what_it_has(warehouse: Path) 
         mirror(server.url, warehouse, way="pages", collections=(SIGNATURES,))
         assert [path[-1] for path in server.asked] == ["1", "2", "3"]
     assert texts(warehouse) == [f"f{number}()" for number in range(6)]
+
+
+def test_rows_that_are_no_signatures_are_counted_and_kept_as_rejects(warehouse: Path) -> None:
+    rows = [
+        row(1, "good()"),
+        row(2, "bad(uint7)"),
+        {"id": 3, "text_signature": "other()", "hex_signature": "0x00000000"},
+        {"id": 4, "text_signature": None, "hex_signature": ["x"]},
+        {"id": 5},
+        row(6, "also(bool)"),
+    ]
+    with scripted(lambda path, query: pages_of(rows, path, query)) as server:
+        report = mirror(server.url, warehouse)
+    assert texts(warehouse) == ["good()", "also(bool)"]
+    assert report.totals[SIGNATURES] == {"read": 6, "imported": 2, "duplicate": 0, "rejected": 4}
+    reasons = sigdir.open(warehouse).sql("SELECT reason FROM rejects ORDER BY line").rows()
+    assert [reason for (reason,) in reasons] == ["bad_width", "hash_mismatch", "bad_entry", "bad_entry"]
 
 
 def test_rows_taken_away_meanwhile_end_the_walk(warehouse: Path) -> None:

@@ -184,6 +184,30 @@ def test_functions_with_a_selector() -> None:
     assert [name[0] for name in declared(source).functions] == ["a", "b", "e", "f", "g"]
 
 
+def test_events_and_errors() -> None:
+    """Events and errors of files, contracts and libraries, with `indexed` and `anonymous`."""
+    source = """
+        event InFile(uint indexed a, Point indexed p);
+        error InFile(Point p);
+        struct Point { uint x; uint y; }
+        contract C { event Moved(address indexed from, uint amount); event Raw(uint[] indexed, bool b) anonymous; }
+        library L { struct S { uint a; } event InLibrary(S s); error InLibrary(S s, uint); }
+    """
+    assert texts(source) == [
+        "InFile(uint indexed,(uint,uint) indexed)",
+        "InFile((uint,uint))",
+        "Moved(address indexed,uint)",
+        "Raw(uint[] indexed,bool) anonymous",
+        "InLibrary((uint))",
+        "InLibrary((uint),uint)",
+    ]
+    found = declared(source)
+    assert found.functions == ["InFile((uint256,uint256))", "InLibrary((uint256),uint256)"]
+    assert found.events == [
+        "InFile(uint256,(uint256,uint256))", "Moved(address,uint256)", "Raw(uint256[],bool)", "InLibrary((uint256))",
+    ]  # fmt: skip
+
+
 def test_library_functions_keep_names() -> None:
     """solc hashes a library's structs, enums and contracts by name, so their texts are no candidates."""
     source = """
@@ -411,8 +435,10 @@ def test_bodies_are_not_read() -> None:
 
 
 def test_many_errors_take_time_in_proportion() -> None:
-    """Fifteen thousand statements that do not parse are all rejects."""
-    assert [REASONS[entry.reject_reason] for entry in declarations(b"@a;" * 15_000)] == ["syntax"] * 15_000
+    """Thirty thousand statements that do not parse are all rejects."""
+    found = list(declarations(b"@a;" * 30_000))
+    assert len(found) == 30_000
+    assert {REASONS[entry.reject_reason] for entry in found} == {"syntax"}
 
 
 # Several sources.
@@ -641,6 +667,23 @@ def test_remappings_that_are_none(tmp_path: Path) -> None:
     assert found["x/foundry.toml"].rejects == [("foundry.toml is not TOML", "syntax")]
 
 
+def test_libraries_of_other_files(tmp_path: Path) -> None:
+    """A library's functions go by names wherever these are defined, and are refused for that."""
+    files = {
+        "a.sol": 'import "./b.sol"; library L { function f(Far f, Id i) external {} function g(Id i) external {} }',
+        "b.sol": LIBRARY,
+    }
+    assert project(tmp_path, files)["a.sol"] == Reading(["g(bytes32)"], [], [("f(Far,bytes32)", "library_type")])
+
+
+def test_files_that_are_not_given(tmp_path: Path) -> None:
+    """Only what is given in one import counts."""
+    files = {"a.sol": 'import "./b.sol"; contract C { function f(Id i) external {} }', "b.sol": LIBRARY}
+    found = project(tmp_path, files, "a.sol")["a.sol"]
+    assert found.rejects == [('import "./b.sol"', "import_not_found"), ("f(Id)", "unknown_type")]
+    assert project(tmp_path, {}, "a.sol", "b.sol")["a.sol"].functions == ["f(bytes32)"]
+
+
 ABSENT = {
     'import "@openzeppelin/contracts/token/ERC20/ERC20.sol"; contract A { function f(IERC20 t) external {} }': "f(IERC20)",
     'import {Missing} from "./Missing.sol"; contract A { function f(Missing t) external {} }': "f(Missing)",
@@ -707,6 +750,18 @@ def test_bases_in_a_circle() -> None:
     assert texts(source) == ["f((bool),T)"]
 
 
+@pytest.mark.long
+@pytest.mark.slow
+def test_many_functions() -> None:
+    """A hundred thousand functions on one line are all found."""
+    functions = "".join(
+        f"function f{n}(uint a,address[] b) public returns (bool) {{return a>{n};}}" for n in range(100_000)
+    )
+    found = texts(f"contract C {{{functions}}}")
+    assert len(found) == 100_000
+    assert found[-1] == "f99999(uint,address[])"
+
+
 _TOKENS = (
     "contract", "library", "is", "function", "struct", "enum", "type", "event", "error", "mapping", "uint", "C", "L", "S",
     "f", "(", ")", "{", "}", "[", "]", ";", ",", ".", "=", "=>", "3", "public", "external", "constant", "indexed",
@@ -744,6 +799,23 @@ def test_read(tmp_path: Path, name: str) -> None:
     [batch] = read_all(tmp_path / name)
     assert bytes(batch.data) == b"function f(uint a)function g()"
     assert batch.lines.tolist() == [LINES + 2] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "is_source"),
+    [
+        ("remappings.txt", True), ("foundry.toml", True), ("a.solx", False), ("sol", False), ("a.sol.json", False),
+        ("a.sol/b.json", False),
+    ],
+)  # fmt: skip
+def test_other_names(tmp_path: Path, name: str, is_source: bool) -> None:
+    """In a folder files with remappings go to the reader of sources, and nothing else does, whatever it contains."""
+    write_files(tmp_path, {name: "contract C { function f() public {} }"})
+    [source] = find([str(tmp_path)])
+    with source.open(lambda _: None):
+        format = detect(source)
+        assert (format is not None and format.name == "solidity") == is_source
+        assert looks_like(source) == is_source
 
 
 # OpenZeppelin: sources beside what the compiler made of them.
