@@ -20,6 +20,7 @@ from sigdir.signatures.contract import ContractCode, ContractInterface, Member, 
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.interface_forms import abi_of, document, solidity_of
 from sigdir.signatures.interruption import waiting
+from sigdir.signatures.plural import counted
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and line breaks
 
@@ -108,6 +109,6 @@ def _line(member: Member) -> str:
     payable = f"  {member.payable:7}" if member.kind is Kind.FUNCTION else ""
     if member.best is None:
         return f"{hash}{payable}  unknown {member.shape}"
-    others = f"  and {len(member.texts) - 1} more" if len(member.texts) > 1 else ""
-    reasons = "; ".join(member.best.reasons)
-    return f"{hash}{payable}  {member.best.known.text}" + (f"  ({reasons}{others})" if reasons or others else "")
+    others = [counted(len(member.texts) - 1, "other text")] if len(member.texts) > 1 else []
+    reasons = "; ".join([*member.best.reasons, *others])
+    return f"{hash}{payable}  {member.best.known.text}" + (f"  ({reasons})" if reasons else "")

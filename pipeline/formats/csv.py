@@ -205,6 +205,8 @@ def entries(source: Source) -> Iterator[Entry]:
         _, header = next(rows, (1, []))
         layout = _layout_as_named(source, header, layout)
         source.warnings += _table(source, layout.separator, header).unread(layout.columns)
+    elif source.columns and source.lines_from == 1:
+        _refuse_other_names(_table(source, layout.separator), source)
     for line, row in rows:
         if line == 1 and not layout.has_header and _is_header(row, layout):
             continue
@@ -222,6 +224,12 @@ def _layout_as_named(source: Source, names: Row, layout: _Layout | None) -> _Lay
         tables = [table, *(_table(source, other) for other in _HEADER_SEPARATORS[1:])]
         raise max(tables, key=lambda one: len(one.names)).refusal(source, "line 1")
     return _Layout(separator, len(names), columns, has_header=True)
+
+
+def _refuse_other_names(table: Table, source: Source) -> None:
+    """Raise BadInput if a first line of words does not have the columns that the user names."""
+    if not any(parse_hash(cell) or is_signature(encoded(cell)) for cell in table.names):
+        raise table.refusal(source, "line 1")
 
 
 def _is_header(row: Row, layout: _Layout) -> bool:

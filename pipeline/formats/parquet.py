@@ -62,8 +62,10 @@ class ParquetTable:
         """The names of the columns and the first rows. Of pages that take much memory nothing is read."""
         fields = [field for field in self.file.schema_arrow if self.names.count(field.name) == 1]
         plain = [field.name for field in fields if _is_plain(field.type) and self._is_small(field.name)]
+        if not plain:
+            return Table(self.names, [(_OTHER_VALUE,) * len(self.names)], self.source.columns)
         rows: list[tuple[Any, ...]] = []
-        for batch in _batches(self.stored, self.file, plain) if plain else ():
+        for batch in _batches(self.stored, self.file, plain):
             shown = batch.slice(0, SAMPLE_ROWS - len(rows))
             columns = {name: _values(shown.column(name)) for name in plain}
             nothing = [_OTHER_VALUE] * shown.num_rows

@@ -8,6 +8,7 @@ only if it can mean nothing else. Nothing is guessed: a table in doubt is refuse
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -140,10 +141,14 @@ class Table:
 
     def refusal(self, source: Source, place: str = "", first: str = "") -> BadInput:
         """The error for a table in doubt. ``first`` shows its first row, where the names alone do not."""
+        if not self.names:
+            return BadInput(source.name, "it has no columns", place)
         missing = [name for _, name in self.chosen if self._number(name) is None]
         why = f"no column is named {missing[0]}" if missing else "it is not clear which column has the signatures"
         shown = f"; the first row is {first}" if first else ""
-        return BadInput(source.name, f"{why}; it has {self.described()}{shown}; say --column text=NAME", place)
+        name = self.names[self._of_signatures[0]] if len(self._of_signatures) == 1 else "NAME"
+        option = shlex.quote(f"text={name}")
+        return BadInput(source.name, f"{why}; it has {self.described()}{shown}; say --column {option}", place)
 
     def described(self) -> str:
         """The names of the columns, and what each looks like."""

@@ -1098,6 +1098,7 @@ def test_deep_json_document_is_read_or_refused(read: Read, depth: int) -> None:
             "id,name\n",
             "line 1: it is not clear which column has the signatures; it has id: empty, name: empty; say --column text=NAME",
         ),
+        ("csv", "", "line 1: it has no columns"),
         ("parquet", "PAR1", "broken Parquet"),
         ("rows", "[1,\n2,,\n3]", "line 2 column 3: broken JSON"),
         (
@@ -1227,6 +1228,30 @@ def test_columns_that_the_user_names(read: Read, format: str) -> None:
     assert read("input", data, columns=[("text", "FN"), ("kind", "what")]) == Reading(format, ["b()"], [MOVED])
     with pytest.raises(BadInput, match=r"no column is named none; it has fn: signatures"):
         read("input", data, format, columns=[("text", "none")])
+
+
+@TABLES
+def test_refusal_names_the_one_column_of_signatures(read: Read, format: str) -> None:
+    """A table with one column of signatures under an unknown name is refused with the option that reads it."""
+    data = table_bytes(format, ["my label", "owner"], [[MOVED, "a"], ["b()", "c"]])
+    with pytest.raises(BadInput, match=r"my label: signatures, owner: text.*; say --column 'text=my label'$"):
+        read("input", data, format)
+    assert read("input", data, columns=[("text", "my label")]) == Reading(format, [MOVED, "b()"])
+
+
+def test_columns_that_a_readable_csv_does_not_have(read: Read) -> None:
+    """A header is compared with the user's columns even if the lines below it have hashes and texts."""
+    lines = "Fn Sig;four_bytes\nb();0x4df7e3d0\n"
+    assert read("input.csv", lines) == Reading("csv", ["b()"])
+    with pytest.raises(BadInput, match=r"line 1: no column is named fn; it has Fn Sig: signatures, four_bytes: 4-byte"):
+        read("input.csv", lines, columns=[("text", "fn")])
+    assert read("input.csv", lines.partition("\n")[2], columns=[("text", "fn")]) == Reading("csv", ["b()"])
+
+
+def test_refusal_of_a_parquet_of_structs(read: Read) -> None:
+    """Columns that no reader of tables can take are not called empty."""
+    with pytest.raises(BadInput, match=r"it has record: other values; say --column text=NAME"):
+        read("input.parquet", parquet_bytes({"record": [{"text": "b()"}]}))
 
 
 def test_refusal_of_rows_shows_the_first_object(read: Read) -> None:
