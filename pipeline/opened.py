@@ -36,7 +36,7 @@ class OpenWarehouse(Warehouse):
         another process publishes.
 
         The report has ``totals()``, of which read is imported + duplicate + rejected. Raises BadInput, also for a table
-        without a column of texts, and WarehouseError; then nothing was published.
+        without a clear column of texts (call it `text_signature`), and WarehouseError; then nothing was published.
         """
         from sigdir.pipeline.progress import Reporter
         from sigdir.pipeline.run import Options, run_import  # with the compiled grammar, half a second
