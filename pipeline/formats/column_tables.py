@@ -19,9 +19,10 @@ import pyarrow.csv
 import pyarrow.json
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats import parquet
-from sigdir.pipeline.formats.csv import head_rows
+from sigdir.pipeline.formats import parquet, rows
+from sigdir.pipeline.formats.csv import head_rows, head_table
 from sigdir.pipeline.formats.json_reader import first_object
+from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Table
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import Array, numbers, text
 from sigdir.signatures.plural import counted
@@ -51,6 +52,24 @@ def roles_of(source: Source, names: Names) -> dict[str, str]:
         return {}
     of_role = {role: next((found[one] for one in known if one in found), "") for role, known in names.items()}
     return {role: name for role, name in of_role.items() if name}
+
+
+def head_of(source: Source) -> Table:
+    """The names of an input's columns and its first rows, of which ``tables.py`` tells what they are."""
+    if parquet.looks_like(source):
+        with parquet.open_table(source) as table:
+            return table.head()
+    if first_object(source) is not None:
+        return rows.head_table(source)
+    return max((head_table(source, one) for one in _SEPARATORS), key=lambda table: len(table.names))
+
+
+def has_open_texts(source: Source) -> bool:
+    """Whether texts of CSV have separators and no quotes, as `0x...,f(uint256,bool)`. Only ``csv.py`` reads these."""
+    if parquet.looks_like(source) or first_object(source) is not None:
+        return False
+    head = max((head_rows(source, SAMPLE_ROWS, one) for one in _SEPARATORS), key=lambda rows: len(next(iter(rows), [])))
+    return any(len(row) > len(head[0]) for row in head)
 
 
 def column_batches(source: Source, roles: Mapping[str, str]) -> Iterator[ColumnBatch]:

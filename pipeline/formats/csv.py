@@ -23,7 +23,8 @@ from sigdir.signatures.grammar import BAD_ENTRY, is_signature
 ROW_CHARACTERS = 4 * BLOCK_BYTES
 """The longest row."""
 
-_NAME = re.compile(r"[\w .$/#()-]{0,64}")
+_NAME = re.compile(r"""[\w .$/#()\[\]<>,"'?!%&*+=@~-]{0,64}""")
+"""A name of a column. A quoted one may have commas; a colon stands between a hash and its text."""
 
 _HEADER_SEPARATORS = ",\t;|"
 _SEPARATORS = ",\t;|: "
@@ -81,7 +82,7 @@ def _has_plain_text(source: Source) -> bool:
 def _header_layout(source: Source) -> _Layout | None:
     """The layout by a header; None if there is no header that is surely one."""
     for separator in _HEADER_SEPARATORS:
-        table = _table(source, separator)
+        table = head_table(source, separator)
         if len(table.names) < _SURE_COLUMNS and not all(map(_is_name, table.names)):
             continue
         columns = table.columns()
@@ -90,7 +91,7 @@ def _header_layout(source: Source) -> _Layout | None:
     return None
 
 
-def _table(source: Source, separator: str, names: Row | None = None) -> Table:
+def head_table(source: Source, separator: str, names: Row | None = None) -> Table:
     """The head as a table, with its first line as the names, or with ``names`` of a header that is longer than the head."""
     header, *rows = head_rows(source, SAMPLE_ROWS, separator) or [[]]
     names = names or header
@@ -204,9 +205,9 @@ def entries(source: Source) -> Iterator[Entry]:
     if layout is None or (layout.has_header and source.lines_from == 1):
         _, header = next(rows, (1, []))
         layout = _layout_as_named(source, header, layout)
-        source.warnings += _table(source, layout.separator, header).unread(layout.columns)
+        source.warnings += head_table(source, layout.separator, header).unread(layout.columns)
     elif source.columns and source.lines_from == 1:
-        _refuse_other_names(_table(source, layout.separator), source)
+        _refuse_other_names(head_table(source, layout.separator), source)
     for line, row in rows:
         if line == 1 and not layout.has_header and _is_header(row, layout):
             continue
@@ -218,10 +219,10 @@ def _layout_as_named(source: Source, names: Row, layout: _Layout | None) -> _Lay
     if layout is not None and len(names) == layout.width:
         return layout
     separator = layout.separator if layout else ","
-    table = _table(source, separator, names)
+    table = head_table(source, separator, names)
     columns = table.columns(is_named=True)
     if columns is None:
-        tables = [table, *(_table(source, other) for other in _HEADER_SEPARATORS[1:])]
+        tables = [table, *(head_table(source, other) for other in _HEADER_SEPARATORS[1:])]
         raise max(tables, key=lambda one: len(one.names)).refusal(source, "line 1")
     return _Layout(separator, len(names), columns, has_header=True)
 

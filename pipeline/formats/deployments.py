@@ -26,14 +26,15 @@ from sigdir.pipeline.formats.column_tables import (
     ColumnBatch,
     chains_of,
     column_batches,
+    has_open_texts,
     hashes_of,
+    head_of,
     roles_of,
 )
-from sigdir.pipeline.formats.tables import digest_of
+from sigdir.pipeline.formats.tables import Columns, Table, encoded
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
-from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, Witness
-from sigdir.signatures.grammar import BAD_ENTRY, OK
+from sigdir.signatures.evidence import Contract, Deployed, Kind, Witness
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
 from sigdir.warehouse.sql.contracts import BY_CODE, BY_TEXTS
 
@@ -43,17 +44,20 @@ NAMES = {
     "code": ("codehash", "runtimecodehash", "bytecodehash", "codehashkeccak", "extcodehash"),
     "target": ("implementation", "implementationaddress", "target", "proxytarget"),
     "selectors": ("selectors", "selector"),
-    "text": ("textsignature", "signature", "text", "declaration"),
-    "hash": ("hexsignature", "hash", "selector", "topic0"),
 }
-_OF_TEXT = ("text", "hash", "line")
-_OF_CONTRACTS = ("code", "target", "selectors", "text")
+_OF_CONTRACTS = ("code", "target", "selectors")
+_ADDRESS = re.compile(r"(0[xX])?[0-9a-fA-F]{40}")
 _SELECTOR = re.compile(r"0[xX][0-9a-fA-F]{8}(?![0-9a-fA-F])")
 
 
 def looks_like(source: Source) -> bool:
+    """Whether a column has addresses, and others have what this module knows of them."""
     roles = roles_of(source, NAMES) if not source.columns else {}
-    return "address" in roles and any(role in roles for role in _OF_CONTRACTS)
+    if "address" not in roles:
+        return False
+    head = head_of(source)
+    is_told = any(role in roles for role in _OF_CONTRACTS) or head.columns(is_named=True) is not None
+    return is_told and _has_addresses(head, roles["address"]) and not has_open_texts(source)
 
 
 def read(source: Source) -> Iterator[Candidates]:
@@ -62,15 +66,36 @@ def read(source: Source) -> Iterator[Candidates]:
     if "address" not in roles:
         raise BadInput(source.name, "no column is named address")
     chain = contracts.chain if contracts is not None else 1
+    head = head_of(source)
+    columns = head.columns(is_named=True)
+    roles |= {_role(number): head.names[number] for number in (columns.read if columns else ())}
     batches = (_good(chain, batch, bad) for batch in column_batches(source, roles))
-    if "text" in roles:
-        yield from pack((entry for batch in batches for entry in _entries(batch)), source.number)
+    if columns is not None:
+        yield from pack((entry for batch in batches for entry in _entries(batch, columns)), source.number)
     elif contracts is None:
         raise BadInput(source.name, "a table of contracts is read by this machine alone, without --engine")
     else:
         for batch in batches:
             _add(contracts, source.statement, batch, bad)
     source.warnings += bad.sentences()
+
+
+def _has_addresses(head: Table, name: str) -> bool:
+    """Whether at least half of a column's values are addresses: a column `contract` may have names."""
+    at = list(head.names).index(name)
+    values = [row[at] for row in head.rows if at < len(row) and row[at] not in (None, "", b"")]
+    return 2 * sum(map(_is_address, values)) >= len(values)
+
+
+def _is_address(value: Any) -> bool:
+    if isinstance(value, bytes):  # Parquet has texts as bytes too
+        return len(value) == ADDRESS_BYTES or _ADDRESS.fullmatch(value.decode("latin-1")) is not None
+    return isinstance(value, str) and _ADDRESS.fullmatch(value) is not None
+
+
+def _role(number: int) -> str:
+    """The role of a column that a candidate is read from, by its number in the table."""
+    return f"column {number}"
 
 
 def _good(chain: int, batch: ColumnBatch, bad: BadRows) -> tuple[ColumnBatch, Any, Any]:
@@ -86,25 +111,22 @@ def _good(chain: int, batch: ColumnBatch, bad: BadRows) -> tuple[ColumnBatch, An
     return ColumnBatch(batch.first, len(kept), columns | lines), chains[kept], addresses[kept]
 
 
-def _entries(batch: tuple[ColumnBatch, Any, Any]) -> Iterator[Entry]:
+def _entries(batch: tuple[ColumnBatch, Any, Any], columns: Columns) -> Iterator[Entry]:
     rows, chains, addresses = batch
-    said: dict[bytes, Sighting] = {}
-    written = [rows.columns[name].to_pylist() if name in rows.columns else [None] * rows.rows for name in _OF_TEXT]
-    for text, hash, line, chain, address in zip(*written, chains.tolist(), addresses, strict=True):
+    contracts: dict[bytes, Contract] = {}
+    read = {number: rows.columns[_role(number)].to_pylist() for number in columns.read}
+    lines = rows.columns["line"].to_pylist()
+    for at, (line, chain, address) in enumerate(zip(lines, chains.tolist(), addresses, strict=True)):
         place = chain.to_bytes(8) + address.tobytes()
-        if place not in said:
-            contract = Contract.at(str(chain), f"0x{address.tobytes().hex()}")
+        if place not in contracts:
             deployed = Deployed(chain, address.tobytes())
-            said[place] = Sighting(witness=Witness.DECLARED, contract=contract._replace(deployed=deployed))
-        raw = text if isinstance(text, bytes) else (text or "").encode("utf-8", "surrogateescape")
-        declared = digest_of(hash) if hash is not None else b""
-        yield Entry(
-            raw,
-            line,
-            declared_hash=declared or b"",
-            reject_reason=OK if declared is not None else BAD_ENTRY,
-            sighting=said[place],
-        )
+            contracts[place] = Contract.at(str(chain), f"0x{address.tobytes().hex()}")._replace(deployed=deployed)
+        text = read[columns.text][at]
+        raw = text if isinstance(text, bytes) else encoded(text or "")
+        written = [value for number in columns.hashes if (value := read[number][at]) not in (None, "")]
+        entry = columns.entry(raw, line, written, None if columns.kind is None else read[columns.kind][at])
+        said = entry.sighting._replace(witness=Witness.DECLARED, contract=contracts[place])
+        yield entry._replace(sighting=said)
 
 
 def _add(contracts: ContractRows, label: str, batch: tuple[ColumnBatch, Any, Any], bad: BadRows) -> None:

@@ -52,6 +52,11 @@ def is_by_line(source: Source) -> bool:
 # The first rows, which say what the members are.
 
 
+def head_table(source: Source) -> Table:
+    """The first rows as a table."""
+    return _head(_first_rows(_first_values(source)), source)
+
+
 def _first_values(source: Source) -> list[Any]:
     """The values of the first lines, or those of the document."""
     if first_object(source) is not None:

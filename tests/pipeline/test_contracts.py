@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -133,6 +134,45 @@ def test_a_table_of_texts_or_selectors(warehouse: Path, tmp_path: Path) -> None:
     assert [one.membership.name for one in at(warehouse, OTHER).marked(bytes.fromhex("a9059cbb"), known)] == [
         "UNKNOWN"
     ] * 2
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_the_text_beside_an_address_has_any_name(warehouse: Path, tmp_path: Path, ending: str) -> None:
+    """Values say which column has the texts, beside a column of selectors too, and a kind and a whole hash are read."""
+    hashes = ["0x" + keccak256(WORKED)[:4].hex(), "0x" + keccak256(EVENT).hex()]
+    rows = {"contract": [TOKEN, TOKEN], "Selector": hashes, "sig": [WORKED, EVENT], "note": ["some", "words"]}
+    write_table(tmp_path / f"a.{ending}", rows)
+    write_table(tmp_path / f"b.{ending}", {"address": [OTHER], "name": ["Bad(uint256)"], "type": ["error"]})
+    totals = imported(warehouse, tmp_path)["totals"]
+    assert totals == {"read": 3, "imported": 3, "duplicate": 0, "rejected": 0}
+    assert at(warehouse, TOKEN).texts == {member(WORKED), member(EVENT, Kind.EVENT)}
+    assert at(warehouse, OTHER).texts == {member("Bad(uint256)", Kind.ERROR)}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_column_contract_may_have_names(warehouse: Path, tmp_path: Path, ending: str) -> None:
+    """Names of contracts are no addresses: the table is one of signatures, and no row is lost."""
+    rows = {"contract": ["ERC20", "Vault"], "selector": ["0xa9059cbb", "0xa9059cbb"], "signature": [TRANSFER, WORKED]}
+    write_table(tmp_path / f"a.{ending}", rows)
+    assert imported(warehouse, tmp_path / f"a.{ending}")["totals"]["imported"] == 2
+
+
+def test_texts_without_quotes_beside_addresses(warehouse: Path, tmp_path: Path) -> None:
+    """A text whose commas are not quoted is read, and a warning says that the addresses are not."""
+    (tmp_path / "a.csv").write_text(f"contract,signature\n{TOKEN},{TRANSFER}\n{TOKEN},{WORKED}\n")
+    report = imported(warehouse, tmp_path / "a.csv")
+    assert report["totals"]["imported"] == 2
+    assert "column 'contract' has 0x values" in report["files"][0]["warnings"][0]
+
+
+def write_table(path: Path, rows: dict[str, list[str]]) -> None:
+    lines = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(rows), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("\n".join(map(json.dumps, lines)))
+    else:
+        pyarrow.csv.write_csv(pa.table(rows), path)
 
 
 def sigdir_known(text: str) -> Any:

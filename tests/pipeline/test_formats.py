@@ -1266,6 +1266,13 @@ def test_refusal_of_rows_shows_the_first_object(read: Read) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["what, it is", 'a "quoted" one', "100%?", "[text]"])
+def test_names_of_columns_with_marks(read: Read, name: str) -> None:
+    """Marks in a header's names do not make a candidate of it."""
+    quoted = name.replace('"', '""')
+    assert read("list.csv", f'code,"{quoted}"\n0xa9059cbb,"{TRANSFER}"\n') == Reading("csv", [TRANSFER])
+
+
 # Code of other languages.
 
 RUST = """//! sol! { function no(uint256) external; }
