@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -42,13 +43,21 @@ def _values(name: str, column: pa.Array) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value in JSON: bytes as hex, times with six digits and Z."""
+    """A value in JSON: bytes as hex, times with six digits and Z, intervals as ISO 8601 writes them.
+
+    A decimal of more digits than a float has is text.
+    """
     if isinstance(value, bytes):
         return "0x" + value.hex()
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
+        if value == value.to_integral_value():
+            return int(value)
+        return float(value) if Decimal(repr(float(value))) == value else str(value)
+    if isinstance(value, pa.MonthDayNano):
+        seconds = Decimal(value.nanoseconds).scaleb(-9).normalize()
+        return f"P{value.months}M{value.days}DT{seconds:f}S"
     return str(value)
 
 
@@ -57,7 +66,18 @@ def json_of(value: Any) -> bytes:
     try:
         return orjson.dumps(value, default=plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
     except TypeError:  # an integer of over 64 bits
-        return json.dumps(value, default=plain, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(_finite(value), default=plain, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _finite(value: Any) -> Any:
+    """A value as orjson writes it: null for a float that is no number or infinite, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, pa.MonthDayNano):
+        return plain(value)
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def distinct_names(names: Iterable[str]) -> list[str]:
@@ -116,7 +136,11 @@ def _cell(value: Any) -> Any:
 def _write_parquet(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
     import pyarrow.parquet as pq  # 11 ms, which the other formats do without
 
-    with pq.ParquetWriter(out, batches.schema, compression="zstd") as writer:
+    try:
+        writer = pq.ParquetWriter(out, batches.schema, compression="zstd")
+    except pa.ArrowNotImplementedError as error:  # intervals, unions
+        raise PipelineError(f"Parquet has no such type; CAST the column to VARCHAR: {one_line(str(error))}") from None
+    with writer:
         for batch in batches:
             writer.write_batch(batch)
 

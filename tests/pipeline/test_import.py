@@ -552,6 +552,24 @@ def test_sql_writes_values_of_any_type(tmp_path: Path, warehouse: Path, invoke: 
     assert "transfer(address,uint256)" in invoke("sql", "SELECT text_signature FROM signatures").stdout.decode()
 
 
+NO_JSON = """SELECT 'nan'::DOUBLE n, {'a': '-inf'::DOUBLE} s, 170141183460469231731687303715884105727::HUGEINT h,
+    12345678901234567890.123::DECIMAL(38,3) d, INTERVAL '1 month 3 days 1.5 seconds' i, [INTERVAL 1 DAY] li"""
+
+
+def test_sql_writes_what_json_and_parquet_do_not_have(two_imports: list[Path], invoke: Invoke) -> None:
+    """No number is null beside an integer of over 64 bits too, a long decimal loses no digit, and Parquet refuses in a line."""
+    for format in ("json", "ndjson"):
+        line = invoke("sql", "--format", format, NO_JSON).stdout.decode().strip("[]\n")
+        row = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+        assert row == {
+            "n": None, "s": {"a": None}, "h": 2**127 - 1, "d": "12345678901234567890.123", "i": "P1M3DT1.5S",
+            "li": ["P0M1DT0S"],
+        }  # fmt: skip
+    assert b",12345678901234567890.123,P1M3DT1.5S," in invoke("sql", "--format", "csv", NO_JSON).stdout
+    refused = invoke("sql", "--format", "parquet", NO_JSON)
+    assert (refused.status, refused.stderr.count("\n"), "CAST" in refused.stderr) == (2, 1, True), refused.stderr
+
+
 def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], invoke: Invoke) -> None:
     """A join keeps both columns that are called id."""
     query = "SELECT s.id, e.id FROM signatures s, event_signatures e WHERE s.id = 2"
