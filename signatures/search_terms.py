@@ -81,10 +81,11 @@ _NAME = re.compile(r"[A-Za-z0-9_$*?]+")
 
 
 def is_structured(entered: str) -> bool:
-    """Whether an input is a search by structure, and not a hash, a text or a piece of one."""
-    return entered.startswith("(") or any(c in entered for c in "*?") or any(
-        word.partition(":")[0] in _TERMS and ":" in word for word in entered.split()
-    )  # fmt: skip
+    """Whether an input is a search by structure, and not a hash, a text or a piece of one.
+
+    No text has a colon, so an unknown keyword is one too, and its error names it.
+    """
+    return entered.startswith("(") or any(c in entered for c in "*?") or any(map(_KEYWORD.match, entered.split()))
 
 
 def parse_terms(entered: str) -> SearchTerms:

@@ -61,6 +61,14 @@ def test_any_text_is_understood_or_refused(entered: str) -> None:
     assert 1 <= column <= len(entered) + 1
 
 
-@pytest.mark.parametrize("entered", ["transfer", "transfer(address,ui", "function f(uint a)", "0xa9059cbb", "a:b", ""])
+@pytest.mark.parametrize(
+    "entered", ["transfer", "transfer(address,ui", "function f(uint a)", "0xa9059cbb", "0xa9059cbb:", ""]
+)
 def test_texts_and_pieces_are_no_searches_by_structure(entered: str) -> None:
     assert not is_structured(entered)
+
+
+@pytest.mark.parametrize("entered", ["foo:bar", "transfer foo:bar", "foo:bar (uint256)"])
+def test_an_unknown_keyword_is_a_keyword(entered: str) -> None:
+    """No text has a colon: the word is refused by its name, and not looked for."""
+    assert is_structured(entered)
