@@ -16,8 +16,13 @@ _ORDER = {confidence: number for number, confidence in enumerate(Confidence)}
 
 
 def ordered(readings: Sequence[Reading]) -> list[Reading]:
-    """The readings of an input's alternatives, the surest first."""
-    return sorted(readings, key=lambda one: _ORDER[one.candidates[0].confidence] if one.candidates else len(_ORDER))
+    """The readings of an input's alternatives, the surest first, and of those a log that is as its event is declared."""
+
+    def order(one: Reading) -> tuple[int, bool]:
+        best = one.candidates[0] if one.candidates else None
+        return (_ORDER[best.confidence], not best.is_as_declared) if best is not None else (len(_ORDER), False)
+
+    return sorted(readings, key=order)
 
 
 def document(readings: Sequence[Reading], contract: GivenContract | None = None) -> dict[str, Any]:

@@ -179,7 +179,8 @@ class Candidate:
     """A text tried on the bytes of a reading.
 
     ``split`` are the indexed parameters of a log, ``others`` the other splits that fit, ``is_ambiguous`` whether one
-    of them is as probable. ``reasons`` say why the confidence is what it is. ``note`` is a remark on the values.
+    of them is as probable, ``is_as_declared`` whether no declaration says another split. ``reasons`` say why the confidence
+    is what it is. ``note`` is a remark on the values.
     """
 
     known: Known
@@ -189,6 +190,7 @@ class Candidate:
     split: Split | None = None
     others: tuple[Split, ...] = ()
     is_ambiguous: bool = False
+    is_as_declared: bool = True
     note: str = ""
     nested: list[Nested] = field(default_factory=list)
     display: CallDisplay | None = None
@@ -354,6 +356,8 @@ class Readings:
     def _read_input(self, tree: _Tree, reading: Reading, known: Sequence[Known]) -> None:
         known = _of_contract(tree.input, reading.form, reading.hash, known)
         known = _with_given(tree.input, reading.hash, known)
+        if reading.form is Form.LOG and not known and (unnamed := _of_contract(tree.input, Form.LOG, b"", ())):
+            known, reading.is_anonymous = unnamed, True  # no text is known, and the ABI has anonymous events
         reading.texts = len(known)
         for text in known[:MAX_TEXTS]:
             has_room = tree.outer.admits(text.text, text.declaration)
@@ -372,12 +376,15 @@ class Readings:
     def _input_candidate(self, tree: _Tree, reading: Reading, known: Known) -> Candidate:
         if reading.form is not Form.LOG:
             return _candidate(reading.data[SELECTOR_BYTES:], known, tree.outer)
-        topics, known = reading.topics if tree.input.anonymous else reading.topics[1:], known.parsed()
+        topics, known = reading.topics if reading.is_anonymous else reading.topics[1:], known.parsed()
         found = log_attempt(topics, reading.data, known.text, tree.outer, known.split)
         split = found.split if found.attempt.values is not None else None
-        if split is not None and known.split not in (None, split):
+        is_as_declared = split is None or known.split in (None, split)
+        if split is not None and not is_as_declared:
             known = _declared_with(reading.hash, known, split)
-        return Candidate(known, found.attempt, split=split, others=found.others, is_ambiguous=found.is_ambiguous)
+        return Candidate(
+            known, found.attempt, split=split, others=found.others, is_ambiguous=found.is_ambiguous, is_as_declared=is_as_declared
+        )  # fmt: skip
 
     def _read_return(self, tree: _Tree, reading: Reading) -> None:
         """Try what declarations say that the call returns. One that says nothing is for no data alone."""

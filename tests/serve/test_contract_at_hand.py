@@ -117,8 +117,10 @@ def test_a_log_is_read_as_its_abi_declares_it(app: Application) -> None:
         "anonymous": True,
         "inputs": [{"name": "a", "type": "uint256", "indexed": True}],
     }
-    answer = post(app, PATH, {"topics": [f"0x{7:064x}"], "data": "0x", "anonymous": True, "abi": [note]}).json()
-    assert answer["candidates"][0]["text_signature"] == "Note(uint256)"
+    for said in ({"anonymous": True}, {}):
+        answer = post(app, PATH, {"topics": [f"0x{7:064x}"], "data": "0x", "abi": [note]} | said).json()
+        [found] = answer["candidates"]
+        assert (found["text_signature"], found["parameters"][0]["value"]) == ("Note(uint256)", "7")
 
 
 def test_what_the_abi_says_a_call_returns_comes_first(app: Application) -> None:
