@@ -33,10 +33,12 @@ _STEP = re.compile(r"\[(-?\d{1,18})?(?:(:)(-?\d{1,18})?)?\]|([^.\[\]]+)", re.ASC
 
 
 class Called(NamedTuple):
-    """Where a call goes: the chain, the address and those behind it; who sends it and how much, each None where unknown."""
+    """Where a call goes, who sends it and how much; each None where unknown. A descriptor binds the address that is called:
+    anybody may put a proxy in front of the contract of another.
+    """
 
     chain: int
-    addresses: tuple[bytes, ...]
+    address: bytes | None
     sender: bytes | None = None
     value: int | None = None
 
@@ -165,7 +167,7 @@ class _Call:
 
     def _of_container(self, name: str) -> list[_Value]:
         called = self._called
-        known = {"to": called.addresses[0], "from": called.sender, "value": called.value, "chainId": called.chain}
+        known = {"to": called.address, "from": called.sender, "value": called.value, "chainId": called.chain}
         value = known.get(name)
         if isinstance(value, bytes):
             return [_Value("", _ADDRESS, f"0x{value.hex()}")]

@@ -216,7 +216,7 @@ class DeployedContract:
 
     @property
     def called(self) -> Called:
-        return Called(self.chain, (self.address, *self.implementations))
+        return Called(self.chain, self.address)
 
     @property
     def name(self) -> str:
@@ -345,7 +345,7 @@ def contract_of(given: Mapping[str, Any], stored: Stored) -> GivenContract | Non
         behind = stored(chain, target) if target else None
         contract = behind if behind is not None and behind.texts else contract
     if address and not isinstance(contract, DeployedContract):
-        contract = replace(contract, called=Called(chain, (address,)))
+        contract = replace(contract, called=Called(chain, address))
     return contract
 
 

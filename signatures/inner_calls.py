@@ -56,7 +56,7 @@ class Inner(NamedTuple):
 def callee(text: str, values: Sequence[Any], path: Path, called: Called) -> Called | None:
     """Where the call at a path in the values of a call goes; None where it is not certain that it is a call.
 
-    ``called`` is where the call itself goes. Without addresses it is code that runs in the place of the sender.
+    ``called`` is where the call itself goes. Without an address it is code that runs in the place of the sender.
     """
     if text in _OF_ITSELF:
         return called
@@ -66,10 +66,10 @@ def callee(text: str, values: Sequence[Any], path: Path, called: Called) -> Call
     for step in path[:-1]:
         values = values[step]
     kind = values[operation[0]] if operation else _CALL
-    sender = called.addresses[0] if called.addresses else called.sender
+    sender = called.address or called.sender
     if kind == _DELEGATECALL:
-        return Called(called.chain, (), sender)
-    return Called(called.chain, (bytes.fromhex(values[to][2:]),), sender) if kind == _CALL else None
+        return Called(called.chain, None, sender)
+    return Called(called.chain, bytes.fromhex(values[to][2:]), sender) if kind == _CALL else None
 
 
 def inner_calls(text: str, types: Sequence[Type], values: Sequence[Any], budget: Budget) -> Iterator[Inner]:

@@ -261,8 +261,9 @@ def add_displays(input: Input, readings: Iterable[Reading], descriptors: Descrip
 def _add_display(reading: Reading, called: Called, descriptors: Descriptors, budget: Budget) -> None:
     if reading.form not in (Form.CALLDATA, Form.PACKED) or budget.is_used_up:
         return
-    places = [(called.chain, at) for at in called.addresses] if len(reading.hash) == SELECTOR_BYTES else []
-    found = [one for place in places for one in descriptors(reading.hash, place)]
+    found: Sequence[Descriptor] = ()
+    if called.address is not None and len(reading.hash) == SELECTOR_BYTES:
+        found = descriptors(reading.hash, (called.chain, called.address))
     for candidate in reading.candidates:
         types, values = candidate.attempt.types, candidate.attempt.values
         if values is None:
@@ -592,7 +593,7 @@ def _rank_returns(reading: Reading, pairs: list[tuple[Candidate, Returned]]) -> 
         )
 
 
-def _doubt(selector: bytes, known: Known, *, is_given: bool) -> str:
+def _doubt(selector: bytes, known: Known, *, is_given: bool = False) -> str:
     """Why a function was probably not the one that was called; "" where nothing says so."""
     if known.membership is Membership.CANNOT:
         return known.why
@@ -668,6 +669,8 @@ def _confidence(
         reasons.append("other choices of the indexed parameters give improbable values")
     if is_standard or found.known.witness in _SURE:
         return Confidence.HIGH, tuple(reasons)
+    if doubt := _doubt(reading.hash, found.known):
+        return Confidence.MEDIUM, (*reasons, doubt)
     if rivals > 0:
         return Confidence.MEDIUM, (*reasons, f"{rivals} other {'text fits' if rivals == 1 else 'texts fit'} as well")
     if is_inner and layout_of(text).checked < _SURE_BITS:

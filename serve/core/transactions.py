@@ -106,7 +106,7 @@ def _contract(one: ChainTransaction, address: bytes) -> CodeContract | None:
         return None
     found = [(one.accounts[at], how) for at, how in one.behind(address).items() if at in one.accounts]
     behind = [(how, account.address, _read(account.code)) for account, how in found if account.code]
-    called = Called(one.chain, (address, *one.behind(address)), one.sender, one.value if address == one.to else None)
+    called = Called(one.chain, address, one.sender, one.value if address == one.to else None)
     return CodeContract(code, tuple((how, at, code) for how, at, code in behind if code is not None), called)
 
 

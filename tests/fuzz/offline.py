@@ -158,7 +158,7 @@ def _longer(name: str, value: Any, lines: list[str]) -> Any:
 
 
 def _shown(text: str, display: str) -> Any:
-    called = Called(1, (bytes.fromhex(ROUTER[2:]),))
+    called = Called(1, bytes.fromhex(ROUTER[2:]))
     return Descriptor.of(text, display, "x").shown(parameter_types(SWAP), _VALUES, called, Budget.of(MAX_BYTES))
 
 

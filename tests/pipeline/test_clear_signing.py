@@ -20,7 +20,7 @@ from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.abi_decoder import Budget, checksummed
 from sigdir.signatures.clear_signing import CallDisplay, Called
-from sigdir.signatures.given_contract import AbiContract
+from sigdir.signatures.given_contract import AbiContract, DeployedContract
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.readings import Form, Input, Reading
 from sigdir.signatures.types import parameter_types
@@ -125,7 +125,7 @@ def imported(folder: Path, *options: str) -> CommandResult:
 
 
 def shown(folder: Path, text: str, types: list[str], values: list[Any], to: str, **more: Any) -> CallDisplay | None:
-    contract = AbiContract({}, has_fallback=True, unread=(), called=Called(CHAIN, (bytes.fromhex(to[2:]),), **more))
+    contract = AbiContract({}, has_fallback=True, unread=(), called=Called(CHAIN, bytes.fromhex(to[2:]), **more))
     data = keccak256(text.encode())[:4] + encode(types, values)
     directory = WarehouseDirectory.of(folder / "warehouse")
     try:
@@ -220,7 +220,20 @@ def input_of(declaration: str, values: list[Any]) -> Input:
 
 
 def of_token() -> AbiContract:
-    return AbiContract({}, has_fallback=True, unread=(), called=Called(CHAIN, (bytes.fromhex(TOKEN[2:]),)))
+    return AbiContract({}, has_fallback=True, unread=(), called=Called(CHAIN, bytes.fromhex(TOKEN[2:])))
+
+
+def test_a_proxy_in_front_of_the_contract_shows_nothing(acme: Path) -> None:
+    """Anybody may deploy one. What an import says of the implementation is used all the same."""
+    call = input_of("approve(address,uint256)", [YOU, 25])
+    directory = WarehouseDirectory.of(acme / "warehouse")
+    shown = []
+    for address, implementations in ((TOKEN, ()), (ROUTER, (bytes.fromhex(TOKEN[2:]),))):
+        contract = DeployedContract(CHAIN, bytes.fromhex(address[2:]), implementations)
+        [reading] = readings_of(directory, [call._replace(contract=contract)])
+        shown.append(reading.candidates[0].display is not None)
+    directory.close()
+    assert shown == [True, False]
 
 
 @contextmanager

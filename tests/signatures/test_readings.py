@@ -199,6 +199,18 @@ def test_texts_are_ordered_by_fit_then_by_rank() -> None:
     assert readings.results()[0][0].candidates[0].confidence is Confidence.HIGH
 
 
+def test_a_text_with_the_selector_of_a_standard_is_never_sure() -> None:
+    """It comes first where the standard's does not fit the bytes, and says whose selector it has."""
+    mined = "watch_tg_invmru_119a5a98(address,uint256,uint256)"
+    selector = keccak256(mined.encode())[:4]
+    readings = Readings([calldata(selector + word(1) + word(2) + word(3))])
+    readings.supply({selector: [Known("balanceOf(address)"), Known(mined)]})
+    [[reading]] = readings.results()
+    found = reading.candidates[0]
+    assert (found.attempt.text, found.confidence) == (mined, Confidence.MEDIUM)
+    assert found.reasons[-1] == "its selector is that of balanceOf(address) of ERC-20"
+
+
 # Logs.
 
 
