@@ -17,11 +17,15 @@ from evmole import contract_info
 from sigdir.signatures.types import BadTypeList, Type, parameter_types
 
 _TRON_CHECK = re.compile(
-    rb"[\xd2\xd3](?=\x80\x15(?:\x60.|\x61..)\x57(?:\x60\0\x80|\x5f[\x80\x5f])\xfd\x5b\x50)", re.DOTALL
+    rb"[\xd2\xd3](?=\x80\x15(?:\x60.|\x61..|\x62...)\x57(?:\x60\0\x80|\x5f[\x80\x5f])\xfd\x5b\x50)", re.DOTALL
 )
 """CALLTOKENVALUE or CALLTOKENID, and a revert if it is not 0: Tron's solc writes both after the check of CALLVALUE."""
 _TOKEN_CHECK, _CALLVALUE = b"\xd3\x80\x15", b"\x34"
+_SIZE_CHECK = re.compile(rb"\x36\x18(?=\x60.\x57|\x61..\x57)", re.DOTALL)
+"""CALLDATASIZE, XOR and a jump: Vyper 0.3 fails where the calldata has another size than a function's arguments."""
+_NO_OTHER_SIZE = b"\x80\x18"  # DUP1, XOR: 0
 _PUSH20, _IS_OWN_ADDRESS = b"\x73", b"\x30\x14"  # PUSH20; ADDRESS, EQ
+_SOME_ADDRESS = b"\x11" * 20
 
 
 class CodeFunction(NamedTuple):
@@ -71,7 +75,13 @@ def is_tron(code: bytes) -> bool:
 
 
 def _of_evm(code: bytes) -> bytes:
-    """The code as evmole reads it. Instructions that only Tron has end a function for it."""
+    """The code as evmole reads it.
+
+    Instructions that only Tron has end a function for it, and so do these checks: that the calldata has one size, and in a
+    library that is not deployed that it is not called itself, because its address and evmole's own are both zero.
+    """
+    code = _PUSH20 + _SOME_ADDRESS + code[21:] if is_library(code) else code
+    code = _SIZE_CHECK.sub(_NO_OTHER_SIZE, code)
     return _TRON_CHECK.sub(_CALLVALUE, code) if is_tron(code) else code
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-EQ, SHL, SHR, CALLDATALOAD, MSTORE, JUMPI, JUMPDEST, STOP, REVERT, LOG1, DUP1, POP = (
-    0x14, 0x1B, 0x1C, 0x35, 0x52, 0x57, 0x5B, 0x00, 0xFD, 0xA1, 0x80, 0x50,
+EQ, ISZERO, SHL, SHR, CALLDATALOAD, MSTORE, JUMPI, JUMPDEST, STOP, REVERT, LOG1, DUP1, DUP2, POP = (
+    0x14, 0x15, 0x1B, 0x1C, 0x35, 0x52, 0x57, 0x5B, 0x00, 0xFD, 0xA1, 0x80, 0x81, 0x50,
 )  # fmt: skip
 
 
@@ -14,10 +14,15 @@ def push(value: bytes) -> bytes:
     return bytes([0x5F + len(value)]) + value
 
 
-def dispatcher(selectors: Iterable[bytes], body: bytes = b"", function: bytes = bytes([STOP])) -> bytes:
-    """A contract with a function for each selector, which stops; ``body`` follows and is reached by no function."""
+def dispatcher(
+    selectors: Iterable[bytes], body: bytes = b"", function: bytes = bytes([STOP]), *, start: bytes = b""
+) -> bytes:
+    """A contract with a function for each selector, which stops; ``body`` follows and is reached by no function.
+
+    ``start`` stands before it and is run first.
+    """
     selectors = list(selectors)
-    head = push(b"") + bytes([CALLDATALOAD]) + push(b"\xe0") + bytes([SHR])
+    head = start + push(b"") + bytes([CALLDATALOAD]) + push(b"\xe0") + bytes([SHR])
     at = len(head) + 11 * len(selectors) + 4  # of the first function
     code = head
     for number, selector in enumerate(selectors):

@@ -26,6 +26,9 @@ from sigdir.signatures.types import parse_declaration
 from tests.conftest import ROOT
 from tests.signatures.assembly import (
     DUP1,
+    DUP2,
+    ISZERO,
+    JUMPI,
     SHL,
     creation_code,
     dispatcher,
@@ -310,16 +313,23 @@ def test_both_implementations_of_arbitrum_s_rollup_are_named() -> None:
 # Machines, and libraries.
 
 
-def tron_check(instruction: int, at: int) -> bytes:
-    """The check that the head of a function has at this position: of CALLVALUE, CALLTOKENID or CALLTOKENVALUE."""
-    return bytes([instruction, DUP1, 0x15]) + push(bytes([at + 10])) + bytes.fromhex("57600080fd5b50")
+def tron_check(instruction: int, at: int, width: int) -> bytes:
+    """The check that the head of a function has at this position: of CALLVALUE, CALLTOKENID or CALLTOKENVALUE.
+
+    Its jump has an address of ``width`` bytes.
+    """
+    target = push((at + 9 + width).to_bytes(width))
+    return bytes([instruction, DUP1, ISZERO]) + target + bytes.fromhex("57600080fd5b50")
 
 
-def test_code_of_tron_is_read() -> None:
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_code_of_tron_is_read(width: int) -> None:
     """Its functions have their arguments; evmole ends a function at an instruction that only Tron has."""
     selector = hash_of("transfer(address,uint256)")
     at = len(dispatcher([selector])) - 1  # behind the JUMPDEST
-    checks = tron_check(0x34, at) + tron_check(0xD3, at + 12) + tron_check(0xD2, at + 24)
+    checks = b"".join(
+        tron_check(one, at + number * (11 + width), width) for number, one in enumerate((0x34, 0xD3, 0xD2))
+    )
     code = dispatcher([selector], function=checks + reads_words(2))
     found = read_contract(code.hex())
     assert found.machine == "Tron"
@@ -328,6 +338,29 @@ def test_code_of_tron_is_read() -> None:
     ]
     assert found.code_hash == keccak256(code)
     assert read_contract(CONTRACTS["KVStore"]["runtime"]).machine == "EVM"
+
+
+def test_a_library_that_is_not_deployed_shows_its_arguments() -> None:
+    """It has zeros for its address, and its functions fail where they are not delegated to."""
+    selector = hash_of("f(uint256,uint256)")
+    start = bytes.fromhex("73" + "00" * 20 + "3014")
+    at = len(dispatcher([selector], start=start)) - 1
+    check = bytes([DUP2, ISZERO]) + push(bytes([at + 9])) + bytes.fromhex("57600080fd5b")
+    code = dispatcher([selector], function=check + reads_words(2), start=start)
+    assert [one.arguments for one in read_contract(code.hex()).functions] == ["uint256,uint256"]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_function_that_wants_calldata_of_one_size_shows_its_arguments(width: int) -> None:
+    """As Vyper 0.3 writes it: CALLDATASIZE, XOR, and a jump to where it fails."""
+    selector = hash_of("f(uint256,uint256)")
+
+    def code(failing: int) -> bytes:
+        check = push(b"\x44") + bytes.fromhex("3618") + push(failing.to_bytes(width)) + bytes([JUMPI])
+        return dispatcher([selector], body=bytes.fromhex("5b5f5ffd"), function=check + reads_words(2))
+
+    found = read_contract(code(len(code(0)) - 4).hex())
+    assert [one.arguments for one in found.functions] == ["uint256,uint256"]
 
 
 def test_whether_a_library_takes_ether_is_not_said() -> None:
