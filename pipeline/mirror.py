@@ -241,25 +241,27 @@ class _Copy:
             raise UnexpectedAnswer(url, f"a directory of {count:,} rows, over the limit of {most:,} (--max-rows)")
 
     def walk_pages(self) -> None:
-        """Read pages from the last one on, and import them piece by piece."""
-        state, total, count, chases, more = self.state, 0, 0, 0, True
-        number = max(1, state.pages)
-        while more and chases <= _CHASES:
-            url, is_next = page_url(self.base, self.collection, number), number > state.pages
+        """Read pages from the last one on, and import them piece by piece.
+
+        A run asks for at most twice the pages that there are: a directory may grow, or lose rows, as fast as it is read.
+        """
+        state, count, more, is_first = self.state, 0, True, True
+        number, missing, left = max(1, state.pages), 0, state.pages + _CHASES
+        while more and left:
+            url, is_next, left = page_url(self.base, self.collection, number), number > state.pages, left - 1
             try:
                 page = parse_page(url, self.fetcher.get(url, PAGE_BYTES))
             except NotFound:  # rows were removed
                 if number == 1:
                     raise
-                number, more = number - 1, not is_next
+                more, missing, number = number != missing, number, number - 1
                 continue
             self.check_page(url, page, number, is_next)
             is_moved = page.count < count if is_next else min(page.ids, default=0) > max(state.ids, default=1 << 63)
-            if not total and page.ids:
+            if is_first and page.ids:
                 self.total = max(0, -(-page.count // len(page.ids)) - state.pages)
                 self.progress.stage(self.collection, self.total)
-            if number * len(page.ids) > total:
-                total, chases = page.count, chases + 1
+                is_first, left = False, left + 2 * self.total
             count, more = page.count, page.more
             if is_moved and number > 1:
                 number, more = number - 1, True
