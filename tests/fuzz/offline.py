@@ -41,6 +41,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "decode returned_by": {"data": "0x" + "0" * 64},
     "decode code": _CALL,
     "decode abi": _CALL,
+    "decode to": _CALL | {"chain": 1},
     "contract code": {},
     "solve hash": {"seconds": 0.1},
     "solve code": {"hash": "0xa9059cbb", "seconds": 0.1},
