@@ -85,7 +85,7 @@ def _errors_to_statuses(state: str, parameters: dict[str, Any]) -> Iterator[None
         with _interruptions():
             yield
     except SigdirError as error:
-        raise _failure(error) from error
+        raise _failure(error, state) from error
     except BrokenPipeError:
         # The reader has seen enough. What is still buffered must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -107,9 +107,11 @@ def _interruptions() -> Iterator[None]:
         raise
 
 
-def _failure(error: SigdirError) -> Failure:
-    from sigdir.warehouse.table.errors import Busy  # loads the engines, which `serve` and --help do without
+def _failure(error: SigdirError, state: str) -> Failure:
+    from sigdir.warehouse.table.errors import Busy, DiskFull  # loads the engines, which `serve` and --help do without
 
+    if isinstance(error, DiskFull):
+        return Failure(_joined(str(error), state, "; "))
     return BusyFailure(str(error)) if isinstance(error, Busy) else Failure(str(error))
 
 

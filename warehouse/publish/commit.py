@@ -32,6 +32,7 @@ lock that we see, so a commit may be lost to one of them: CommitConflict.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import uuid
 from abc import ABC, abstractmethod
@@ -50,7 +51,7 @@ from sigdir.warehouse.publish.batch import Staged
 from sigdir.warehouse.staging.transaction import NotedEntry, Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
-from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.errors import DiskFull, UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import make_folder, sync, uninterrupted
 from sigdir.warehouse.table.paths import Paths
@@ -232,7 +233,8 @@ def append(
         entry = version_entry(paths, files, watermarks, summary, replaced, data_change)
         return _place_entry(place, max(base, 0) + 1, entry, summary["run"])
     except OSError as error:
-        raise UnreadableWarehouse(f"{paths.table}: the commit cannot be written: {error.strerror}") from error
+        kind = DiskFull if error.errno == errno.ENOSPC else UnreadableWarehouse
+        raise kind(f"{paths.table}: the commit cannot be written: {error.strerror}") from error
 
 
 def _place_entry(place: Folder, version: int, entry: bytes, run: str) -> NotedEntry:

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.staging.transaction import ACCEPT, RESTORE, Loss, Transaction, create
-from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.errors import DiskFull, UnreadableWarehouse
 from sigdir.warehouse.table.files import has_locks, is_disk_full, is_read_only
 from sigdir.warehouse.table.identity import usable_identity
 from sigdir.warehouse.table.paths import Paths
@@ -111,10 +111,12 @@ def is_for_readers(paths: Paths) -> bool:
     return is_read_only(paths.root) or not has_locks(paths.identity)
 
 
-def cannot_open(path: Path, error: Exception) -> UnreadableWarehouse:
-    """What SQLite says of a staging file; of a full disk it says `disk I/O error`."""
-    is_full = isinstance(error, sqlite3.OperationalError) and is_disk_full(path.parent)
-    return UnreadableWarehouse(f"{path}: {error}{'; the disk is full' if is_full else ''}")
+def cannot_use(path: Path, error: Exception) -> UnreadableWarehouse:
+    """What SQLite says of a staging file; of a full disk it may say `disk I/O error`."""
+    is_told = "disk is full" in str(error)
+    if is_told or (isinstance(error, sqlite3.OperationalError) and is_disk_full(path.parent)):
+        return DiskFull(f"{path}: {error}{'' if is_told else '; the disk is full'}")
+    return UnreadableWarehouse(f"{path}: {error}")
 
 
 @contextmanager
@@ -141,7 +143,7 @@ def open_read_only(path: Path, briefly: bool = False) -> Iterator[Transaction]:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise cannot_open(path, error) from error
+        raise cannot_use(path, error) from error
 
 
 def _live(path: Path) -> sqlite3.Connection | None:
@@ -201,7 +203,7 @@ class StagingReader:
         try:
             self._connection = _live(path) or _in_memory(path)
         except (sqlite3.Error, OSError) as error:
-            raise cannot_open(path, error) from error
+            raise cannot_use(path, error) from error
         self._stamp = readable_stamp(paths.staging_stamp)
 
     def stamp(self) -> bytes:
@@ -222,21 +224,21 @@ class StagingReader:
             finally:
                 self._undo()
         except sqlite3.Error as error:
-            raise UnreadableWarehouse(f"{self._path}: {error}") from error
+            raise cannot_use(self._path, error) from error
 
     def copy(self, path: Path) -> None:
         """Write the current state into a new file. Others may write meanwhile. Raises UnreadableWarehouse."""
         try:
             copy_database(self._connection, path)
         except sqlite3.Error as error:  # names the copy, whose disk may be full
-            raise UnreadableWarehouse(f"{path}: {error}") from error
+            raise cannot_use(path, error) from error
 
     def data_version(self) -> int:
         """A number that changes when another process or handle commits, never by our own commits. Raises UnreadableWarehouse."""
         try:
             (number,) = self._connection.execute("PRAGMA data_version").fetchone()
         except sqlite3.Error as error:
-            raise UnreadableWarehouse(f"{self._path}: {error}") from error
+            raise cannot_use(self._path, error) from error
         return int(number)
 
     def require_whole(self) -> None:

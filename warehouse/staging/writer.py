@@ -13,7 +13,7 @@ from pathlib import Path
 from sigdir.warehouse.staging.reader import (
     WAIT_SECONDS,
     StagingReader,
-    cannot_open,
+    cannot_use,
     given_out,
     open_stamp,
     writable_stamp,
@@ -53,7 +53,7 @@ class Staging(StagingReader):
                 with self.exclusive():
                     id = self._prepare(path, identity)
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a damaged name may be in SQLite's message
-                raise cannot_open(path, error) from error
+                raise cannot_use(path, error) from error
             # After the transaction: if we crash here, the next process adopts the id.
             if not identity.id:
                 write_identity(paths, Identity(FORMAT, id))
@@ -131,7 +131,7 @@ class Staging(StagingReader):
             self._require_own_files()
             yield
         except sqlite3.Error as error:
-            raise UnreadableWarehouse(f"{self._path}: {error}") from error
+            raise cannot_use(self._path, error) from error
         finally:
             unlock(self._queue)
 

@@ -21,6 +21,10 @@ class VacuumedEvidence(UnreadableWarehouse):
     """A file that names a version's evidence is gone: it was vacuumed, or lost."""
 
 
+class DiskFull(UnreadableWarehouse):
+    """There is no space to write to it."""
+
+
 class Busy(WarehouseError):
     """Another process holds the lock, and the caller did not want to wait."""
 
