@@ -59,7 +59,6 @@ _LOOK_SECONDS = 0.25
 _ALL = 2**63 - 1
 
 _KEPT, _KEPT_CHARACTERS = 8192, 4096
-_LAST_HASH = ("last hash",)
 
 Found = TypeVar("Found")
 
@@ -108,16 +107,8 @@ class View:
                 yield segment.texts_of(first, last)
 
     def with_hash(self, collection: Collection, digest: bytes) -> list[tuple[Segment, Array]]:
-        """The rows with exactly this hash, rising, of each segment that has any, oldest first.
-
-        The last answer is kept: a server asks twice, whether a request is short and what its answer is. It saves 2.5 us of 110.
-        """
-        last: tuple[Collection, bytes, list[tuple[Segment, Array]]] | None = self.found.get(_LAST_HASH)
-        if last is not None and last[1] == digest and last[0] == collection:
-            return last[2]
-        rows = rows_with_hash(self.segments[collection], digest)
-        self.found[_LAST_HASH] = collection, digest, rows
-        return rows
+        """The rows with exactly this hash, rising, of each segment that has any, oldest first."""
+        return rows_with_hash(self.segments[collection], digest)
 
     def has_hashes(self, collection: Collection, hashes: Array) -> Array:
         """Which hashes, uint8 of (rows, width), have a text; fastest where they rise."""
