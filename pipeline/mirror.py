@@ -246,7 +246,7 @@ class _Copy:
         A run asks for at most twice the pages that there are: a directory may grow, or lose rows, as fast as it is read.
         """
         state, count, more, is_first = self.state, 0, True, True
-        number, missing, left = max(1, state.pages), 0, state.pages + _CHASES
+        number, missing, left = max(1, state.pages), 0, state.pages + _SPARE_PAGES
         while more and left:
             url, is_next, left = page_url(self.base, self.collection, number), number > state.pages, left - 1
             try:

@@ -182,14 +182,14 @@ class _Tools:
         from sigdir.signatures.given_contract import contract_of
         from sigdir.signatures.readings import Form
 
+        if to and not chain:
+            raise ToolError("chain: an address needs the number of its chain beside it")
         try:
             alternatives = return_inputs(hex_bytes(data), returned_by) if returned_by else whole(inputs_of_text(data))
             given = {"code": code or None, "abi": None if abi == "" else abi, "chain": chain or None, "to": to}
             contract = contract_of(given, self._directory.contract)
         except BadInput as error:
             raise ToolError(str(error)) from None
-        if to and not chain:
-            raise ToolError("chain: an address needs the number of its chain beside it")
         if alternatives[0].form is Form.CODE:
             raise ToolError("this is a contract's code: use the tool contract")
         readings = readings_of(self._directory, [one._replace(contract=contract) for one in alternatives])

@@ -4,8 +4,8 @@ Decoding, contracts, Solidity, ABIs, previews and multipart forms are read by co
 bounded by the bytes of the request. If a bound is missing somewhere, the kernel ends that process when the budget is
 used up, the client gets a 422 or 413 that says so, and other requests have waited for nothing.
 
-The process runs the same application (``servers/budget_process.py``), a request at a time. ``Cost`` says of which process a
-request is; its resource says so by ``cost``, a Cost or a function of the request.
+The process runs the same application (``servers/budget_process.py``), a request at a time. ``Cost`` names the process that
+answers a request. A resource has it as ``cost``: a Cost, or a function of the request.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class BudgetProcess:
 class CostlyRequests:
     """Middleware: passes costly requests to their process, and answers with what it answers.
 
-    Multipart forms are costly too. Up to ``free_bytes`` of its resource a request of the cost SIZE is answered at once.
+    Multipart forms are costly too. A request of the cost SIZE with at most ``free_bytes`` of its resource is answered at once.
     """
 
     def __init__(self, processes: Processes, settings: Settings) -> None:

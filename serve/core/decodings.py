@@ -1,4 +1,4 @@
-"""What decoding has in common for the API and pages: how it ended, left for the counts of the worker; contracts."""
+"""What the API and the pages share: how a decoding ended, for the counts of the worker; contracts by code and by address."""
 
 from __future__ import annotations
 

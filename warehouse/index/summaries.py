@@ -18,18 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.columns import as_readonly, bytes_of
-from sigdir.warehouse.evidence.mapped import (
-    build,
-    create_columns,
-    map_bytes,
-    mapped_columns,
-    opened,
-    require_written,
-    write_columns,
-)
+from sigdir.warehouse.evidence.mapped import create_columns, map_bytes, mapped_columns, write_columns
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries, summed
 from sigdir.warehouse.evidence.summaries import weights as weights_of
 from sigdir.warehouse.evidence.usage import uses_of_hashes
+from sigdir.warehouse.index.derived import build, opened, require_written
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log.manifest import USAGE, EvidenceFile, Manifest
 from sigdir.warehouse.table.fields import DataFile

@@ -24,9 +24,10 @@ from sigdir.signatures.arrow import Array, blobs, numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked, Summary, made_up_part, ranked
-from sigdir.warehouse.evidence.mapped import mapped_columns, opened, require_written
+from sigdir.warehouse.evidence.mapped import mapped_columns
 from sigdir.warehouse.evidence.summaries import COUNTS, KINDS, SightingCounts, Summaries, summed
 from sigdir.warehouse.evidence.usage import with_uses
+from sigdir.warehouse.index.derived import opened, require_written
 from sigdir.warehouse.index.summaries import summaries_at_rest
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.fields import DataFile
