@@ -122,6 +122,7 @@ REFUSED = [
     "COPY (SELECT 1) TO '/tmp/x'", "SET threads = 4", "CREATE TABLE a (b INT)", "PRAGMA database_list", "SHOW ALL TABLES",
     "SELECT list_transform(['threads'], lambda x: current_setting(x))", "FROM query_table(['sqlite_master'])", ";", "--",
     "ATTACH 'a.db'", "INSTALL httpfs", "SELECT (SELECT count(*) FROM duckdb_settings())", "CALL pragma_version()",
+    "SELECT json_serialize_plan('SELECT current_setting(''allowed_paths'')', optimize := true)",
 ]  # fmt: skip
 
 
