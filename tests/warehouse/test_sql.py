@@ -26,6 +26,7 @@ from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database, Result
 from sigdir.warehouse.sql.views import VIEWS
 from sigdir.warehouse.table.paths import Paths
+from tests.conftest import import_lines
 from tests.examples import examples
 from tests.warehouse.support import Run, digest_of, publish
 
@@ -107,6 +108,14 @@ def test_parameter_types_splits_what_was_joined(lists: list[list[str]]) -> None:
 
 
 _ENGINES: list[Database] = []
+
+
+def test_declarations_of_many_texts_need_little_memory(tmp_path: Path) -> None:
+    """A stranger's query has 256 MiB for a million and a half of them, and does not spill."""
+    declared = (f"function call{n}(address owner{n}, uint256 amount{n}) returns (bool)" for n in range(100_000))
+    paths = Paths(import_lines(tmp_path / "warehouse", *declared))
+    database = Database(paths, read_snapshot(paths), "64MB", 1, strangers=True)
+    assert database.sql("SELECT count(*), sum(count) FROM declarations").rows() == [(100_000, 100_000)]
 
 
 def _engine() -> Database:

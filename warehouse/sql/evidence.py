@@ -265,13 +265,17 @@ WHERE said.uses > 0
 """
 
 
+# Grouped twice, because DISTINCT in a sum took 4 s of the corpora and more than the memory of a stranger's query, and
+# this takes 0.25. Who declares is the contract, or a source that names none.
 def _declarations(collection: Collection) -> str:
     return f"""
 SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, s.declaration,
-       parts.kind_name(max(s.kind)) AS kind, parts.parameter_names(s.declaration) AS parameter_names,
-       count(DISTINCT s.contract_key) + count(DISTINCT s.source) FILTER (s.contract_key IS NULL) AS count, t.hash
-FROM {collection.view_name} AS t JOIN {_live(collection)} AS s ON s.id = t.id
-WHERE s.declaration IS NOT NULL GROUP BY ALL
+       parts.kind_name(s.kind) AS kind, parts.parameter_names(s.declaration) AS parameter_names, s.count, t.hash
+FROM {collection.view_name} AS t JOIN (
+    SELECT id, declaration, max(kind) AS kind, count(*) AS count
+    FROM (SELECT id, declaration, max(kind) AS kind FROM {_live(collection)} WHERE declaration IS NOT NULL
+          GROUP BY id, declaration, contract_key, if(contract_key IS NULL, source, NULL))
+    GROUP BY id, declaration) AS s ON s.id = t.id
 """
 
 

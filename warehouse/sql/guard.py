@@ -37,7 +37,9 @@ STRANGERS_VIEWS = tuple(view for view in VIEWS if view != "rejects")
 """A reject is whatever a file had that the operator imported."""
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
-_OF_THE_MACHINE = re.compile(r"current_setting|json_serialize_plan|getvariable|write_log|sleep_ms|(pg|duckdb|pragma|inet)_.*")
+_OF_THE_MACHINE = re.compile(
+    r"current_setting|json_serialize_plan|getvariable|write_log|sleep_ms|(pg|duckdb|pragma|inet)_.*"
+)
 """Scalar functions that show settings or the text of views, or plan SQL in a text, write to the engine's log, or wait."""
 _SHOW_TABLES = '"tables"'
 _TRACEBACK = "\n\nAt:"
