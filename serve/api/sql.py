@@ -11,7 +11,7 @@ import falcon
 from sigdir.pipeline.row_writers import WRITERS, json_of, rows_of
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.sql_runner import MAX_BYTES, MAX_ROWS, Rows, SqlRequest, SqlRunner, request_of, too_large
-from sigdir.serve.http.conditional import not_modified, token_at, weak
+from sigdir.serve.http.conditional import not_modified, weak
 from sigdir.serve.http.negotiate import JSON, NDJSON, json_bytes, packed, send_json
 from sigdir.warehouse.sql.guard import STRANGERS_VIEWS
 
@@ -29,8 +29,7 @@ class SqlResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         request = request_of(req, self._runner.named, self._runner.seconds)
-        _, token = self._runner.snapshot(request.as_of)
-        if not not_modified(req, resp, weak(token_at(token, req))):
+        if not not_modified(req, resp, weak(self._runner.token(request))):
             self._answer(req, resp, request)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:

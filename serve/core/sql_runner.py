@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
+from zlib import crc32
 
 import falcon
 import pyarrow as pa
@@ -60,7 +61,12 @@ class SqlRunner:
         self._reader = reader
         self._databases: OrderedDict[str, Any] = OrderedDict()
 
-    def snapshot(self, as_of: int | datetime | None) -> tuple[Snapshot, str]:
+    def token(self, request: SqlRequest) -> str:
+        """That of an answer: of the version, of what is suppressed, and of the query, which may be the operator's."""
+        _, token = self._snapshot(request.as_of)
+        return f"{token}.{crc32(repr((request, self.named, self.seconds)).encode()):08x}"
+
+    def _snapshot(self, as_of: int | datetime | None) -> tuple[Snapshot, str]:
         """A version as anybody may see it, and its token; raises HttpError."""
         view = self._reader.current()
         snapshot = view.snapshot
@@ -92,7 +98,7 @@ class SqlRunner:
         """The engine over a version, and the version's number; raises HttpError, UnreadableWarehouse."""
         from sigdir.warehouse.sql.engine import Database  # DuckDB takes 0.1 s to load; a server's workers never use it
 
-        snapshot, token = self.snapshot(as_of)
+        snapshot, token = self._snapshot(as_of)
         if token not in self._databases:
             try:
                 database = Database(self._reader.paths, snapshot, _MEMORY, 1, strangers=True)

@@ -11,7 +11,7 @@ import falcon
 from sigdir.pipeline.row_writers import json_of, plain, rows_of
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.sql_runner import FORMATS, MAX_ROWS, Rows, SqlRequest, SqlRunner, missing_values, request_of
-from sigdir.serve.http.conditional import not_modified, token_at, weak
+from sigdir.serve.http.conditional import not_modified, weak
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import build, rendered, send
@@ -42,8 +42,7 @@ class SqlPage:
         values: dict[str, Any] = {"request": None, "problem": ""}
         try:
             request = request_of(req, self._runner.named, self._runner.seconds)
-            _, token = self._runner.snapshot(request.as_of)
-            if not_modified(req, resp, weak(f"{token_at(token, req)}-{build()}")):
+            if not_modified(req, resp, weak(f"{self._runner.token(request)}-{build()}")):
                 return
             values["request"] = request
             values |= self._answer(request) if request.sql else {}

@@ -114,6 +114,17 @@ def test_an_etag_names_the_version_and_the_query(client: TestClient) -> None:
     assert len({tag, *(other.headers["etag"] for other in others)}) == 4
 
 
+def test_an_etag_names_the_query_of_the_operator(folder: Path) -> None:
+    """Another query below the same name is another answer, and another list."""
+    tags = []
+    for text in (QUERIES, QUERIES.replace("1 AS one", "2 AS one")):
+        (file := folder / "edited.sql").write_text(text)
+        with opened(folder / "warehouse") as storage:
+            server = TestClient(create_app(Settings(folder / "warehouse", sql=True, sql_queries=file), *storage))
+            tags += [{server.simulate_get(path).headers["etag"] for path in (f"{PATH}?query=one", PATH, "/sql/")}]
+    assert tags[0].isdisjoint(tags[1])
+
+
 REFUSED = [
     "SELECT current_setting('allowed_paths')", "SELECT main.current_setting('allowed_paths')", "FROM duckdb_views()",
     "FROM sqlite_master", "WITH sqlite_master AS (SELECT 1) FROM sqlite_master", "FROM information_schema.views",
