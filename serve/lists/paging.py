@@ -23,7 +23,6 @@ from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, positive
 from sigdir.serve.lists.selection import Selection, selections_of
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.standards import canonical
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import records_size, render_rows
@@ -208,32 +207,19 @@ def ranked_page(view: View, collection: Collection, query: Query, url: str) -> P
     errors are those of ``page_of``.
     """
     hashes = query.filter.looked_up(collection.hash_bytes) if query.filter is not None else []
-    if len(hashes) == 1:
-        selections = selections_of(view, collection, query.filter)
-        if _is_one_text(selections) and not (query.is_filtering and _is_another(hashes[0], selections[0])):
-            return page_of_selections(selections, collection, query, url)
     rows = [row for hash in hashes for row in ranked_rows(view, collection, hash)]
     if query.is_filtering:
         rows = [row for row in rows if not row.is_filtered]
     if query.is_ordered or query.cursor is not None:
         rows.sort(key=lambda row: row.id)
-    else:
-        query = query._replace(oldest_first=True)  # in the order in which the selections stand
-    return page_of_selections(list(map(_selection, rows)), collection, query, url)
+        selections = [Selection(row.segment, 0, row.segment.rows, _alone(row)) for row in rows]
+        return page_of_selections(selections, collection, query, url)
+    if query.page == "1" and len(rows) <= query.page_size:
+        return Page(len(rows), None, None, [(row.segment, _alone(row)) for row in rows])
+    page = numbered_page(query, len(rows), url)
+    shown = rows[page.start : page.start + query.page_size]
+    return Page(page.count, page.next, page.previous, [(row.segment, _alone(row)) for row in shown])
 
 
-def _is_one_text(selections: list[Selection]) -> bool:
-    """Whether a hash has one text, as all but one in ten thousand have."""
-    return len(selections) == 1 and selections[0].count == 1
-
-
-def _is_another(hash: bytes, selection: Selection) -> bool:
-    """Whether a hash's only text is not the standard's."""
-    standard = canonical().get(hash)
-    if standard is None or selection.rows is None:
-        return False
-    return selection.segment.text_at(int(selection.rows[0])) != standard
-
-
-def _selection(row: RankedRow) -> Selection:
-    return Selection(row.segment, 0, row.segment.rows, np.array([row.row], np.int64))
+def _alone(row: RankedRow) -> Array:
+    return np.array([row.row], np.int64)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.conftest import ROOT, import_files
+from tests.conftest import ROOT, import_files, import_lines
 from tests.serve.support import TOPIC, Application, application, get
 
 APPROVE, OLDER, NEWER = (
@@ -101,6 +101,13 @@ def test_several_hashes_and_pages_are_ranked_too(ranked: Application) -> None:
     assert texts(ranked, f"hex_signature={SELECTOR[:9]}")[0] == texts(ranked, "filter=false")[0] == NEWER
     assert texts(ranked, f"hex_signature={SELECTOR}&text_signature=address") == [APPROVE, OLDER]
     assert get(ranked, f"{LISTS}?hex_signature={SELECTOR}&page=2").status == 404
+
+
+def test_a_text_that_only_a_search_found_is_no_answer(tmp_path: Path) -> None:
+    """A wallet would show a guess, even where the hash has no other text."""
+    with application(import_lines(tmp_path / "warehouse", APPROVE, source="solved"), rank_lists=True) as app:
+        assert texts(app, f"hex_signature={SELECTOR}") == []
+        assert texts(app, f"hex_signature={SELECTOR}&filter=false") == [APPROVE]
 
 
 def test_only_a_server_with_ranks_knows_the_filter(listed: Application, ranked: Application) -> None:

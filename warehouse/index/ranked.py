@@ -35,6 +35,7 @@ class RankedRow(NamedTuple):
 
     segment: Segment
     row: int
+    digest: bytes
     counts: SightingCounts
     position: int = 1
     mined: str = ""
@@ -48,18 +49,14 @@ class RankedRow(NamedTuple):
         return self.segment.text_at(self.row)
 
     @property
-    def digest(self) -> bytes:
-        digest: bytes = self.segment.hash[self.row].tobytes()
-        return digest
-
-    @property
     def is_filtered(self) -> bool:
         """Whether another text is meant: the standard's, or one that this text was mined to collide with. Or nobody names
         it, and a search found it.
         """
-        return (
-            self.counts.witness == Witness.SOLVED or bool(self.mined) or standards.is_filtered(self.digest, self.text)
-        )
+        if self.mined or self.counts.witness == Witness.SOLVED:
+            return True
+        standard = standards.canonical().get(self.digest)
+        return standard is not None and standard != self.text  # most have none, and need no text
 
     @property
     def has_verified_contract(self) -> bool:
@@ -78,7 +75,7 @@ def ranked_rows(view: View, collection: Collection, digest: bytes) -> list[Ranke
     found = view.with_hash(collection, digest)
     if _is_one_row(found):  # all but one in ten thousand; a loop would take twice as long
         segment, row = found[0][0], int(found[0][1][0])
-        return [RankedRow(segment, row, segment.counts_at(row))]
+        return [RankedRow(segment, row, digest, segment.counts_at(row))]
     if not found:
         return []
     # To order two texts takes 40 us, four times a lookup, and 60 ms for a million rows where the first needs their names.
@@ -118,8 +115,7 @@ _ROW_CHARACTERS = 100
 
 def is_order_known(view: View, collection: Collection, digest: bytes) -> bool:
     """Whether ``ranked_rows`` takes microseconds: the hash has at most one text, or its order is kept."""
-    found = view.with_hash(collection, digest)
-    return not found or _is_one_row(found) or ("order", digest) in view.found
+    return not view.may_share(collection, digest) or ("order", digest) in view.found
 
 
 Found = list[tuple[Segment, npt.NDArray[np.int64]]]
@@ -138,11 +134,11 @@ def _ordered(view: View, collection: Collection, digest: bytes, found: Found) ->
 
     texts = with_uses(view.snapshot.evidence, digest, [segment.summary_at(row) for segment, row in places])
     ordered = rank.ranked(digest, texts, is_shared)
-    return [_ranked_row(*of_id[one.summary.id], one) for one in ordered]
+    return [_ranked_row(*of_id[one.summary.id], digest, one) for one in ordered]
 
 
-def _ranked_row(segment: Segment, row: int, ranked: Ranked) -> RankedRow:
-    return RankedRow(segment, row, segment.counts_at(row), ranked.position, ranked.mined)
+def _ranked_row(segment: Segment, row: int, digest: bytes, ranked: Ranked) -> RankedRow:
+    return RankedRow(segment, row, digest, segment.counts_at(row), ranked.position, ranked.mined)
 
 
 # As decoding takes them, and readings of inputs by the texts of a view.
