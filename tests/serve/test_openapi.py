@@ -174,6 +174,8 @@ FOUND: list[tuple[str, dict[str, str], dict[str, str], int]] = [
     ("/api/v1/decode/", {}, {"data": f"0x{SELECTOR}{'ab' * 20:0>64}{1000:064x}"}, 200),
     ("/api/v1/decode/", {}, {"data": f"0x{SELECTOR}"}, 200),
     ("/api/v1/search/", {}, {"q": "trans* (address,*)"}, 200),
+    ("/api/v1/resolve/", {}, {"hash": f"0x{SELECTOR},zz,0x00000000", "format": "json"}, 200),
+    ("/api/v1/resolve/", {}, {"hash": f"0x{SELECTOR},0x{TOPIC}", "full": "1", "format": "json"}, 200),
     ("/api/v1/sql/", {}, {"sql": "SELECT 1 AS a"}, 200),
     ("/api/v1/changes/", {}, {"collection": "event-signatures", "limit": "2"}, 200),
     ("/api/v1/changes/", {}, {"limit": "2", "evidence": "true"}, 200),
