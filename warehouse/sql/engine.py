@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sigdir.signatures.interruption import each, waiting
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.sql.guard import HOW_TO_GIVE_FILES, refusal, stranger_message
+from sigdir.warehouse.sql.guard import HOW_TO_GIVE_FILES, of_function, refusal, stranger_message
 from sigdir.warehouse.sql.search import create_search
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, identifier, quoted
 from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
@@ -330,7 +330,7 @@ class Database:
 
 def _message(error: Exception) -> str:
     """The engine's message, and what to do where a query names a file that it may not read."""
-    text = str(error)
+    text = of_function(str(error))
     return f"{text}; {HOW_TO_GIVE_FILES}" if "disabled by configuration" in text else text
 
 

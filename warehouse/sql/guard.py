@@ -42,8 +42,8 @@ _OF_THE_MACHINE = re.compile(
 )
 """Scalar functions that show settings or the text of views, or plan SQL in a text, write to the engine's log, or wait."""
 _SHOW_TABLES = '"tables"'
-_TRACEBACK = "\n\nAt:"
-_OF_FUNCTION = re.compile(r"^Python exception occurred while executing the UDF: \w+: ")
+_OF_FUNCTION = re.compile(r"Python exception occurred while executing the UDF: \w+: |\n\nAt:.*", re.DOTALL)
+"""What the engine says around the message of a function of ours."""
 _OF_STORAGE = ("IO", "HTTP", "Internal", "Fatal", "Permission", "Serialization")
 
 
@@ -101,6 +101,11 @@ def _parts(tree: Any) -> Iterator[dict[str, Any]]:
             waiting += reversed(part)
 
 
+def of_function(message: str) -> str:
+    """An error of the engine without what it says of a function of ours."""
+    return _OF_FUNCTION.sub("", message)
+
+
 def stranger_message(error: str, query: str) -> str:
     """An error of the engine, whose message may be JSON, with its place in the query; nothing of the machine's files."""
     kind, _, message = error.partition(" Error: ")
@@ -112,7 +117,7 @@ def stranger_message(error: str, query: str) -> str:
         return "the engine cannot read what this query needs"
     if kind == "Out of Memory":
         return OUT_OF_MEMORY
-    message = _OF_FUNCTION.sub("", message.partition(_TRACEBACK)[0])
+    message = of_function(message)
     before, rest = query.encode()[: max(at, 0)], query.encode()[max(at, 0) :]
     if at < 0 or not rest:
         return message
