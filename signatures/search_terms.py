@@ -78,6 +78,7 @@ class BadSearch(SigdirError, ValueError):
 
 _KEYWORD = re.compile(r"[a-z]{1,20}:(?=\S)")
 _NAME = re.compile(r"[A-Za-z0-9_$*?]+")
+_LIST_APART = re.compile(r"[A-Za-z0-9_$]+\s+\((?!.*\breturns\b).*\)")
 
 
 def is_structured(entered: str) -> bool:
@@ -85,7 +86,9 @@ def is_structured(entered: str) -> bool:
 
     No text has a colon, so an unknown keyword is one too, and its error names it.
     """
-    return entered.startswith("(") or any(c in entered for c in "*?") or any(map(_KEYWORD.match, entered.split()))
+    if entered.startswith("(") or _LIST_APART.fullmatch(entered):
+        return True
+    return any(c in entered for c in "*?") or any(map(_KEYWORD.match, entered.split()))
 
 
 def parse_terms(entered: str) -> SearchTerms:
@@ -196,14 +199,14 @@ def _params(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
 def _range(value: str) -> tuple[int, int]:
     found = _RANGE.fullmatch(value)
     if not found:
-        raise BadSearch("a number as 3, or a range as 2..4, 3.. or >2, please", 1)
-    above, least, dots, most = found.groups()
-    if above:
-        return int(above) + 1, MANY
-    return int(least), (int(most) if most else MANY) if dots else int(least)
+        raise BadSearch("a number as 3, or a range as 2..4, 3.., ..4, >2 or <5, please", 1)
+    above, below, least, dots, most = found.groups()
+    if above or below:
+        return (int(above) + 1, MANY) if above else (0, int(below) - 1)
+    return int(least or 0), (int(most) if most else MANY) if dots else int(least)
 
 
-_RANGE = re.compile(r">([0-9]{1,18})|([0-9]{1,18})(?:(\.\.)([0-9]{1,18})?)?")
+_RANGE = re.compile(r">([0-9]{1,18})|<([1-9][0-9]{0,17})|([0-9]{1,18}|(?=\.\.[0-9]))(?:(\.\.)([0-9]{1,18})?)?")
 
 
 def _choice(choices: Mapping[str, Any]) -> Callable[[str], Any]:

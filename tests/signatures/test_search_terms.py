@@ -13,6 +13,7 @@ READ = {
     "(address,uint256)": SearchTerms(shape=Shape(("address", "uint256"))),
     "(address to, uint amount , *)": SearchTerms(shape=Shape(("address", "uint256", "*"))),
     "()": SearchTerms(shape=Shape(())),
+    "swap (address)": SearchTerms("*swap*", Shape(("address",))),
     "swap* ((uint,address)[],?)": SearchTerms("swap*", Shape(("(uint256,address)[]", "?"))),
     "swap*(*)": SearchTerms("swap*", Shape(("*",))),
     "swap type:uint type:bytes params:2..": SearchTerms("*swap*", Shape(None, 2, types=("uint256", "bytes"))),
@@ -22,6 +23,7 @@ READ = {
     ),
     "usage:>1000 source:4byte": SearchTerms(usage=(1001, MANY), source="4byte"),
     "usage:5..9 params:>2": SearchTerms(shape=Shape(None, 3), usage=(5, 9)),
+    "params:..2 usage:<3": SearchTerms(shape=Shape(None, 0, 2), usage=(0, 2)),
     "since:1970-01-02 before:1970-01-03T00:00+00:00": SearchTerms(since=86_400 * 10**6, before=2 * 86_400 * 10**6),
 }
 
@@ -37,7 +39,7 @@ def test_a_search_is_understood(entered: str) -> None:
 
 REFUSED = {
     "(uint7)": 2, "(address,,bool)": 10, "(address, foo)": 11, "x (address": 3, "foo:bar": 1, "a* b": 4, "kind:x": 6,
-    "params:x": 8, "params:1..y": 8, "usage:>": 7, "usage:1.5": 7, "usage:-1": 7, "since:soon": 7, "(a)b)": 2, "x* )": 4, "type:*": 6, "(bool) (bool)": 9,
+    "params:x": 8, "params:1..y": 8, "usage:>": 7, "usage:<0": 7, "params:..": 8, "usage:1.5": 7, "usage:-1": 7, "since:soon": 7, "(a)b)": 2, "x* )": 4, "type:*": 6, "(bool) (bool)": 9,
     " ".join(["type:bool"] * 9): 86, "*" * 1001: 1001,
 }  # fmt: skip
 
@@ -62,7 +64,17 @@ def test_any_text_is_understood_or_refused(entered: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "entered", ["transfer", "transfer(address,ui", "function f(uint a)", "0xa9059cbb", "0xa9059cbb:", ""]
+    "entered",
+    [
+        "transfer",
+        "transfer(address,ui",
+        "function f(uint a)",
+        "function f (uint a)",
+        "f (uint a) returns (bool)",
+        "0xa9059cbb",
+        "0xa9059cbb:",
+        "",
+    ],
 )
 def test_texts_and_pieces_are_no_searches_by_structure(entered: str) -> None:
     assert not is_structured(entered)
