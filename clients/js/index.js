@@ -4,7 +4,7 @@
 const MAGIC = "sigpack\n", FORMAT = 1;
 const HEAD_BYTES = 16, TRAILER_BYTES = 128, LINE_BREAK = 10, RATE = 136; // the trailer is the digest, a public key and its signature
 const MAX_BYTES = 2 ** 30, MAX_ROWS = 2 ** 24, MAX_TEXT_BYTES = 65536, MAX_TUPLES = 32;
-const COLLECTIONS = ["signatures", "event-signatures"], COLUMNS = { texts: 6, indexed: 5 };
+const COLLECTIONS = ["signatures", "event-signatures"], KEYWORDS = ["function", "event"], COLUMNS = { texts: 6, indexed: 5 };
 
 const latin = new TextDecoder("latin1"), utf8 = new TextEncoder();
 
@@ -168,7 +168,7 @@ function indexOf(name, rows, [shared, rests, numbers, lists, places, declared]) 
   const isWhole = restAt.length === rows + 1 && shared.length === rows && numbers.length === 3 * rows;
   check(isWhole && [1, rows + 1].includes(declaredAt.length), `${name}: columns of other lengths than its number of texts`);
   linesOf(lists).forEach(checkList);
-  const listOf = new Uint32Array(rows);
+  const listOf = new Uint32Array(rows), keyword = KEYWORDS[COLLECTIONS.indexOf(name)];
   for (let row = 0; row < rows; row++) listOf[row] = numbers[row] + 256 * numbers[rows + row] + 65536 * numbers[2 * rows + row];
   const starts = textStarts(shared, restAt, listAt, listOf, rests.length + lists.length + 4 * rows), texts = new Uint8Array(starts[rows]);
   const keys = new Uint32Array(2 * rows); // place, row and hash, which sort as one number of 64 bits
@@ -176,7 +176,7 @@ function indexOf(name, rows, [shared, rests, numbers, lists, places, declared]) 
     const start = starts[row], rest = start + shared[row], list = rest + restAt[row + 1] - restAt[row] - 1;
     if (row) copy(texts, starts[row - 1], texts, start, rest);
     copy(rests, restAt[row], texts, rest, list);
-    checkName(texts, start, rest, list);
+    checkName(texts, start, rest, list, keyword);
     copy(lists, listAt[listOf[row]], texts, list, starts[row + 1]);
     absorb(texts, start, starts[row + 1] - 1);
     (keys[2 * row] = row), (keys[2 * row + 1] = digestWord(0));
@@ -220,8 +220,8 @@ function copy(source, from, target, start, end) {
 }
 
 /** A name must be one. What it shares with the name before it, up to `rest`, is. */
-function checkName(texts, start, rest, end) {
-  const isKeyword = texts[start] === 102 && end - start === 8 && textOf(texts, start, end) === "function";
+function checkName(texts, start, rest, end, keyword) {
+  const isKeyword = end - start === keyword.length && textOf(texts, start, end) === keyword;
   let isName = end > start && !isDigit(texts[start]) && !isKeyword;
   for (let at = rest; at < end; at++) isName &&= isDigit(texts[at]) || isLetter(texts[at]);
   check(isName, `a text that is not canonical: ${textOf(texts, start, Math.min(end, start + 80))}`);

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,21 @@ def test_node_finds_any_texts(tmp_path: Path, lists: list[list[str]]) -> None:
         asked.append({"path": str(path), "hashes": hashes})
         wanted.append(expected(sigdir.Pack(path), hashes))
     assert in_node(asked) == wanted
+
+
+def test_node_takes_the_keyword_of_the_other_collection_as_a_name(tmp_path: Path) -> None:
+    """As the grammar does: a function may be called event, an event function, and none by its own keyword."""
+    asked = []
+    for collection in COLLECTIONS:
+        for name in ("function", "event"):
+            path = tmp_path / f"{collection}-{name}.pack"
+            columns = [b"\0", name.encode() + b"\n", bytes(3), b"()\n", b"", b""]
+            path.write_bytes(pack_bytes(TEXTS, 0, [PackColumns(collection, 1, columns)]))
+            asked.append({"path": str(path), "hashes": []})
+    assert [one.get("refused") for one in in_node(asked)] == ["BadPack", None, None, "BadPack"]
+    for one, refused in zip(asked, (True, False, False, True), strict=True):
+        with pytest.raises(BadPack) if refused else nullcontext():
+            sigdir.Pack(one["path"])
 
 
 def column_packs() -> list[bytes]:
