@@ -24,7 +24,6 @@ from sigdir.signatures import pack_texts
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection, parse_hash
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
-from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.operator_key import PrivateKey, public_key_of
 from sigdir.signatures.pack_file import INDEXED, TEXTS, BadPack, PackColumns, pack_bytes, read_pack
 from sigdir.signatures.pack_texts import Texts
@@ -52,9 +51,11 @@ class Pack:
         """``version`` is that of the warehouse that it was made from."""
         self.signed_by = file.key.hex()
         """The key of whoever says to have signed it, empty for nobody: it is checked where ``key`` is given."""
+        if file.form == TEXTS:
+            pack_texts.begin_to_load_kernels(max(file.texts.values(), default=0))
         self._indexes = {
-            collection: _Index(columns if file.form == INDEXED else _indexed(columns))
-            for collection, columns in file.collections.items()
+            columns.collection: _Index(columns if file.form == INDEXED else _indexed(columns))
+            for columns in file.columns()
         }
 
     def __len__(self) -> int:
@@ -121,7 +122,7 @@ class _Index:
         while at < self.rows and self._prefixes[at] == prefix:
             text = _line(self._texts, self._starts[at])
             left -= len(text)
-            if not self._is_topics or keccak256(text.encode()) == digest:
+            if not self._is_topics or _is_hash_of(digest, text):
                 found.append((text, self._declaration(at, text) if self._declared_at else ""))
                 left -= len(found[-1][1])
             if left < 0:  # a small pack would take the time of a large one
@@ -140,11 +141,13 @@ class _Index:
 
     def check(self) -> None:
         """Compare the numbers and places with those of the texts."""
-        ends = np.flatnonzero(np.frombuffer(self._texts, np.uint8) == 0x0A)
-        if len(ends) != self.rows or (self.rows and ends[-1] != len(self._texts) - 1):
-            raise BadPack(f"{len(ends):,} texts; its header says {self.rows:,}")
-        found = pack_texts.prefixes_of(self.columns.collection, self._texts, ends)
-        starts = np.concatenate([[0], ends[:-1] + 1])[: len(ends)]
+        ends = pack_texts.ends_of(self._texts, self.rows)
+        starts = pack_texts.starts_of(ends, np.arange(self.rows))
+        split = [line.partition(b"(") for line in bytes(self._texts).split(b"\n")[:-1]]
+        names = pack_texts.names_of(np.zeros(self.rows, np.uint8), b"".join(name + b"\n" for name, _, _ in split))
+        lists = sorted({parenthesis + rest for _, parenthesis, rest in split})
+        pack_texts.check_canonical(self.columns.collection, names, lists, self._texts, ends)
+        found = pack_texts.prefixes_of(self._texts, ends)
         rows = np.searchsorted(starts, np.frombuffer(self._starts, np.uint32))
         numbers = np.frombuffer(self._prefixes, np.uint32)
         is_right = len(np.unique(rows)) == self.rows and (not self.rows or rows.max() < self.rows)
@@ -156,8 +159,11 @@ def _indexed(columns: PackColumns) -> PackColumns:
     """The form for lookups of columns in the form for transport; raises BadPack."""
     texts = pack_texts.decoded(columns.collection, columns.rows, columns.columns)
     order = pack_texts.in_order(texts)
-    starts = np.concatenate([[0], texts.ends[:-1] + 1])[: columns.rows]
-    parts: list[bytes | memoryview] = [_numbers(texts.prefixes[order]), _numbers(starts[order]), texts.data]
+    parts: list[bytes | memoryview] = [
+        _numbers(texts.prefixes[order]),
+        _numbers(pack_texts.starts_of(texts.ends, order)),
+        texts.data,
+    ]
     return PackColumns(columns.collection, columns.rows, [*parts, *_declarations(texts, order)])
 
 
@@ -183,6 +189,12 @@ def _line(lines: memoryview, start: int) -> str:
     if end < 0:
         raise BadPack("a text does not end")
     return piece[:end].decode("ascii", "backslashreplace")
+
+
+def _is_hash_of(digest: bytes, text: str) -> bool:
+    from sigdir.signatures.keccak import keccak256  # takes 35 ms to load
+
+    return keccak256(text.encode()) == digest
 
 
 def _declares(declaration: str, text: str, is_event: bool) -> bool:

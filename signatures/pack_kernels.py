@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.columns import as_readonly
-from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK
-from sigdir.signatures.grammar_rows import is_canonical, normalise_rows
+from sigdir.signatures.grammar_rows import is_canonical
 from sigdir.signatures.keccak_rows import keccak256_rows
 from sigdir.signatures.kernels import kernel
 from sigdir.signatures.pack_file import BadPack
 
 Array = npt.NDArray[Any]
 
-_ROWS = 1 << 17  # that are checked at once: the grammar has room for five times their bytes
+_ROWS = 1 << 17  # that a core hashes at once
 
 
 def joined(
@@ -36,49 +35,33 @@ def joined(
     return found
 
 
-def prefixes(collection: Collection, data: bytes | memoryview, ends: Array) -> tuple[Array, int]:
-    """The first four bytes of each text's hash, and the number of the first text that is not canonical, -1 for none.
-
-    All cores work: a block's kernels release the GIL.
-    """
+def prefixes(data: bytes | memoryview, ends: Array) -> Array:
+    """The first four bytes of each text's hash as a number. All cores work: the kernel releases the GIL."""
     raw, bounds = np.frombuffer(data, np.uint8), np.concatenate([[0], ends + 1])
-    firsts = range(0, len(ends), _ROWS)
+
+    def block(first: int) -> Array:
+        digests = keccak256_rows(raw, bounds[first : first + _ROWS + 1], 1)
+        return np.ascontiguousarray(digests[:, :4]).view(">u4").ravel().astype(np.uint32)
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        blocks = list(pool.map(lambda first: _block(collection, raw, bounds[first : first + _ROWS + 1]), firsts))
-    wrong = (first + wrong for first, (_, wrong) in zip(firsts, blocks, strict=True) if wrong >= 0)
-    return np.concatenate([np.empty(0, np.uint32), *(found for found, _ in blocks)]), next(wrong, -1)
+        return np.concatenate([np.empty(0, np.uint32), *pool.map(block, range(0, len(ends), _ROWS))])
 
 
-def _block(collection: Collection, data: Array, bounds: Array) -> tuple[Array, int]:
-    """The same of some texts, from each bound up to the line break before the next one."""
-    known = np.empty(len(bounds) - 1, np.bool_)
+def unknown_lists(lists: Sequence[bytes]) -> list[bytes]:
+    """Those that a look at each byte does not show to be canonical; of them the grammar must decide."""
+    raw = np.frombuffer(b"".join(b"f" + each for each in lists), np.uint8)
+    bounds = np.cumsum([0, *(len(each) + 1 for each in lists)])
+    known = np.empty(len(lists), np.bool_)
     check: Any = _check
-    check(data, as_readonly(bounds), known)
-    digests = keccak256_rows(data, bounds, 1)
-    found = np.ascontiguousarray(digests[:, :4]).view(">u4").ravel().astype(np.uint32)
-    return found, _first_refused(collection, data, bounds, np.flatnonzero(~known))
-
-
-def _first_refused(collection: Collection, data: Array, bounds: Array, rows: Array) -> int:
-    """The first of some rows that the grammar refuses or writes in another way, -1 for none."""
-    if not len(rows):
-        return -1
-    starts, ends = bounds[rows].astype(np.int32), (bounds[rows + 1] - 1).astype(np.int32)
-    result = normalise_rows(data, starts, ends, np.full(len(rows), collection.code, np.uint8), collection.code)
-    good = (result.reasons == OK) & (result.collections == collection.code)
-    for at, row in enumerate(rows.tolist()):
-        text = result.data[result.offsets[at] : result.offsets[at + 1]]
-        if not good[at] or not np.array_equal(text, data[starts[at] : ends[at]]):
-            return int(row)
-    return -1
+    check(raw, as_readonly(bounds), known)
+    return [lists[at] for at in np.flatnonzero(~known).tolist()]
 
 
 @kernel(nogil=True)
 def _check(data: Array, bounds: Array, known: Array) -> None:
-    """Note for each line whether it is known to be canonical; of others the grammar must decide."""
+    """Note for each text whether it is known to be canonical."""
     for row in range(len(known)):
-        start, end = bounds[row], bounds[row + 1] - 1
-        known[row] = end - start <= MAX_TEXT_BYTES and is_canonical(data, start, end)
+        known[row] = is_canonical(data, bounds[row], bounds[row + 1])
 
 
 @kernel(nogil=True)
@@ -113,5 +96,5 @@ def warm() -> None:
     """Compile or load what reading needs."""
     one = np.zeros(1, np.int64)
     data = joined(one.astype(np.uint8), b"f\n", one + 1, one.astype(np.uint32), [b"()"], one + 3)
-    if bytes(data) != b"f()\n" or prefixes(SIGNATURES, data, one + 3)[1] != -1:
+    if bytes(data) != b"f()\n" or prefixes(data, one + 3) != 0x26121FF0 or unknown_lists([b"()"]):
         raise BadPack("the kernels are wrong")

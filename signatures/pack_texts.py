@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,6 @@ import numpy.typing as npt
 
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, GrammarError, normalise
-from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.pack_file import MAX_BYTES, TEXTS, BadPack, PackColumns, pack_bytes
 from sigdir.signatures.types import MAX_TUPLES
 
@@ -129,24 +129,25 @@ def decoded(collection: Collection, rows: int, columns: Sequence[bytes | memoryv
     shared, rests, numbers, lists, places, declared = map(bytes, columns)
     if rows > MAX_ROWS or len(shared) != rows:
         raise BadPack(f"{collection}: {len(shared):,} names for {rows:,} texts; at most {MAX_ROWS:,} are read")
-    names = _Names(np.frombuffer(shared, np.uint8), rests, _ends(rests, rows))
+    names = names_of(np.frombuffer(shared, np.uint8), rests)
     of_row, table = _numbers(numbers, rows), lists.split(b"\n")[:-1]
     if rows and of_row.max() >= len(table):
         raise BadPack(f"{collection}: a text has a parameter list that the pack does not have")
     if any(map(is_too_deep, table)):
         raise BadPack(f"{collection}: a text has more than {MAX_TUPLES} lists within each other")
     sizes = np.fromiter(map(len, table), np.int64, len(table))[of_row] if rows else np.zeros(0, np.int64)
-    lengths = names.lengths() + sizes
+    lengths = names.lengths + sizes
     if int(lengths.sum()) + rows > most_bytes(len(rests) + len(lists) + (_NUMBER_BYTES + 1) * rows) or (
         rows and lengths.max() > MAX_TEXT_BYTES
     ):
         raise BadPack(f"{collection}: its texts are longer than a reader allows")
     ends = np.cumsum(lengths + 1) - 1
     data = _data(names, of_row, table, ends)
+    check_canonical(collection, names, table, data, ends)
     declarations = declared.split(b"\n")[:-1]
     if declared and (len(declarations) != rows or not declared.endswith(b"\n")):
         raise BadPack(f"{collection}: {len(declarations):,} declarations for {rows:,} texts")
-    return Texts(data, ends, prefixes_of(collection, data, ends), _positions(places, rows), declarations)
+    return Texts(data, ends, prefixes_of(data, ends), _positions(places, rows), declarations)
 
 
 def most_bytes(columns: int) -> int:
@@ -156,20 +157,22 @@ def most_bytes(columns: int) -> int:
     return min(_FREE_BYTES + _MOST_TIMES * columns, MAX_BYTES)
 
 
-class _Names(NamedTuple):
+class Names(NamedTuple):
     """Names as they are written; ``ends`` are the places of the line breaks in ``rests``."""
 
     shared: Array  # uint8
     rests: bytes
     ends: Array  # int64
+    lengths: Array  # int64, of the names
 
-    def lengths(self) -> Array:
-        """The lengths of the names; raises BadPack where one shares more than the name before it has."""
-        rests = np.diff(self.ends, prepend=-1) - 1
-        lengths: Array = self.shared + rests
-        if (self.shared > np.concatenate([[0], lengths[:-1]])[: len(lengths)]).any():
-            raise BadPack("a name shares more bytes than the name before it has")
-        return lengths
+
+def names_of(shared: Array, rests: bytes) -> Names:
+    """Raises BadPack where a name shares more bytes than the name before it has, or is missing."""
+    ends = ends_of(rests, len(shared))
+    lengths: Array = shared + np.diff(ends, prepend=-1) - 1
+    if (shared > np.concatenate([[0], lengths[:-1]])[: len(lengths)]).any():
+        raise BadPack("a name shares more bytes than the name before it has")
+    return Names(shared, rests, ends, lengths)
 
 
 def is_too_deep(text: bytes) -> bool:
@@ -179,7 +182,8 @@ def is_too_deep(text: bytes) -> bool:
     return max(accumulate((byte == 0x28) - (byte == 0x29) for byte in text)) > MAX_TUPLES
 
 
-def _ends(lines: bytes, rows: int) -> Array:
+def ends_of(lines: bytes | memoryview, rows: int) -> Array:
+    """The places of the line breaks of so many lines; raises BadPack for another number."""
     ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == 0x0A)
     if len(ends) != rows or (rows and ends[-1] != len(lines) - 1):
         raise BadPack(f"{len(ends):,} lines for {rows:,} texts")
@@ -209,7 +213,7 @@ def _positions(places: bytes, rows: int) -> Array:
     return positions
 
 
-def _data(names: _Names, of_row: Array, table: list[bytes], ends: Array) -> bytes | memoryview:
+def _data(names: Names, of_row: Array, table: list[bytes], ends: Array) -> bytes | memoryview:
     """The texts, each with a line break after it."""
     if kernels := _kernels(len(ends)):
         joined: memoryview = kernels.joined(names.shared, names.rests, names.ends, of_row, table, ends)
@@ -221,24 +225,14 @@ def _data(names: _Names, of_row: Array, table: list[bytes], ends: Array) -> byte
     return b"".join(texts)
 
 
-def prefixes_of(collection: Collection, data: bytes | memoryview, ends: Array) -> Array:
-    """The first four bytes of each text's hash as a number; raises BadPack for a text that is not canonical."""
+def prefixes_of(data: bytes | memoryview, ends: Array) -> Array:
+    """The first four bytes of each text's hash as a number."""
     if kernels := _kernels(len(ends)):
-        prefixes: Array
-        prefixes, wrong = kernels.prefixes(collection, data, ends)
-        if wrong >= 0:
-            raise _not_canonical(bytes(data[ends[wrong - 1] + 1 if wrong else 0 : ends[wrong]]))
+        prefixes: Array = kernels.prefixes(data, ends)
         return prefixes
-    lines = bytes(data)
-    named = _NAMED.match(lines)
-    if named is not None and named.end() < len(lines):
-        raise _not_canonical(lines[named.end() : lines.find(b"\n", named.end())])
-    texts = lines.split(b"\n")[:-1]
-    lists = {b"f(" + text.partition(b"(")[2] for text in texts}
-    for text in lists.union(text for text in texts if text.startswith(_KEYWORDS)):
-        if not _is_canonical(text, collection):
-            raise _not_canonical(text)
-    digests = b"".join(keccak256(text)[:4] for text in texts)
+    from sigdir.signatures.keccak import keccak256  # takes 35 ms to load
+
+    digests = b"".join(keccak256(text)[:4] for text in bytes(data).split(b"\n")[:-1])
     return np.frombuffer(digests, ">u4").astype(np.uint32)
 
 
@@ -253,9 +247,38 @@ def _kernels(rows: int) -> Any:
     return pack_kernels
 
 
-_NAMED = re.compile(rb"(?:[A-Za-z_$][A-Za-z0-9_$]*+\([^\n]*+\n)*+")
-"""Lines that begin with a name and a list; each distinct list is parsed once."""
-_KEYWORDS = (b"function(", b"event(")  # names that the grammar may read as keywords
+def begin_to_load_kernels(rows: int) -> None:
+    """Load the kernels of a large pack in another thread. A first pack opens 0.06 s earlier: columns are unpacked meanwhile."""
+    if rows >= KERNEL_ROWS:
+        Thread(target=lambda: (kernels := _kernels(rows)) and kernels.warm()).start()
+
+
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$"
+_PARTS = _LETTERS + b"0123456789\n"
+_KEYWORDS = (b"function", b"event")
+"""Names that the grammar of a collection may refuse, because it reads them as keywords."""
+
+
+def check_canonical(
+    collection: Collection, names: Names, lists: Sequence[bytes], data: bytes | memoryview, ends: Array
+) -> None:
+    """Raise BadPack for a text that is not canonical. Each list is parsed once; names are looked at as columns."""
+    whole = np.flatnonzero(names.shared == 0)
+    begins = np.frombuffer(names.rests, np.uint8)[starts_of(names.ends, whole)]
+    other = [names.rests.index(byte) for byte in names.rests.translate(None, _PARTS)[:1]]
+    wrong = [whole[~np.isin(begins, np.frombuffer(_LETTERS, np.uint8))], np.searchsorted(names.ends, other)]
+    for word in _KEYWORDS:
+        if not _is_canonical(word + b"()", collection):
+            rows = np.flatnonzero(names.lengths == len(word))
+            letters = np.frombuffer(data, np.uint8)[starts_of(ends, rows)[:, np.newaxis] + np.arange(len(word))]
+            wrong.append(rows[(letters == np.frombuffer(word, np.uint8)).all(axis=1)])
+    for row in np.concatenate(wrong)[:1]:
+        raise _not_canonical(_line(data, ends, row))
+    kernels = _kernels(len(ends))
+    named = [list for list in lists if not list.startswith(b"(")]  # with the rest of a name before it
+    for list in named or (kernels.unknown_lists(lists) if kernels else lists):
+        if named or not _is_canonical(b"f" + list, collection):
+            raise _not_canonical(b"f" + list)
 
 
 def _is_canonical(text: bytes, collection: Collection) -> bool:
@@ -269,6 +292,15 @@ def _not_canonical(text: bytes) -> BadPack:
     return BadPack(f"it has a text that is not canonical: {text[:80].decode('ascii', 'backslashreplace')}")
 
 
+def starts_of(ends: Array, rows: Array) -> Array:
+    """Where some lines begin; the line breaks of all are at ``ends``."""
+    return np.where(rows > 0, ends[rows - 1] + 1, 0)
+
+
+def _line(data: bytes | memoryview, ends: Array, row: int) -> bytes:
+    return bytes(data[int(ends[row - 1]) + 1 if row else 0 : int(ends[row])])
+
+
 # The order for lookups.
 
 
@@ -280,14 +312,9 @@ def in_order(texts: Texts) -> Array:
     order, prefixes = (keys % np.uint64(MAX_ROWS)).astype(np.int64), keys >> np.uint64(32)
     is_same = np.concatenate([[False], prefixes[1:] == prefixes[:-1], [False]])
     shared = np.flatnonzero(is_same[1:] | is_same[:-1])[: len(prefixes)].tolist()
-    if len({_text_at(texts, int(order[at])) for at in shared}) < len(shared):
+    if len({_line(texts.data, texts.ends, int(order[at])) for at in shared}) < len(shared):
         raise BadPack("it has a text twice")
     return order
-
-
-def _text_at(texts: Texts, row: int) -> bytes:
-    start = int(texts.ends[row - 1]) + 1 if row else 0
-    return bytes(texts.data[start : int(texts.ends[row])])
 
 
 # A range: all texts whose hashes begin with the same three hex digits, as a pack.
