@@ -37,14 +37,20 @@ _FILE_ENDINGS = (".json", ".abi", ".huff", ".ts", ".d")
 
 
 def contract_of_file(source: Source) -> Contract | None:
-    """The contract whose ABI a file is, named by the file; None for standard input and a name that says nothing."""
+    """The contract whose ABI a file is, named by the file, or by the address of its folder where the file's name says
+    nothing, as in `1/0x.../abi.json`; None for standard input, and where neither names it.
+    """
     if source.path == STDIN:
         return None
     name = without_packing(posixpath.basename(source.path))
     for ending in _FILE_ENDINGS:
         name = name.removesuffix(ending)
-    found = Contract.at(source.below, name) if name and name not in _NO_NAMES else None
-    return found and found._replace(deployed=deployed_at(source.below))
+    deployed = deployed_at(source.below)
+    if not name or name in _NO_NAMES:
+        if deployed is None:
+            return None
+        name = f"0x{deployed.address.hex()}"
+    return Contract.at(source.below, name)._replace(deployed=deployed)
 
 
 def deployed_at(path: str) -> Deployed | None:

@@ -83,6 +83,29 @@ def test_a_folder_of_addresses_and_etherscans_answers(warehouse: Path, tmp_path:
     assert not imported(warehouse, folder, "--chain", "10")["published"]
 
 
+def test_a_folder_that_an_address_names(warehouse: Path, tmp_path: Path) -> None:
+    """The names of the files in it say nothing: an ABI, or Sourcify's metadata, which names its contract."""
+    folder = tmp_path / "full_match"
+    (folder / "1" / TOKEN).mkdir(parents=True)
+    (folder / "1" / TOKEN / "abi.json").write_text(json.dumps([entry(TRANSFER)]))
+    (folder / "10" / OTHER).mkdir(parents=True)
+    (folder / "10" / OTHER / "metadata.json").write_text(
+        json.dumps(
+            {
+                "compiler": {"version": "0.8.20"},
+                "language": "Solidity",
+                "output": {"abi": [entry("own()")]},
+                "settings": {"compilationTarget": {"src/Own.sol": "Own"}},
+                "sources": {},
+                "version": 1,
+            }
+        )
+    )
+    assert imported(warehouse, folder)["deployments"] == 2
+    assert at(warehouse, TOKEN, 1).texts == {member(TRANSFER)}
+    assert at(warehouse, OTHER, 10).texts == {member("own()")}
+
+
 def test_tables_of_code_hashes_share_the_interface_of_the_code(warehouse: Path, tmp_path: Path) -> None:
     """CSV, Parquet and JSON lines give addresses the interface of an artifact with this code, before it or after it."""
     code = "5f3560e01c8063a9059cbb14610014575f5ffd005b00"
