@@ -155,7 +155,7 @@ MINIMAL = f"0x363d3d373d3d3d363d73{TOKEN[2:]}5af43d82803e903d91602b57fd5bf3"
 def test_a_proxy_is_followed(
     node: Chain, explain: Callable[..., CommandResult], code: str, slots: dict[str, str], how: str
 ) -> None:
-    """The functions of what is behind it are its own."""
+    """The functions of what is behind it are its own; the descriptor of what is behind it says nothing of the proxy."""
     node.make(TOKEN, (EXAMPLES / "token.hex").read_text().strip())
     node.rpc("anvil_setCode", BEACON, f"0x{BEACON_ANSWER}")
     proxy = "0x" + keccak256(how.encode()).hex()[:40]
@@ -164,9 +164,8 @@ def test_a_proxy_is_followed(
     assert (found["status"], len(found["logs"])) == ("succeeded", 1)
     for part in (found["call"], found["logs"][0]):
         assert part["contract"]["proxies"] == [{"name": how, "address": TOKEN}]
-    assert found["call"]["candidates"][0]["display"]["sentence"].startswith("Send 7 to 0x7099")
     [first, *others] = found["call"]["candidates"]
-    assert (first["text_signature"], first["in_contract"]) == (TRANSFER, True)
+    assert (first["text_signature"], first["in_contract"], "display" in first) == (TRANSFER, True, False)
     assert [one["in_contract"] for one in others if one["text_signature"] == SPAM] == [False]
 
 
