@@ -39,8 +39,7 @@ from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
 from sigdir.serve.pages.solve import SolvePage
 from sigdir.serve.pages.status import StatisticsPage, StatusPage
-from sigdir.serve.pages.submit import PATH as STORED_PATH
-from sigdir.serve.pages.submit import StoredPage, StorePage, SubmitPage
+from sigdir.serve.pages.submit import STORED_PATH, StoredPage, StorePage, SubmitPage
 from sigdir.signatures.collections import EVENT_SIGNATURES as EVENTS
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.view import Reader

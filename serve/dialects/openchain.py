@@ -25,7 +25,7 @@ from sigdir.serve.core.texts import Refused, canonical_texts, store_texts
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
 from sigdir.serve.http.conditional import address_of, lookup_caching, not_modified, strong, token_of, weak
-from sigdir.serve.http.errors import detail, method_not_allowed
+from sigdir.serve.http.errors import detail, method_not_allowed, sentence
 from sigdir.serve.http.negotiate import json_bytes, send_json
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import redirect_to_slash
@@ -63,13 +63,12 @@ _CHUNK_ROWS = 1 << 14
 
 def error_body(body: dict[str, Any]) -> dict[str, Any]:
     """An error in this dialect, given its body in the 4byte dialect."""
-    (text, *_) = body.values()
-    return {"ok": False, "error": text if isinstance(text, str) else " ".join(text)}
+    return {"ok": False, "error": sentence(body)}
 
 
 @dataclass
 class _Resource:
-    """Errors are in this dialect's form."""
+    """Reads a view. Errors are in this dialect's form."""
 
     error_body = staticmethod(error_body)
 
@@ -125,13 +124,10 @@ def _look_up(
 
 def _hashes(values: Iterable[str]) -> Iterator[str]:
     """The hashes as written, separated by commas or in repeated parameters; raises HttpError."""
-    for value in values:
-        for part in value.split(","):
-            hash = part.strip()
-            if hash and not _HASH.fullmatch(hash):
-                raise detail(400, f"Invalid hash '{hash[:80]}'. It must be 0x and 8 or 64 hex digits.")
-            if hash:
-                yield hash
+    for hash in filter(None, map(str.strip, ",".join(values).split(","))):
+        if not _HASH.fullmatch(hash):
+            raise detail(400, f"Invalid hash '{hash[:80]}'. It must be 0x and 8 or 64 hex digits.")
+        yield hash
 
 
 def _names(view: View, collection: Collection, hash: str, filter: bool) -> list[dict[str, Any]]:
@@ -232,12 +228,13 @@ class StatsResource(_Resource):
         _answer(req, resp, {"count": {kind: view.count(collection) for kind, collection in KINDS.items()}})
 
 
-class ImportResource(_Resource):
+class ImportResource:
     """Texts to store. The answer has each text, as sent, as imported, duplicated or invalid.
 
     ``reasons`` says why a text is invalid. The dialect has no such field; its clients (cast, forge) read the two objects.
     """
 
+    error_body = staticmethod(error_body)
     stores = True
 
     def __init__(self, settings: Settings, writer: Writer) -> None:

@@ -27,6 +27,12 @@ def detail(status: int, text: str, headers: dict[str, str] | None = None) -> Htt
     return HttpError(status, {"detail": text}, headers)
 
 
+def sentence(body: dict[str, Any]) -> str:
+    """What an error's body says, without the name of the field at fault."""
+    (text, *_) = body.values()
+    return text if isinstance(text, str) else " ".join(text)
+
+
 def field_error(name: str, text: str) -> HttpError:
     """A 400 that names the parameter or field at fault."""
     return HttpError(400, {name: [text]})

@@ -25,7 +25,7 @@ from sigdir.serve.core.settings import MIB, Settings, base_url
 from sigdir.serve.core.texts import abi_entries, store_texts
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
-from sigdir.serve.http.errors import HttpError, detail
+from sigdir.serve.http.errors import HttpError, detail, sentence
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import ViewPage, rendered, send
 from sigdir.serve.pages.reject_messages import SUPPRESSED, message, message_for_text
@@ -147,7 +147,7 @@ class SubmitPage:
             rows = form.preview(self._reader)
         except HttpError as error:
             resp.status = falcon.code_to_http_status(error.status)
-            form = replace(form, problem=_sentence(error))
+            form = replace(form, problem=sentence(error.body))
         self._show(req, resp, form, rows)
 
     def _show(self, req: falcon.Request, resp: falcon.Response, form: _Form, rows: list[PreviewRow]) -> None:
@@ -208,13 +208,7 @@ def _text(fields: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _sentence(error: HttpError) -> str:
-    """The text of an error, whatever the shape of its body."""
-    (text, *_) = error.body.values()
-    return text if isinstance(text, str) else " ".join(text)
-
-
-PATH = "/submit/stored/"
+STORED_PATH = "/submit/stored/"
 
 _MAX_RANGES = 100
 _MAX_ROWS = 10_000
@@ -229,7 +223,7 @@ def stored_address(ids: Mapping[Collection, Iterable[int]], others: int) -> str:
     """
     ranges = {URL_NAMES[collection]: ",".join(_ranges(found)) for collection, found in ids.items()}
     values = {name: text for name, text in ranges.items() if text} | ({"others": str(others)} if others else {})
-    return PATH + (f"?{urlencode(values, safe=',')}" if values else "")
+    return STORED_PATH + (f"?{urlencode(values, safe=',')}" if values else "")
 
 
 def _ranges(ids: Iterable[int]) -> list[str]:
