@@ -64,6 +64,7 @@ CODE_NOTE = "The bytes begin as a contract's code does."
 _INNER_TEXTS = 8
 _SHOWN_TYPES = 200
 _DISPLAYS_LEFT_OUT = "Of what a signer sees a part is left out: an answer of this size has no room for it."
+_NOT_TRIED = "not tried: an answer of this size has no room for more."
 _TOO_MANY = "It holds more calls than can be decoded at its size."
 _OPENED = 3  # candidates of a reading whose values are searched for calls
 
@@ -137,7 +138,7 @@ class Known(NamedTuple):
 
     def declared_as(self, declaration: str) -> Known:
         """The same text with what a declaration of it says; without one where that declares another text."""
-        text, names, split = (_kept_said if len(declaration) <= _KEPT_TEXT else _said)(declaration)
+        text, names, split = (_kept_declaration if len(declaration) <= _KEPT_TEXT else _read_declaration)(declaration)
         if text != self.text:
             declaration, names, split = "", (), None
         return self._replace(declaration=declaration, names=names, split=split)
@@ -146,7 +147,7 @@ class Known(NamedTuple):
 _KEPT_TEXT = 256
 
 
-def _said(declaration: str) -> tuple[str, tuple[Any, ...], Split | None]:
+def _read_declaration(declaration: str) -> tuple[str, tuple[Any, ...], Split | None]:
     """The text of a declaration, the names of its parameters and which are indexed; no text where it is none."""
     parsed = parsed_declaration(declaration)
     if parsed is None:
@@ -155,7 +156,7 @@ def _said(declaration: str) -> tuple[str, tuple[Any, ...], Split | None]:
     return parsed.text, parsed.nested_names, split if parsed.kind is Kind.EVENT else None
 
 
-_kept_said = lru_cache(maxsize=2048)(_said)
+_kept_declaration = lru_cache(maxsize=2048)(_read_declaration)
 
 
 def known_of(summary: Summary) -> Known:
@@ -366,7 +367,7 @@ class Readings:
                 reading.candidates.append(self._input_candidate(tree, reading, text))
         untried = len(known) - len(reading.candidates)
         if untried:
-            reading.note = f"{counted(untried, 'known text')} not tried: an answer of this size has no room for more."
+            reading.note = f"{counted(untried, 'known text')} {_NOT_TRIED}"
         elif not reading.candidates:
             reading.note = _unknown(reading, tree.input)
         _rank(reading, reading.form)
@@ -391,13 +392,13 @@ class Readings:
         """Try what declarations say that the call returns. One that says nothing is for no data alone."""
         declared = [one.declaration for one in _of_contract(tree.input, reading.form, reading.hash, ())]
         given = given_returns([*tree.input.texts, *declared])
-        said = [*given, *with_standard(reading.selector, list(tree.input.returned))]
-        said = [one for one in said if one.types != NOTHING or not reading.data]
-        functions = [Known(text, Kind.FUNCTION) for text in dict.fromkeys(one.text for one in said)]
+        returned = [*given, *with_standard(reading.selector, list(tree.input.returned))]
+        returned = [one for one in returned if one.types != NOTHING or not reading.data]
+        functions = [Known(text, Kind.FUNCTION) for text in dict.fromkeys(one.text for one in returned)]
         marked = {one.text: one for one in _of_contract(tree.input, reading.form, reading.hash, functions)}
-        reading.texts = len(said)
+        reading.texts = len(returned)
         tried: list[tuple[Candidate, Returned]] = []
-        for one in said[:MAX_TEXTS]:
+        for one in returned[:MAX_TEXTS]:
             if tree.outer.admits(one.types, one.declaration) or len(tried) < tree.always_tried:
                 tried.append((_returned_candidate(reading.data, one, marked[one.text], tree.outer), one))
         _rank_returns(reading, tried)
@@ -517,14 +518,14 @@ def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
     return Candidate(known.parsed(), found, note=note)
 
 
-def _returned_candidate(data: bytes, said: Returned, marked: Known, budget: Budget) -> Candidate:
+def _returned_candidate(data: bytes, returned: Returned, marked: Known, budget: Budget) -> Candidate:
     """What a declaration says of the data; ``marked`` is its text with what the contract says of it."""
-    found = attempt(data, said.types, budget, first=0)
-    detail = f"as {said.types[:_SHOWN_TYPES]}: {found.detail}" if found.detail else ""
-    found = found._replace(text=said.text, detail=detail)
-    known = Known(said.text, Kind.FUNCTION, Witness.DECLARED, said.declaration, said.names)
+    found = attempt(data, returned.types, budget, first=0)
+    detail = f"as {returned.types[:_SHOWN_TYPES]}: {found.detail}" if found.detail else ""
+    found = found._replace(text=returned.text, detail=detail)
+    known = Known(returned.text, Kind.FUNCTION, Witness.DECLARED, returned.declaration, returned.names)
     known = known.of_contract(marked.membership, marked.why)
-    return Candidate(known, found, note=f"as declared: {said.declaration}" if found.values is not None else "")
+    return Candidate(known, found, note=f"as declared: {returned.declaration}" if found.values is not None else "")
 
 
 def _declared_with(topic: bytes, known: Known, split: Split) -> Known:
@@ -556,11 +557,16 @@ def _rank(reading: Reading, form: Form, *, is_inner: bool = False) -> None:
         return *_misfit(found), first is not None and likely_kind(found.known) is not first
 
     reading.candidates.sort(key=order)
-    best = min((found.known.membership for found in reading.candidates), default=Membership.UNKNOWN)
-    rivals = sum(found.attempt.exact and found.known.membership is best for found in reading.candidates) - 1
+    rivals = _rivals(reading, (found for found in reading.candidates if found.attempt.exact))
     for number, found in enumerate(reading.candidates):
         if found.decodes:
             found.confidence, found.reasons = _confidence(reading, found, number, rivals, is_inner)
+
+
+def _rivals(reading: Reading, fitting: Iterable[Candidate]) -> int:
+    """How many candidates fit besides the first, as far as the contract does not tell them apart."""
+    best = min((found.known.membership for found in reading.candidates), default=Membership.UNKNOWN)
+    return sum(found.known.membership is best for found in fitting) - 1
 
 
 def _rank_returns(reading: Reading, pairs: list[tuple[Candidate, Returned]]) -> None:
@@ -571,9 +577,7 @@ def _rank_returns(reading: Reading, pairs: list[tuple[Candidate, Returned]]) -> 
     doubts = {one.text: _doubt(reading.hash, found.known, is_given=one.text in given) for found, one in pairs}
     pairs.sort(key=lambda pair: (bool(doubts[pair[1].text]), *_misfit(pair[0]), not pair[1].is_given, -pair[1].count))
     reading.candidates = [found for found, _ in pairs]
-    best = min((found.known.membership for found in reading.candidates), default=Membership.UNKNOWN)
-    fitting = [found for found, one in pairs if found.attempt.exact and not doubts[one.text]]
-    rivals = sum(found.known.membership is best for found in fitting) - 1
+    rivals = _rivals(reading, (found for found, one in pairs if found.attempt.exact and not doubts[one.text]))
     for number, (found, one) in enumerate(pairs):
         if found.decodes:
             found.is_ambiguous = number == 0 and rivals > 0 and not one.is_given
@@ -588,9 +592,7 @@ def _rank_returns(reading: Reading, pairs: list[tuple[Candidate, Returned]]) -> 
         reading.note = f"It is ambiguous: {rivals + 1} declarations fit, and the one that is declared most comes first."
     untried = reading.texts - len(pairs)
     if untried:
-        reading.add_note(
-            f"{counted(untried, 'known declaration')} not tried: an answer of this size has no room for more."
-        )
+        reading.add_note(f"{counted(untried, 'known declaration')} {_NOT_TRIED}")
 
 
 def _doubt(selector: bytes, known: Known, *, is_given: bool = False) -> str:
@@ -603,12 +605,12 @@ def _doubt(selector: bytes, known: Known, *, is_given: bool = False) -> str:
 
 
 def _return_confidence(
-    found: Candidate, said: Returned, doubt: str, number: int, rivals: int
+    found: Candidate, returned: Returned, doubt: str, number: int, rivals: int
 ) -> tuple[Confidence, tuple[str, ...]]:
     """How sure a list of returned types is, and why."""
-    reasons = ["its declaration is given"] if said.is_given else []
-    if said.count:
-        reasons.append(f"declared {counted(said.count, 'time')}")
+    reasons = ["its declaration is given"] if returned.is_given else []
+    if returned.count:
+        reasons.append(f"declared {counted(returned.count, 'time')}")
     if doubt or found.known.why:
         reasons.append(doubt or found.known.why)
     if doubt:

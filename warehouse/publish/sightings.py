@@ -87,7 +87,7 @@ class EvidenceFiles:
         unchanged: AnyOf[str] = (), mapped: Sequence[MappedDraft] = (),
     ) -> None:  # fmt: skip
         self._paths, self._run, self._base, self._threads = paths, run, base, threads
-        self._said = {c: _CollectionSightings(batch) for c, batch in batches.items()}
+        self._collections = {c: _CollectionSightings(batch) for c, batch in batches.items()}
         self._unchanged, self._mapped = unchanged, mapped
         self._parts: dict[Collection, list[_EvidencePart]] = {}
         self._written: dict[tuple[Collection, int], _WrittenEvidence] = {}
@@ -106,10 +106,10 @@ class EvidenceFiles:
         """
         self._import_id = import_id
         self._number_sources()
-        for collection, said in self._said.items():
-            said.number_new_rows(reserved[collection].first_id)
+        for collection, sightings in self._collections.items():
+            sightings.number_new_rows(reserved[collection].first_id)
             self._renewals[collection] = self._renewal(collection)
-            self._parts[collection] = said.parts(self._threads)
+            self._parts[collection] = sightings.parts(self._threads)
         parts = [(collection, part) for collection, parts in self._parts.items() for part in parts]
         for_each(lambda part: self._write_part(*part), parts, self._threads)
         for collection, renewal in self._renewals.items():
@@ -123,10 +123,10 @@ class EvidenceFiles:
     def add_late_rows(self, late: Staged) -> None:
         """Give the sightings of late POSTs' texts the POSTs' ids, and write the files that have them again."""
         for collection, rows in late.items():
-            said = self._said[collection]
-            numbers = said.add_late_rows(rows)
+            sightings = self._collections[collection]
+            numbers = sightings.add_late_rows(rows)
             for part in self._parts[collection]:
-                if said.has_row_of(part, numbers):
+                if sightings.has_row_of(part, numbers):
                     old = self._written[collection, part.number].file
                     self._write_part(collection, part, suffix=f"-{time.time_ns()}")
                     if old is not None:
@@ -143,7 +143,7 @@ class EvidenceFiles:
         A source that is replaced has to say just what it said before.
         """
         self._number_sources()
-        new: set[str] = set().union(*(said.labels_with_new_rows() for said in self._said.values()))
+        new: set[str] = set().union(*(sightings.labels_with_new_rows() for sightings in self._collections.values()))
         known = {one: source for one in self._numbers if one not in new and (source := self._base.of_label(one))}
         digests = self._digests(known)
         same = {
@@ -152,9 +152,9 @@ class EvidenceFiles:
         }  # fmt: skip
         silent = {label for label in known if label not in same and not self._replaces(label)}
         self._unchanged = self._numbers.keys() - silent
-        for collection, said in self._said.items() if silent else ():
+        for collection, sightings in self._collections.items() if silent else ():
             self._renewals[collection] = self._renewal(collection)
-            for part in said.parts(1):
+            for part in sightings.parts(1):
                 counts: dict[str, SightingCount] = {}
                 for _ in self._tables(collection, part, counts):
                     silent = {label for label in silent if label not in counts or not counts[label].sightings}
@@ -165,12 +165,12 @@ class EvidenceFiles:
     def _digests(self, labels: AnyOf[str]) -> dict[str, str]:
         """The digests of what these sources say."""
         counts = {label: SightingCount() for label in labels}
-        for said in self._said.values():
-            for number in range(said.spill.batches()):
-                label, file = said.input_of(number)
+        for sightings in self._collections.values():
+            for number in range(sightings.spill.batches()):
+                label, file = sightings.input_of(number)
                 if label in counts:
                     counts[label].add(
-                        SightingCount(0, _digest(file, said.ids(number), said.spill.sightings.read(number)))
+                        SightingCount(0, _digest(file, sightings.ids(number), sightings.spill.sightings.read(number)))
                     )
         return {label: count.hex for label, count in counts.items()}
 
@@ -208,7 +208,7 @@ class EvidenceFiles:
         return write_manifest(self._paths, self._run, manifest, self._base)
 
     def _source(self, label: str, count: SightingCount) -> EvidenceSource:
-        """A source as it is once its new statement is published."""
+        """A source as it is once its new sightings are published."""
         number, digest, old = self._numbers[label], count.hex, self._base.of_label(label)
         if old is None or self._replaces(label):
             first = old.first_import if old is not None else self._import_id
@@ -218,7 +218,7 @@ class EvidenceFiles:
         return replace(old, sightings=sightings, digest=digest, is_added_to=True)
 
     def _replaces(self, label: str) -> bool:
-        return all(said.replaces(label) for said in self._said.values())
+        return all(sightings.replaces(label) for sightings in self._collections.values())
 
     def _renewal(self, collection: Collection) -> Renewal:
         """What the import's sources said before; those that are unchanged say nothing."""
@@ -226,13 +226,13 @@ class EvidenceFiles:
         replaced = {label for label in known if self._replaces(label)}
         added, gone = ({self._numbers[label] for label in labels} for labels in (known - replaced, replaced))
         return Renewal(
-            self._base, collection, added, gone, self._threads, self._said[collection].spill.texts_path.parent
+            self._base, collection, added, gone, self._threads, self._collections[collection].spill.texts_path.parent
         )
 
     def _number_sources(self) -> None:
         """Give each source that says something its number: its own, or the next one for a new source."""
         following = max(self._base.sources, default=POST) + 1
-        labels = [label for said in self._said.values() for label in said.labels()]
+        labels = [label for sightings in self._collections.values() for label in sightings.labels()]
         for label in dict.fromkeys([*labels, *(label for draft in self._mapped for label in draft.labels)]):
             if label not in self._numbers:
                 known = self._base.of_label(label)
@@ -248,26 +248,26 @@ class EvidenceFiles:
     def _tables(
         self, collection: Collection, part: _EvidencePart, counts: dict[str, SightingCount]
     ) -> Iterator[pa.Table]:
-        said = self._said[collection]
+        sightings = self._collections[collection]
         labels = {number: label for label, number in self._numbers.items()}
-        for first, last in said.chunks(part):
+        for first, last in sightings.chunks(part):
             tables: list[pa.Table] = []
-            for (label, file), batches in groupby(range(first, last), said.input_of):
+            for (label, file), batches in groupby(range(first, last), sightings.input_of):
                 if label not in self._unchanged:
                     count = counts.setdefault(label, SightingCount())
-                    tables += self._tables_of_input(said, list(batches), label, file, count)
+                    tables += self._tables_of_input(sightings, list(batches), label, file, count)
             table = self._renewals[collection].news(sorted_by_id(tables))
             for number, rows in zip(*np.unique(arrow.values(table["source"]), return_counts=True), strict=True):
                 counts[labels[int(number)]].sightings += int(rows)
             yield table
 
     def _tables_of_input(
-        self, said: _CollectionSightings, batches: list[int], label: str, file: str | None, count: SightingCount
+        self, sightings: _CollectionSightings, batches: list[int], label: str, file: str | None, count: SightingCount
     ) -> Iterator[pa.Table]:
         """The sightings of adjacent batches of one input, each different one once."""
         listed: list[Ids] = []
         for number in batches:
-            ids, values = said.ids(number), said.spill.sightings.read(number)
+            ids, values = sightings.ids(number), sightings.spill.sightings.read(number)
             count.digest = (count.digest + _digest(file, ids, values)) % (1 << 256)
             if values is None:
                 listed.append(ids)
@@ -278,15 +278,15 @@ class EvidenceFiles:
             ids, _ = _distinct(np.concatenate(listed))
             yield sightings_table(ids, self._numbers[label], self._import_id, file)
 
-    def _write_posted(self, collection: Collection, folded: list[int], said: Mapping[int, PostedSighting]) -> None:
+    def _write_posted(self, collection: Collection, folded: list[int], sighted: Mapping[int, PostedSighting]) -> None:
         """The sightings of POSTs: one of each folded row, and of each other text unless the evidence has as much."""
-        others = {id: one for id, one in said.items() if id not in set(folded)}
+        others = {id: one for id, one in sighted.items() if id not in set(folded)}
         known = posted_ids(self._base.files[collection], others)
         others = {id: one for id, one in others.items() if id not in known or (one.declaration and not known[id])}
         ids = sorted([*folded, *others])
         if not ids:
             return
-        values = [_sighting(said.get(id)) for id in ids]
+        values = [_sighting(sighted.get(id)) for id in ids]
         table = sightings_table(
             np.array(ids, np.int64), POST, 0, None, values_batch(values), np.arange(len(ids), dtype=np.int32)
         )
@@ -319,7 +319,7 @@ class _CollectionSightings:
         return list(dict.fromkeys(self.input_of(number)[0] for number in range(self.spill.batches())))
 
     def replaces(self, label: str) -> bool:
-        """Whether the source's earlier statement stops to count."""
+        """Whether what the source said before no longer counts."""
         return self._sightings.replaces and all(one.is_whole for one in self._sightings.inputs if one.label == label)
 
     def labels_with_new_rows(self) -> set[str]:
@@ -384,11 +384,11 @@ def _distinct(ids: Ids, of_row: npt.NDArray[np.int32] = _NO_ROWS, values: int = 
     return rows // values, (rows % values).astype(np.int32)
 
 
-def _digest(file: str | None, ids: Ids, said: BatchSightings | None) -> int:
+def _digest(file: str | None, ids: Ids, sightings: BatchSightings | None) -> int:
     """A number for what an input says of a batch of texts."""
     digest = hashlib.sha256((file or "").encode() + b"\0")
     digest.update(ids.tobytes())
-    if said is not None:
-        digest.update(said.of_row.tobytes())
-        digest.update(said.values.serialize())
+    if sightings is not None:
+        digest.update(sightings.of_row.tobytes())
+        digest.update(sightings.values.serialize())
     return int.from_bytes(digest.digest(), "big")
