@@ -58,13 +58,13 @@ from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import SOLVED_SOURCE, Deployed, Sighting, Sightings, Witness
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.publish.batch import Staged
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.mapped import mapped_evidence
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.publish.sightings import EvidenceFiles
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
-from sigdir.warehouse.staging.transaction import StagedRow
 from sigdir.warehouse.staging.writer import make_warehouse, refuse_other_files
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import CommitConflict
@@ -75,8 +75,6 @@ from sigdir.warehouse.table.places import store_of
 
 COMMIT_TRIES = 20
 """Attempts to commit to a store. Each one lost is a commit of another process."""
-
-Staged = dict[Collection, list[StagedRow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +180,9 @@ def _check_format(name: str | None) -> None:
 
 
 def make_garbage_collection_rare() -> None:
-    # Row-wise readers create millions of tuples and no cycles. With the default threshold the search for
-    # cycles takes a third of their time.
+    """Row-wise readers create millions of tuples and no cycles. With the default threshold the search for
+    cycles takes a third of their time.
+    """
     gc.set_threshold(200_000, 20, 100)
 
 
@@ -378,12 +377,8 @@ def _publish_once(run: ImportRun) -> None:
         brings_evidence = any(file.source not in unchanged for file in report.files if file.accepted.total())
         mapped = mapped_evidence(publisher.snapshot.evidence, state.mapped(), options.replace_source)
         same_rejects = _import_with_rejects(run.paths, state.rejects_digest)
-        if (
-            not rows
-            and not brings_evidence
-            and not mapped
-            and (state.rejects_digest is None or same_rejects is not None)
-        ):
+        brings_rejects = state.rejects_digest is not None and same_rejects is None
+        if not (rows or brings_evidence or mapped or brings_rejects):
             report.rejects_in = same_rejects
             return
         with run.stage("write", rows):

@@ -135,7 +135,7 @@ def tally(sightings: pa.Table) -> Tally:
     oldest, first = np.minimum.reduceat(sources[order], groups), np.minimum.reduceat(order, groups)
     order = order[differs(*(column[order] for column in (ids, codes, by, has_contract)))]
     starts = np.flatnonzero(differs(ids[order], codes[order]))
-    counts = np.diff(np.append(starts, len(order)))
+    counts = np.diff(starts, append=len(order))
     is_posted = np.maximum.reduceat(sources[order] == POST, starts)
     order = order[starts]
     best_first = np.lexsort((first, oldest, is_posted, -counts, ids[order]))
@@ -154,10 +154,11 @@ def commonest(sightings: pa.Table) -> tuple[Array, Array]:
         order = np.argsort(ids, kind="stable")
         ids, rows = ids[order], rows[order]
     starts = np.flatnonzero(differs(ids))
-    several = np.diff(np.append(starts, len(ids))) > 1
+    sizes = np.diff(starts, append=len(ids))
+    several = sizes > 1
     best = rows[starts]  # for most texts it is the only one
     if several.any():
-        chosen = np.sort(rows[np.repeat(several, np.diff(np.append(starts, len(ids))))])
+        chosen = np.sort(rows[np.repeat(several, sizes)])
         found = tally(sightings.select(DECLARING).take(numbers(chosen)))
         best[several] = chosen[found.rows[differs(found.ids)]]
     return ids[starts], best
@@ -196,14 +197,13 @@ def summed(manifest: Manifest, collection: Collection, ids: Array) -> Summaries:
         sums.add(sightings)
         if sightings["declaration"].null_count < sightings.num_rows:
             declared.append(sightings.select(DECLARING))
+    counts = sums.counts()
     if not declared:
-        counts = sums.counts()
         return Summaries(counts, _NO_NUMBERS, pa.nulls(0, pa.string()), weights(counts))
     table = pa.concat_tables(declared)
     found, best = commonest(table)
     rows, mine = sums.rows_of(found)
     texts = table["declaration"].combine_chunks().take(numbers(best[mine]))
-    counts = sums.counts()
     return Summaries(counts, rows, texts, weights(counts))
 
 

@@ -227,7 +227,6 @@ class Reader:
         self._summaries: dict[str, Summaries] = {}
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
         self._tails: dict[Collection, _Tail] = {}
-        self._data_version = -1
         self._stamp, self._looked = self._staging.stamp(), time.monotonic()
         self._load()
         require_newest(paths, self._snapshot, self._staging)
@@ -286,10 +285,8 @@ class Reader:
             except BaseException:
                 self._visible = previous  # the next request tries again
                 raise
-            self._data_version = -1
         elif self._view.has_newer_version() and not is_replaced:
             self._load()
-            self._data_version = -1
         if self._staging.data_version() != self._data_version:
             self._view = self._read()
 
@@ -337,6 +334,7 @@ class Reader:
             for c in COLLECTIONS
         }
         self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
+        self._data_version = -1  # so that they are read
 
     def _read(self) -> View:
         while True:
