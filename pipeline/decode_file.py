@@ -74,10 +74,12 @@ def decode_file(
         engine.execute("SET preserve_insertion_order = true")
         decoding = _Decoding(engine, texts, progress, given or {})
         with decoding.errors_of(source):
-            rows = file_rows(engine, source)
-            found = engine.rows(hashes_query(rows))
+            rows = _file_rows(engine, source)
+            found = engine.rows(_hashes_query(rows))
             progress.stage("decode", int(found[0][1]) if found else 0)
-            query = columns_query(rows, decoding.types(hash for hash, _ in found)) if is_parquet else lines_query(rows)
+            query = (
+                _columns_query(rows, decoding.types(hash for hash, _ in found)) if is_parquet else _lines_query(rows)
+            )
             with open_target(target, packs=not is_parquet) as out:
                 (WRITERS["parquet"] if is_parquet else _write_lines)(engine.batches(query, _BATCH_ROWS), out)
     return decoding.report
@@ -85,10 +87,15 @@ def decode_file(
 
 def _is_parquet(target: str) -> bool:
     """Raises BadTarget for a target whose name is of no format."""
-    name = target.lower().removesuffix(".gz").removesuffix(".zst")
-    if target != STDOUT and not target.lower().endswith(".parquet") and not name.endswith((".ndjson", ".jsonl")):
+    is_parquet = target.lower().endswith(".parquet")
+    if target != STDOUT and not is_parquet and not _unpacked(target).endswith((".ndjson", ".jsonl")):
         raise BadTarget(target, "its name ends neither with .parquet nor .ndjson nor .jsonl")
-    return target.lower().endswith(".parquet")
+    return is_parquet
+
+
+def _unpacked(name: str) -> str:
+    """A file's name in lower case, without the ending of its compression."""
+    return name.lower().removesuffix(".gz").removesuffix(".zst")
 
 
 def _write_lines(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
@@ -239,7 +246,7 @@ _LINE_FORMS = {
 """How a line of JSON has a column, where the engine's own form is not it."""
 
 
-class FileRows(NamedTuple):
+class _FileRows(NamedTuple):
     """A query of a file's rows: ``row``, ``topics``, ``data``, ``called`` and the other columns, which stand in ``kept``."""
 
     query: str
@@ -247,7 +254,7 @@ class FileRows(NamedTuple):
     """The other columns' names and SQL types."""
 
 
-def file_rows(engine: ScratchTables, source: str) -> FileRows:
+def _file_rows(engine: ScratchTables, source: str) -> _FileRows:
     """The query of a file's rows by its name; raises BadInput, QueryError."""
     table = _table(engine, source)
     types = engine.columns(table)
@@ -266,7 +273,7 @@ def file_rows(engine: ScratchTables, source: str) -> FileRows:
         f"{_called(found, types)} AS called",
         *(f"{identifier(name)} AS k{number}" for number, name in enumerate(kept)),
     ]
-    return FileRows(f"SELECT {', '.join(columns)} FROM {table}", kept)
+    return _FileRows(f"SELECT {', '.join(columns)} FROM {table}", kept)
 
 
 def _check_columns(source: str, count: int) -> None:
@@ -308,7 +315,7 @@ def _text(name: str, type: str) -> str:
 def _table(engine: ScratchTables, source: str) -> str:
     with Path(source).open("rb"):  # the system's own error where there is no such file
         file = quoted(re.sub(r"[*?\[]", r"[\g<0>]", source))
-    name = source.lower().removesuffix(".gz").removesuffix(".zst")
+    name = _unpacked(source)
     if name.endswith(".parquet"):
         return f"read_parquet({file})"
     if name.endswith(".csv"):  # as text, so that other columns stay as they are in the file
@@ -337,7 +344,7 @@ def _objects(engine: ScratchTables, source: str, objects: str) -> str:
 # Queries.
 
 
-def hashes_query(rows: FileRows) -> str:
+def _hashes_query(rows: _FileRows) -> str:
     """The commonest selectors and topics as hex digits, each with the number of all rows."""
     digits = "lower(regexp_replace(coalesce(topics[1], left(data, 10)), '^0[xX]', ''))"
     hashes = f"SELECT CASE WHEN len(topics) > 0 THEN {digits} ELSE left({digits}, 8) END AS hash FROM ({rows.query})"
@@ -346,7 +353,7 @@ def hashes_query(rows: FileRows) -> str:
     """
 
 
-def lines_query(rows: FileRows) -> str:
+def _lines_query(rows: _FileRows) -> str:
     """One column: a line of JSON for each row."""
     names = distinct_names([*RESULT, *rows.kept])
     ours = [_ours(name) + ("::JSON" if name in _JSON else "") for name in RESULT]
@@ -355,7 +362,7 @@ def lines_query(rows: FileRows) -> str:
     return f"SELECT json_object({', '.join(members)})::VARCHAR FROM ({_decoded(rows)})"
 
 
-def columns_query(rows: FileRows, parameters: Mapping[str, str]) -> str:
+def _columns_query(rows: _FileRows, parameters: Mapping[str, str]) -> str:
     """A column for each member of a row, for each other column of the file, and for each parameter, of these SQL types."""
     names = distinct_names([*RESULT, *rows.kept, *parameters])
     kept = [f"k{number} ->> '$'" if type == "JSON" else f"k{number}" for number, type in enumerate(rows.kept.values())]
@@ -373,5 +380,5 @@ def _ours(name: str) -> str:
     return identifier(name) if name == "row" else f"decoded.{identifier(name)}"
 
 
-def _decoded(rows: FileRows) -> str:
+def _decoded(rows: _FileRows) -> str:
     return f'SELECT *, decode_row("row", topics, data, called) AS decoded FROM ({rows.query})'

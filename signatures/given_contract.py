@@ -71,9 +71,8 @@ class AbiContract:
 
     def marked(self, hash: bytes, known: Sequence[Known]) -> list[Known]:
         """The same, with those marked that the contract cannot have."""
-        own, why = self.texts.get(hash, ()), "the contract's ABI has another text for it"
-        if not own:
-            why = "the contract's ABI has no such function"
+        own = self.texts.get(hash, ())
+        why = f"the contract's ABI has {'another text for it' if own else 'no such function'}"
         is_open = not own and (self.has_fallback or len(hash) != SELECTOR_BYTES)
         return [
             one if one.membership is Membership.HAS or is_open or (not own and likely_kind(one) is Kind.ERROR)

@@ -365,7 +365,7 @@ def _sources(place: _Place) -> Finding | None:
         return None
     language = place.parent.get("language")
     language = language if isinstance(language, str) else ""
-    if not language and not any(path.endswith((".sol", ".vy", ".vyi")) for path in contents):
+    if not language and not any(path.endswith(tuple(_ENDINGS)) for path in contents):
         return None
     texts = {path: text for path, source in members(value) if (text := _content(source)) is not None}
     return Sources(texts, language, _remappings(place.parent))
