@@ -72,7 +72,8 @@ class Command(click.Command):
             try:
                 result = super().invoke(ctx)
             except SigdirError as error:
-                if isinstance(place, StoreUrl) and not self._opens_stores and (mended := mend(place)):
+                folder = ctx.params.get("folder")
+                if isinstance(folder, Path) and (mended := mend(folder)):
                     raise Failure(f"{error}; {mended}") from error
                 raise
             sys.stdout.flush()

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from sigdir.cli.output import write_line
+from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.table.paths import Paths
 
 
@@ -42,12 +43,17 @@ def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_
     return paths.root
 
 
-def mend(place: StoreUrl) -> str:
-    """Fetch again what is damaged in the working copy; gives what to do then, nothing if all is as it was written."""
-    from sigdir.warehouse.table.places import working_copy
+def mend(folder: Path) -> str:
+    """Fetch again what is damaged in a store's working copy; gives what to do then, nothing if there is nothing to do."""
+    from sigdir.warehouse.table.places import store_of
     from sigdir.warehouse.transfer.working_copy import pull
 
-    pulled = pull(working_copy(place.url), check="bytes")
+    if store_of(Paths(folder)) is None:
+        return ""
+    try:
+        pulled = pull(Paths(folder), check="bytes")
+    except (SigdirError, OSError):  # the store is away: what the command met is the error
+        return ""
     fetched = pulled.bytes or pulled.log_entries
     return "what is damaged was fetched again: run the command again" if fetched else ""
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.table.files import mark
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.transfer.working_copy import pull
+from sigdir.warehouse.transfer.working_copy import Check, pull
 
 PULL_SECONDS = 1.0
-_CHECK_SECONDS = 3600.0  # hashing the files of 100 M rows takes seconds
+_CHECK_SECONDS: Mapping[Check, float] = {"bytes": 3600.0, "log": 10.0}
+"""How often what is there already is looked at: hashing the files of 100 M rows takes seconds, their log milliseconds."""
 
 
 def main(arguments: list[str]) -> int:
@@ -36,12 +38,13 @@ def main(arguments: list[str]) -> int:
 
 def follow(paths: Paths) -> None:
     """Pull until the process is ended. A failure is reported once, and so is its end."""
-    problem, next_check = "", 0.0
+    problem, due = "", dict.fromkeys(_CHECK_SECONDS, 0.0)
     while True:
+        check: Check = next((each for each, at in due.items() if time.monotonic() >= at), "nothing")
         try:
-            is_due = time.monotonic() >= next_check
-            pull(paths, threads=1, check="bytes" if is_due else "nothing")
-            next_check = time.monotonic() + _CHECK_SECONDS if is_due else next_check
+            pull(paths, threads=1, check=check)
+            if check in due:
+                due[check] = time.monotonic() + _CHECK_SECONDS[check]
             mark(paths.last_pull)
             if problem:
                 _write("follow: the store answers again")

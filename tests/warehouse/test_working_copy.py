@@ -772,3 +772,23 @@ def test_a_command_mends_the_copy_that_it_reads(tmp_path: Path, url: str, place:
         result = call_command(*query)
     assert (result.exit_code, result.stdout) == (0, '[{"n":3}]\n'), result.stderr
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("place", ["table", "log"])
+def test_a_command_that_is_given_the_folder_of_a_copy_mends_it(tmp_path: Path, url: str, place: str) -> None:
+    """Nobody is sent to a backup while the store has the file whole. Where it does not, the command's own error stays."""
+    publish(copy_in(url, tmp_path / "one"), names("n", 3))
+    copy = copy_in(url, tmp_path / "two")
+    [file] = [copy.log_entry(0)] if place == "log" else copy.data_files()
+    before = file.read_bytes()
+    query = ["sql", "SELECT count(text_signature) AS n FROM signatures", "--json", "--warehouse", str(copy.root)]
+    _damaged(file, "flipped")
+    store = copy.store.read_bytes()
+    copy.store.write_text('{"url": "file:///no/such/store"}')
+    away = call_command(*query)
+    copy.store.write_bytes(store)
+    mended = call_command(*query)
+    assert (away.exit_code, mended.exit_code) == (2, 2)
+    assert mended.stderr == f"{away.stderr.strip()}; what is damaged was fetched again: run the command again\n"
+    assert file.read_bytes() == before
+    assert call_command(*query).stdout == '[{"n":3}]\n'
