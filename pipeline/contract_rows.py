@@ -95,6 +95,7 @@ class ContractRows(AbstractContextManager["ContractRows"]):
         holders = [self._holder(label, base) for base in columns.bases]
         if not any(holders):
             return
+        self.statement(label)  # an interface alone, as an artifact gives that of its code, is its source's too
         base_of = columns.base_of[rows.sightings.of_row]
         mine = np.flatnonzero(np.array([one is not None for one in holders])[base_of])
         held = np.frombuffer(b"".join(one[0] if one else bytes(KEY_BYTES) for one in holders), np.uint8)

@@ -136,6 +136,20 @@ def test_tables_of_code_hashes_share_the_interface_of_the_code(warehouse: Path, 
     assert (first.by_code, "0x" + first.interface.hex()) == (True, code_hash)
 
 
+def test_the_interface_of_a_code_is_kept_until_an_address_has_it(warehouse: Path, tmp_path: Path) -> None:
+    """An import of an artifact without any address keeps the interface of its code for a table of a later import."""
+    code = "5f3560e01c8063a9059cbb14610014575f5ffd005b00"
+    artifact = {"contractName": "C", "abi": [entry(TRANSFER)], "deployedBytecode": "0x" + code}
+    (tmp_path / "C.json").write_text(json.dumps(artifact))
+    assert imported(warehouse, tmp_path / "C.json")["interfaces"] == 1
+    assert sigdir.open(warehouse).sql("SELECT known_by, functions FROM interfaces").rows() == [("code", 1)]
+    assert not json.loads(invoke(warehouse, "verify", "--json").stdout)["notes"]
+    (tmp_path / "a.csv").write_text(f"address,code_hash\n{TOKEN},0x{keccak_of(bytes.fromhex(code)).hex()}\n")
+    imported(warehouse, tmp_path / "a.csv")
+    assert invoke(warehouse, "compact").status == 0
+    assert at(warehouse, TOKEN).texts == {member(TRANSFER)}
+
+
 def keccak_of(code: bytes) -> bytes:
     from Crypto.Hash import keccak
 

@@ -111,7 +111,8 @@ def _cut(runs: list[Sequence[AnyFile]]) -> list[Sequence[AnyFile]]:
     """The runs in pieces of at most FILE_ROWS rows, without the pieces of a single file."""
     pieces: list[list[AnyFile]] = []
     for run in runs:
-        rows = FILE_ROWS
+        pieces.append([])
+        rows = 0
         for file in run:
             if rows + file.rows > FILE_ROWS:
                 pieces.append([])
