@@ -92,15 +92,16 @@ class DocsPage:
     _settings: Settings
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        page = _page(base_url(req, self._settings))
+        page = _page(base_url(req, self._settings), self._settings.sql)
         etag = weak(token_of(page))
         if not not_modified(req, resp, etag, f"public, max-age={_SECONDS}"):
             send(req, resp, page)
 
 
 @lru_cache(maxsize=_CACHED_PAGES)
-def _page(base: str) -> bytes:
+def _page(base: str, sql: bool) -> bytes:
     return rendered(
         "docs.html", here="/docs/", groups=_groups(), schemas=openapi.document()["components"]["schemas"], base=base,
+        sql=sql,
         kind=kind, members=_members, resolve=resolve, tries=_tries, type_of_answer=_type_of_answer,
     )  # fmt: skip

@@ -91,4 +91,5 @@ def _cell(value: Any) -> str | None:
 def _sentence(error: dict[str, Any]) -> str:
     """An error's body as a sentence."""
     [(name, text)] = error.items()
-    return str(text) if name == "detail" else f"{name}: {' '.join(text)}"
+    said = text if isinstance(text, str) else " ".join(text)
+    return said if name in ("detail", "sql") else f"{name}: {said}"

@@ -234,13 +234,15 @@ def test_the_page_shows_rows_inputs_and_errors(client: TestClient) -> None:
     assert "give their values" in page(sql="SELECT $a || 'x' AS b")
     assert '<td data-label="b">1x</td>' in page(sql="SELECT $a || 'x' AS b", a="1")
     wrong = client.simulate_get("/sql/", params={"sql": "SELECT <b>"})
-    assert (wrong.status_code, "line 1, column 8" in wrong.text, "<b>" in wrong.text) == (400, True, False)
+    assert (wrong.status_code, ">line 1, column 8" in wrong.text, "<b>" in wrong.text) == (400, True, False)
+    assert '<a href="/sql/">' in client.simulate_get("/docs/").text
 
 
 def test_sql_is_off_by_default(folder: Path) -> None:
     with opened(folder / "warehouse") as storage:
         client = TestClient(create_app(Settings(folder / "warehouse"), *storage))
         assert [client.simulate_get(path).status_code for path in (PATH, "/sql/")] == [404, 404]
+        assert "/sql/" not in client.simulate_get("/docs/").text.partition("<section")[0].replace("/api/v1/sql/", "")
 
 
 def test_a_query_whose_client_hangs_up_ends(folder: Path) -> None:

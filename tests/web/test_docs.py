@@ -52,6 +52,7 @@ def test_every_operation_is_on_the_page(app: Application, document: Any) -> None
                 assert f"<code>{openapi.resolve(parameter)['name']}</code>" in part
             for status in operation["responses"]:
                 assert f"<dt>{status}</dt>" in part
+        assert f">{path}</a>" in body.partition("</nav>")[2].partition("</nav>")[0]
     for name in document["components"]["schemas"]:
         assert f'id="schema-{name}"' in body
     assert not re.search(r"<style|\sstyle=|<script(?! src=)|\son[a-z]+=|javascript:", body)
