@@ -61,9 +61,9 @@ def jitable(function: Function) -> Function:
 MAX_TEXT_BYTES = 65_536
 """The longest text that is read, and the longest canonical text, in bytes."""
 
-# The result of a row: zero, or its reject reason as an index into REASONS. The grammar gives those up to
-# bad_entry, the readers bad_entry, placeholder, syntax and import_not_found, ``canonicalise`` encoding and
-# hash_mismatch.
+# The result of a row: zero, or its reject reason as an index into REASONS. The numbers below have the same order. The
+# grammar gives those up to bad_entry, the readers bad_entry, placeholder, syntax and import_not_found, ``canonicalise``
+# encoding and hash_mismatch.
 REASONS = (
     "",
     "empty",
@@ -82,10 +82,10 @@ REASONS = (
     "syntax",
     "import_not_found",
 )
-OK = 0
-EMPTY, TOO_LONG, BAD_NAME, UNKNOWN_TYPE, BAD_WIDTH, BAD_ARRAY, UNBALANCED = 1, 2, 3, 4, 5, 6, 7
-LIBRARY_TYPE, TOO_MANY_INDEXED, BAD_ENTRY, ENCODING, PLACEHOLDER, HASH_MISMATCH = 8, 9, 10, 11, 12, 13
-SYNTAX, IMPORT_NOT_FOUND = 14, 15
+(
+    OK, EMPTY, TOO_LONG, BAD_NAME, UNKNOWN_TYPE, BAD_WIDTH, BAD_ARRAY, UNBALANCED, LIBRARY_TYPE, TOO_MANY_INDEXED,
+    BAD_ENTRY, ENCODING, PLACEHOLDER, HASH_MISMATCH, SYNTAX, IMPORT_NOT_FOUND,
+) = range(len(REASONS))  # fmt: skip
 
 
 def packed(word: str) -> int:
