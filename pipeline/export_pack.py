@@ -1,10 +1,10 @@
 """A pack of the texts that are used most: one file that answers offline. ``sigdir.signatures.pack`` reads it.
 
-Of each collection come first the texts of standards, then those that are used most, those that most contracts declare, those
-that most sources name, those whose name has the most parameter lists, then the oldest. A name that many contracts
-declare in their own ways is called often: without it the first 10,000 texts of lists name a twelfth of real calls less. What
-looks mined stays out, so does what is suppressed, and what no ABI can have because it is nested too deeply, and a long
-one whose parameters very many texts have, which no reader would take.
+In each collection the texts of standards come first, then those that are used most, those that most contracts declare,
+those that most sources name, those whose name has the most parameter lists, then the oldest. A name that many contracts
+declare in their own ways is called often: without it the first 10,000 texts of lists name a twelfth of real calls less.
+A text is left out if it looks mined, is suppressed, is nested too deeply for any ABI, or is long and has parameters that
+very many texts have, because no reader would take it.
 """
 
 from __future__ import annotations

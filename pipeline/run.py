@@ -277,7 +277,7 @@ class InputReader(AbstractContextManager["InputReader"]):
                 if run.options.usage:
                     yield from _read_input(run, source, "usage", run.state.add_usage)
                     continue
-                format = choose_format(source, run.options.format)
+                format = _chosen_format(source, run.options.format)
                 if format is None:
                     run.unread.skip(source.name, skip_reason(source))
                 elif format.multi_source is not None:
@@ -291,7 +291,7 @@ class InputReader(AbstractContextManager["InputReader"]):
         work = partial(_canonicalise_task, default=run.options.collection.code)
         for results in ordered_map(self._pool, work, tasks, ahead=2 * run.options.threads):
             for result in results:
-                run.state.add_result(_of_search(result) if run.options.source == SOLVED_SOURCE else result)
+                run.state.add_result(_as_solved(result) if run.options.source == SOLVED_SOURCE else result)
                 run.progress.rows(result.read)
 
 
@@ -301,8 +301,8 @@ def _refuse(run: ImportRun, number: int, error: BadInput) -> None:
     run.unread.add_fault(error)
 
 
-def _of_search(result: BatchResult) -> BatchResult:
-    """What a search found: whatever the input says of a text, nobody is known to use it."""
+def _as_solved(result: BatchResult) -> BatchResult:
+    """What a search found, each text as solved: whatever the input says of it, nobody is known to use it."""
     found = Sighting(witness=Witness.SOLVED)
     accepted = {
         collection: replace(rows, sightings=Sightings.alike(found, len(rows.text)))
@@ -324,7 +324,7 @@ def _read_input(
         raise
 
 
-def choose_format(source: Source, name: str | None) -> Format | None:
+def _chosen_format(source: Source, name: str | None) -> Format | None:
     """The format that the user named, or the detected one; None for a file that is skipped."""
     if name is not None:
         return named(name, source)

@@ -1,7 +1,7 @@
 """What all sources say together about texts, as columns: a summary a row. Servers map them, SQL reads them by id.
 
-Here alone sightings are added up. Theory. Distinct sources and contracts are counted by sorting numbers: a row and a
-source in one int64.
+Only this module adds sightings up. It counts distinct sources and contracts by sorting numbers: a row and a source in
+one int64.
 """
 
 from __future__ import annotations

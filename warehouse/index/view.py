@@ -59,6 +59,7 @@ _LOOK_SECONDS = 0.25
 _ALL = 2**63 - 1
 
 _KEPT, _KEPT_CHARACTERS = 8192, 4096
+"""What a view remembers of hashes, and the longest."""
 
 Found = TypeVar("Found")
 
@@ -207,8 +208,8 @@ class Reader:
     def __init__(self, paths: Paths, tick: Callable[[int], None] = lambda _: None) -> None:
         """Open the warehouse, which may be empty, and build missing indexes; ``tick`` as in ``segment_of``.
 
-        Where the folder is read-only or without locks, indexes that it lacks are built in ``paths.derived``, or in a temporary folder
-        that ``close`` removes.
+        If the folder is read-only or without locks, missing indexes are built in ``paths.derived``, or in a temporary
+        folder that ``close`` removes.
         """
         self.is_read_only = is_for_readers(paths)
         self._temporary: TemporaryDirectory[str] | None = None
