@@ -34,7 +34,7 @@ _SHOWN = 10
 )
 @click.option(
     "--most-lists", type=click.IntRange(1), default=500, show_default=True, metavar="N",
-    help="Try the N commonest lists for a hash whose arguments no code shows.",
+    help="Try the N commonest lists for a selector whose arguments no code shows. A topic is tried with all.",
 )  # fmt: skip
 @click.option(
     "--pairs", type=click.IntRange(0, 20_000_000), default=0, show_default=True, metavar="N",

@@ -25,7 +25,7 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.canonicalise import canonicalise_one
-from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.dispatcher import Fit, fit_of_heads, heads_of
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.keccak_rows import RATE
@@ -45,6 +45,8 @@ _SHARE_OF_SHAPE = 0.02
 """The probability of the list that the code shows, where no text has it."""
 _LISTS_OF_SHAPE = 40
 _LISTS_OF_NEW_NAMES = 12
+_ORDER = (EVENT_SIGNATURES, SIGNATURES)
+"""A topic's hit is proof, so it is looked for first, and with all known lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def solve_hashes(texts: TextsOf, options: SolveOptions, progress: Reporter) -> S
     began = time.monotonic()
     deadline = began + options.seconds if options.seconds is not None else None
     progress.stage("reading names and lists", 0)
-    searches = [search for collection in COLLECTIONS for search in _searches(texts, collection, options)]
+    searches = [search for collection in _ORDER for search in _searches(texts, collection, options)]
     notes = _Notes(options.state, searches)
     notes.load()
     try:
@@ -139,9 +141,11 @@ class _Search:
     def __init__(self, collection: Collection, names: Callable[[], Weighted], lists: Mapping[bytes, Weighted]) -> None:
         """``lists`` has those that each hash may have. ``names`` makes the names when they are wanted."""
         self.collection, self._make_names = collection, names
-        union = pa.chunked_array([one.texts for one in lists.values()]).unique()
+        distinct = {id(one): one for one in lists.values()}
+        union = pa.chunked_array([one.texts for one in distinct.values()]).unique()
         self.lists = union.take(pa.array(np.argsort(pc.binary_length(union).to_numpy(), kind="stable")))
-        self._weights = {hash: _aligned(self.lists, one) for hash, one in lists.items()}
+        weights = {number: _aligned(self.lists, one) for number, one in distinct.items()}
+        self._weights = {hash: weights[id(one)] for hash, one in lists.items()}
         self._targets = Targets(list(lists))
         self._rows = max(1, _BATCH // max(len(self.lists), 1))
         self.done = 0
@@ -205,11 +209,15 @@ def _searches(texts: TextsOf, collection: Collection, options: SolveOptions) -> 
         return []
     known_names, known_lists = _parts(texts(collection))
     names, all_lists = known_names.mixed(options.names), known_lists.mixed(options.lists).by_weight()
-    common = all_lists.take(np.arange(min(len(all_lists.texts), options.most_lists)))
+    common, rest = (
+        all_lists.take(places) for places in np.split(np.arange(len(all_lists.texts)), [options.most_lists])
+    )
     by_heads = _by_heads(all_lists) if any(wanted.values()) else {}
     lists = {shown: common if shown is None else _fitting(all_lists, by_heads, shown) for shown in set(wanted.values())}
     of_hash = {hash: lists[shown] for hash, shown in wanted.items()}
     searches = [_Search(collection, lambda: names, of_hash)]
+    if collection == EVENT_SIGNATURES and len(rest.texts):
+        searches.append(_Search(collection, lambda: names, dict.fromkeys(wanted, rest)))
     if options.pairs:
         few = {shown: some.take(np.arange(min(len(some.texts), _LISTS_OF_NEW_NAMES))) for shown, some in lists.items()}
         of_hash = {hash: few[shown] for hash, shown in wanted.items()}
