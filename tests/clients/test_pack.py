@@ -95,7 +95,7 @@ def test_node_finds_any_texts(tmp_path: Path, lists: list[list[str]]) -> None:
 
 def test_node_takes_the_keyword_of_the_other_collection_as_a_name(tmp_path: Path) -> None:
     """As the grammar does: a function may be called event, an event function, and none by its own keyword."""
-    asked = []
+    asked: list[dict[str, Any]] = []
     for collection in COLLECTIONS:
         for name in ("function", "event"):
             path = tmp_path / f"{collection}-{name}.pack"
