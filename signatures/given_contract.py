@@ -202,7 +202,8 @@ class DeployedContract:
     """A contract by its address, as imports have seen it. A text is ruled out only by another one of the contract.
 
     ``implementations`` are the addresses that its proxies lead to, ``unfollowed`` says why they end too early. ``sources``
-    say so; without one the address is not known. ``interface`` is the key of its own interface.
+    say so; without one the address is not known. ``interface`` is the key of its own interface. Where the code of a proxy
+    led here, ``proxy`` is that one's address, b"" for an unknown one.
     """
 
     chain: int
@@ -212,10 +213,11 @@ class DeployedContract:
     sources: tuple[str, ...] = ()
     interface: bytes = b""
     unfollowed: str = ""
+    proxy: bytes | None = None
 
     @property
     def called(self) -> Called:
-        return Called(self.chain, self.address)
+        return Called(self.chain, self.address if self.proxy is None else self.proxy or None)
 
     @property
     def name(self) -> str:
@@ -342,7 +344,7 @@ def contract_of(given: Mapping[str, Any], stored: Stored) -> GivenContract | Non
     elif isinstance(contract, CodeContract):
         target = next((one.address for one in proxy_patterns(contract.code.runtime) if one.address), b"")
         behind = stored(chain, target) if target else None
-        contract = behind if behind is not None and behind.texts else contract
+        contract = replace(behind, proxy=address) if behind is not None and behind.texts else contract
     if address and not isinstance(contract, DeployedContract):
         contract = replace(contract, called=Called(chain, address))
     return contract

@@ -20,7 +20,8 @@ from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.abi_decoder import Budget, checksummed
 from sigdir.signatures.clear_signing import CallDisplay, Called
-from sigdir.signatures.given_contract import AbiContract, DeployedContract
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.given_contract import AbiContract, DeployedContract, GivenContract, InterfaceText, contract_of
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.readings import Form, Input, Reading
 from sigdir.signatures.types import parameter_types
@@ -227,13 +228,23 @@ def test_a_proxy_in_front_of_the_contract_shows_nothing(acme: Path) -> None:
     """Anybody may deploy one. What an import says of the implementation is used all the same."""
     call = input_of("approve(address,uint256)", [YOU, 25])
     directory = WarehouseDirectory.of(acme / "warehouse")
+    texts = frozenset([InterfaceText(Kind.FUNCTION, keccak256(b"approve(address,uint256)")[:8])])
+    token, router = (bytes.fromhex(address[2:]) for address in (TOKEN, ROUTER))
+    code = f"363d3d373d3d3d363d73{TOKEN[2:]}5af43d82803e903d91602b57fd5bf3"
+
+    def followed(**more: str) -> GivenContract | None:
+        given = {"code": code, "chain": CHAIN} | more
+        return contract_of(given, lambda chain, address: DeployedContract(chain, address, texts=texts))
+
     shown = []
-    for address, implementations in ((TOKEN, ()), (ROUTER, (bytes.fromhex(TOKEN[2:]),))):
-        contract = DeployedContract(CHAIN, bytes.fromhex(address[2:]), implementations)
+    for contract in (
+        DeployedContract(CHAIN, token), DeployedContract(CHAIN, router, (token,)), followed(), followed(to=ROUTER),
+        followed(to=TOKEN),
+    ):  # fmt: skip
         [reading] = readings_of(directory, [call._replace(contract=contract)])
         shown.append(reading.candidates[0].display is not None)
     directory.close()
-    assert shown == [True, False]
+    assert shown == [True, False, False, False, True]
 
 
 @contextmanager
