@@ -99,11 +99,11 @@ def export(
 ) -> None:  # fmt: skip
     """Export signatures in the format of another program, as a file or a folder tree.
 
-    TARGET is a file; for the trees, ranges and dataset, a folder that does not exist yet or a .tar; or - for standard output (the report
-    then goes to standard error); or an object: s3://bucket/name. The target appears when it is complete. Rows are in
-    the order of their ids. abi writes the signatures that --text and --hashes name, each as its commonest
-    declaration, with the names of its parameters. pack has the texts of each collection that are used most, without
-    those that look mined.
+    TARGET is a file; for the trees a folder that does not exist yet or a .tar, for ranges and dataset a folder; or -
+    for standard output (the report then goes to standard error); or an object: s3://bucket/name. The target appears
+    when it is complete. Rows are in the order of their ids. abi writes the signatures that --text and --hashes name,
+    each as its commonest declaration, with the names of its parameters. pack has the texts of each collection that
+    are used most, without those that look mined.
 
     Exit status: 0 done, 2 the target or the warehouse cannot be used, 130 interrupted.
 

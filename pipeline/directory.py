@@ -119,8 +119,8 @@ def _known(hash: bytes, text: str, declaration: str) -> Known:
 
     kind = Kind.EVENT if Collection.of_hash(hash) == EVENT_SIGNATURES else Kind.UNKNOWN
     if found := parsed_declaration(declaration) if declaration else None:
-        return Known(text, found.kind, Witness.DECLARED, declaration)
-    return Known(text, kind, Witness.LISTED, declaration)
+        kind = found.kind
+    return Known(text, kind, Witness.LISTED, declaration)  # a pack does not say where a declaration is from
 
 
 def open_pack(source: PackSource) -> Pack:

@@ -128,6 +128,8 @@ def _export_query(options: Options, report: ExportReport, progress: Reporter) ->
     """
     served = existing(options.warehouse) if options.format != ABI else None
     is_folder = options.format in (RANGES, DATASET)
+    if is_folder and _is_tar(options.target):
+        raise BadTarget(options.target, f"{options.format} is written as a folder; name one that does not exist yet")
     with (
         Warehouse(options.warehouse, options.version, served=served) as warehouse,
         open_folder(options.target) if is_folder else open_target(options.target, packs=options.format == ABI) as out,

@@ -100,6 +100,15 @@ def test_options_of_packs_are_for_packs(stored: Path) -> None:
 # The commands.
 
 
+@pytest.mark.parametrize("format", ["ranges", "dataset"])
+@pytest.mark.parametrize("target", ["-", "a.tar", "a.tar.zst"])
+def test_ranges_and_a_dataset_are_folders(stored: Path, tmp_path: Path, format: str, target: str) -> None:
+    """A tar or standard output is refused: a folder of that name was made."""
+    done = invoke(stored, "export", format, target if target == "-" else tmp_path / target, "-q")
+    assert (done.status, done.stdout, "is written as a folder" in done.stderr) == (2, b"", True)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.fixture(scope="module")
 def key(stored: Path) -> Path:
     """A key that `sigdir keygen` made."""
@@ -181,6 +190,13 @@ def test_decode_takes_a_pack_in_place_of_a_warehouse(stored: Path, pack: Path, t
         == "high"
     )
     assert "--pack FILE" in invoke(NOWHERE, "decode", CALL, "--key", "0" * 64).stderr
+
+
+def test_a_pack_claims_no_contracts(stored: Path, pack: Path) -> None:
+    """A declaration may be from a list: a pack does not say that contracts declare the text, as the warehouse does not."""
+    code = ROOT / "docs" / "examples" / "token.hex"
+    for where, source in ((stored, ()), (NOWHERE, ("--pack", pack))):
+        assert b"declared in contracts" not in invoke(where, "decode", "contract", code, *source).stdout
 
 
 def test_export_reports_a_pack(stored: Path, tmp_path: Path) -> None:
