@@ -1292,6 +1292,7 @@ sol! {
     }
     function loose(address[] calldata path, uint256 to) external;
     function body() external { }
+    mapping(address => (uint256 amount, bytes data)[]) public orders;
     /* error No(
        address); */ error Denied(address who);
 }
@@ -1364,7 +1365,7 @@ func (t *Token) Half(n int) int {{ return n / 2 }}
 const quote, tick = '"', '`'
 """
 CODE = {
-    "rust": ("lib.rs", RUST, Reading("rust", ["number()", "walk((uint64,bytes32[]))", "loose(address[],uint256)", "body()", "Denied(address)", "balanceOf(address)"], ["Moved((uint64,bytes32[]),address)"])),
+    "rust": ("lib.rs", RUST, Reading("rust", ["number()", "walk((uint64,bytes32[]))", "loose(address[],uint256)", "body()", "orders(address,uint256)", "Denied(address)", "balanceOf(address)"], ["Moved((uint64,bytes32[]),address)"])),
     "huff": ("Token.huff", HUFF, Reading("huff", [TRANSFER, "balanceOf(address)", "store((bytes32,uint8)[2],bytes)", "Denied(address)"], ["Moved(address,uint256)"], [Reject("bad_width", "function bad(uint7) view returns ()", 14, 14)])),
     "ethers 5": ("Token.d.ts", TYPECHAIN_5, Reading("typechain", [TRANSFER, "place((address,uint256)[])"], ["Moved(address,uint256)"])),
     "ethers 6": ("Token.ts", TYPECHAIN_6, Reading("typechain", ["mint(address)"], ["Moved(address,uint256)"])),

@@ -115,6 +115,8 @@ RESOLVED = {
     "uint[2 /* two */ * (N - 1)][0x2 ** 3] memory, uint[~0 + 3] memory, Point[N ^ 1] memory":
         "uint256[4][8],uint256[2],(uint256,int8)[2]",
     "function(uint) external returns (bool) f, function() external[2] memory": "function,function[2]",
+    "(uint, Point)[] memory points, tuple(bool b, (Side, address payable)[2],) memory":
+        "(uint256,(uint256,int8))[],(bool,(uint8,address)[2])",
     "uint /* a, b */ [ /* c */ ] memory /* d */ x, // e\n L /**/ . S memory s": "uint256[],(string)",
 }  # fmt: skip
 """Parameters as written, and their canonical text in a contract."""
@@ -434,6 +436,14 @@ def test_bodies_are_not_read() -> None:
     assert texts(source) == ["a(uint)", "b()", "c()"]
 
 
+def test_tuples_inside_each_other() -> None:
+    """A hundred are read, as with mappings; more are a reject, and so is a list that never ends."""
+    assert declared(f"error E({'(' * 9}uint{',)' * 9} x);").functions == [f"E({'(' * 9}uint256{')' * 9})"]
+    for written in (f"{'(' * 5000}uint{')' * 5000}", "(" * 5000, "(uint", "(uint,,bool)"):
+        found = declared(f"error E({written}); error F();")
+        assert (found.functions, [why for _, why in found.rejects]) == (["F()"], ["syntax"])
+
+
 def test_many_errors_take_time_in_proportion() -> None:
     """Thirty thousand statements that do not parse are all rejects."""
     found = list(declarations(b"@a;" * 30_000))
@@ -474,7 +484,7 @@ def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Readi
     [
         ("a.sol", "a b;"), ("a.sol", "event e{}(a,b);"), ("a.sol", "error e{}();"), ("a.sol", "enum e{} "+"{{}}"),
         ("a.sol", "struct e{} {{ a b; a c; }}"), ("a.sol", 'import "{}";'), ("a.sol", "contract e{} is a,b,c {{}}"),
-        ("a.sol", "function f() public returns (a,b,c);"), ("remappings.txt", "a\n"), ("remappings.txt", "a=b\n"),
+        ("a.sol", "function f() public returns (a,b,c);"), ("a.sol", "error e{}((a),(b,c));"), ("remappings.txt", "a\n"), ("remappings.txt", "a=b\n"),
     ],
 )  # fmt: skip
 def test_the_memory_of_a_project_is_bounded(

@@ -144,7 +144,7 @@ _OF_FUNCTION_TYPES = frozenset(["external", "internal", "view", "pure", "payable
 _OF_VARIABLES = frozenset(["public", "private", "internal", "constant", "immutable", "transient", "override"])
 _LOCATIONS = frozenset(["memory", "calldata", "storage"])
 _DEEPEST = 100
-"""Mappings inside each other."""
+"""Mappings and tuples inside each other."""
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -165,7 +165,7 @@ class _Reader:
         self._tokens, self._at = statement.tokens, 0
 
     def read(self) -> None:
-        """Read the statement; raises _Unreadable, and then nothing of it is kept."""
+        """Read the statement; raises _Unreadable, and then nothing that it declares is kept."""
         rule = _RULES.get(self._next)
         if rule is None:
             self._variable()
@@ -249,6 +249,8 @@ class _Reader:
                 self._at += 1
             if self._takes("returns"):
                 self._group()
+        elif self._next == "(" or self._tokens[self._at : self._at + 2] == ["tuple", "("]:
+            base = self._tuple(depth)
         else:
             base = self._path_of_names()
             if base == "address":
@@ -266,14 +268,24 @@ class _Reader:
         self._expect(ending)
         return found
 
-    def _parameters(self, words: Collection[str]) -> list[Parameter]:
-        """A list of parameters, whose types may have one of these words behind them."""
+    def _tuple(self, depth: int) -> str:
+        """A list in place of a type, which alloy's `sol!` takes and prints: a struct without a name of its own."""
+        self._takes("tuple")
+        members = tuple(self._parameters((), depth + 1))
+        name = f"({len(self._source.unit.definitions)})"
+        self._define(Definition(self._scope.contract, name, "struct", members=members, file=self._path))
+        return name
+
+    def _parameters(self, words: Collection[str], depth: int = 0) -> list[Parameter]:
+        """A list of parameters, whose types may have one of these words behind them. Those of a tuple have a ``depth``."""
         self._expect("(")
         found: list[Parameter] = []
         while not self._takes(")"):
             if found:
                 self._expect(",")
-            written, suffix = self._type(), ""
+                if depth and self._takes(")"):  # behind the one type of a tuple stands a comma
+                    break
+            written, suffix = self._type(depth), ""
             if self._next in words:
                 word = self._word()
                 suffix = f" {word}" if word in ("indexed", "storage") else ""
@@ -410,13 +422,14 @@ class _Reader:
         self._at = len(self._tokens)
         self._end(";")
         contract = self._scope.contract
-        if name in _KEYWORDS or not words <= _OF_VARIABLES or not (contract or "constant" in words):
+        if name in _KEYWORDS or not words <= _OF_VARIABLES or not (contract or self._contract or "constant" in words):
             raise _Unreadable
         if "constant" in words and value and len(value) <= MAX_LENGTH and integer_type(written.base) is not None:
             self._define(Definition(contract, name, "constant", value, written.base, file=self._path))
         if "public" in words:
             keys, got = _getter(written)
-            self._declare(Declaration(Kind.FUNCTION, name, keys, " view", [got], is_getter=True))
+            contract = contract or self._contract
+            self._declare(Declaration(Kind.FUNCTION, name, keys, " view", [got], is_getter=True, contract=contract))
 
     def nothing(self) -> None:
         """What declares nothing."""
