@@ -35,7 +35,8 @@ _NEW_NAMES = 500_000
 MAX_ANSWER = 256 << 10
 """Bytes of an answer; a longer one is refused with what to do instead."""
 _SEARCHED = 1000
-_MAX_CODE = 4 << 20  # characters; the reader of code says how many bytes it takes
+_MAX_CODE = 4 * MAX_BYTES  # characters; the reader of code says how many bytes it takes
+_MAX_ABI = 4 << 20
 
 _INSTRUCTIONS = """\
 Texts of Ethereum function selectors, error selectors and event topics. A selector has 4 bytes, so several texts may
@@ -165,7 +166,7 @@ class _Tools:
         data: Annotated[str, Field(min_length=2, max_length=4 * MAX_BYTES)],
         returned_by: Annotated[str, Field(max_length=10)] = "",
         code: Annotated[str, Field(max_length=_MAX_CODE)] = "",
-        abi: Annotated[str | list[Any] | dict[str, Any], Field(max_length=_MAX_CODE)] = "",
+        abi: Annotated[str | list[Any] | dict[str, Any], Field(max_length=_MAX_ABI)] = "",
         chain: int = 0,
         to: Annotated[str, Field(max_length=42)] = "",
     ) -> Decoded:
@@ -205,7 +206,7 @@ class _Tools:
         """The interface in a contract's bytecode: functions with the arguments that the code reads, events, errors,
         standards, proxies.
 
-        `code` is hex digits of runtime or creation code, at most 1 MiB. A function without texts is unknown; its
+        `code` is hex digits of runtime or creation code, at most 128 KiB. A function without texts is unknown; its
         arguments are what its code shows.
         """
         from sigdir.signatures import interface_forms

@@ -187,6 +187,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("decode", {"data": "0x01", "returned_by": "0x12"}, "selector"),
     ("decode", {"data": "[" * 5000}, "data"),
     ("contract", {"code": "0xzz"}, "code"),
+    ("contract", {"code": "00" * 131_073}, "at most 131,072"),
+    ("contract", {"code": "00" * 262_145}, "at most 524288"),
     ("other", {}, "other"),
 ]
 
