@@ -6,11 +6,15 @@ approve(address,uint256), for whose selector 4byte.directory has more texts, old
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from eth_abi.abi import decode, encode
+from eth_abi.exceptions import DecodingError
 
 from tests.conftest import ROOT, import_files, import_lines
 from tests.serve.support import TOPIC, Application, application, get
@@ -46,10 +50,64 @@ def ranked(warehouse: Path) -> Iterator[Application]:
 
 
 NEWEST_FIRST, BY_RANK = [NEWER, APPROVE, OLDER], [APPROVE, OLDER, NEWER]
+CALL = encode(["address", "uint256"], ["0x" + "70" * 20, 25])
+Row = dict[str, Any]
+
+
+def the_only_one(rows: list[Row]) -> Row | None:
+    return rows[0] if len(rows) == 1 else None
+
+
+def oldest(rows: list[Row]) -> Row:
+    return min(rows, key=lambda row: str(row["created_at"]))
+
+
+def lowest_id(rows: list[Row]) -> Row:
+    return min(rows, key=lambda row: int(row["id"]))
+
+
+def highest_id(rows: list[Row]) -> Row:
+    return max(rows, key=lambda row: int(row["id"]))
+
+
+def lowest_id_that_fits(rows: list[Row]) -> Row | None:
+    """The values of the call encode to the same bytes."""
+    return next((row for row in sorted(rows, key=lambda row: int(row["id"])) if _fits(row["text_signature"])), None)
+
+
+def _fits(text: str) -> bool:
+    types = text.partition("(")[2].removesuffix(")").split(",")
+    try:
+        return encode(types, decode(types, CALL)) == CALL
+    except DecodingError:
+        return False
+
+
+CLIENTS: dict[str, tuple[str, Callable[[list[Row]], Row | None], str | None]] = {
+    "MetaMask 14944, 14796, 15300, 22680": (f"hex_signature={SELECTOR}", oldest, OLDER),
+    "MetaMask before 2022": (f"hex_signature={SELECTOR}", the_only_one, None),
+    "AlphaWallet 3192": (f"hex_signature={SELECTOR}", lowest_id, OLDER),
+    "Ambire": (f"format=json&hex_signature={SELECTOR[2:]}", lowest_id, OLDER),
+    "Telos' explorer 143": (f"hex_signature={SELECTOR}", itemgetter(0), NEWER),
+    "status-go 3527": (f"hex_signature={SELECTOR[2:]}", itemgetter(0), NEWER),
+    "status-go, later": (f"hex_signature={SELECTOR[2:]}", highest_id, NEWER),
+    "Hiero's explorer 2253": (f"format=json&hex_signature={SELECTOR[2:]}", lowest_id_that_fits, OLDER),
+}
+"""The issue that complains of it: what the client asks, the row that it takes, and the text that a user sees of a server
+without ``--rank-lists``. With it everybody sees approve."""
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_a_user_sees(client: str, listed: Application, ranked: Application) -> None:
+    """The flag mends what a client shows, whatever row it takes."""
+    query, taken, by_default = CLIENTS[client]
+    for app, seen in ((listed, by_default), (ranked, APPROVE)):
+        row = taken(get(app, f"{LISTS}?{query}").json()["results"])
+        assert (row and row["text_signature"]) == seen
+
+
 ASKED: dict[str, tuple[str, list[str], list[str]]] = {
-    "MetaMask, the oldest": (f"hex_signature={SELECTOR}", NEWEST_FIRST, [APPROVE]),
-    "status-go, the highest id": (f"hex_signature={SELECTOR[2:]}", NEWEST_FIRST, [APPROVE]),
-    "Ambire and Hiero's explorer": (f"format=json&hex_signature={SELECTOR[2:]}", NEWEST_FIRST, [APPROVE]),
+    "one selector": (f"hex_signature={SELECTOR}", NEWEST_FIRST, [APPROVE]),
     "Vultisig, all": (f"format=json&hex_signature={SELECTOR}&ordering=created_at", NEWEST_FIRST[::-1], [APPROVE]),
     "who wants all": (f"hex_signature={SELECTOR}&filter=false", NEWEST_FIRST, BY_RANK),
     "who wants the newest": (
@@ -61,7 +119,7 @@ ASKED: dict[str, tuple[str, list[str], list[str]]] = {
 
 @pytest.mark.parametrize("client", ASKED)
 def test_what_a_client_gets(client: str, listed: Application, ranked: Application) -> None:
-    """The flag mends what a client shows, whatever row it takes; what a client asks for by name it still gets."""
+    """What a client asks for by name it still gets."""
     query, without, with_ranks = ASKED[client]
     for app, expected in ((listed, without), (ranked, with_ranks)):
         assert texts(app, query) == expected
@@ -70,7 +128,7 @@ def test_what_a_client_gets(client: str, listed: Application, ranked: Applicatio
 
 
 def test_events_and_the_dialect_of_openchain_are_the_same(listed: Application, ranked: Application) -> None:
-    """Foundry's traces take the text that is not filtered."""
+    """Foundry's traces take the text that is not filtered: issues 646, 7011 and 12169."""
     for app in (listed, ranked):
         events = get(app, f"/api/v1/event-signatures/?hex_signature=0x{TOPIC}").json()["results"]
         assert [row["text_signature"] for row in events] == ["Transfer(address,address,uint256)"]
