@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -23,7 +24,7 @@ _MAX_SHOWN = 200
 _EXAMPLES = (
     ("the newest texts", "SELECT id, text_signature, hex_signature, created_at\nFROM signatures\nORDER BY id DESC\nLIMIT 20"),
     ("a selector", "FROM ranked\nWHERE hex_signature = selector($declaration)\nORDER BY position"),
-    ("the commonest names", "FROM names\nORDER BY texts DESC\nLIMIT 20"),
+    ("names that begin with swap", "FROM names\nWHERE name LIKE 'swap%'\nORDER BY texts DESC\nLIMIT 20"),
     ("selectors with several texts", "SELECT hex_signature, texts, text_signatures\nFROM collisions\nORDER BY texts DESC\nLIMIT 20"),
     ("a search", "FROM search('permit')\nLIMIT 50"),
 )  # fmt: skip
@@ -45,7 +46,8 @@ class SqlPage:
             if not_modified(req, resp, weak(f"{self._runner.token(request)}-{build()}")):
                 return
             values["request"] = request
-            values |= self._answer(request) if request.sql else {}
+            if request.sql:
+                self._ask(request, values)
         except HttpError as error:
             if error.status >= 500:
                 raise
@@ -54,12 +56,13 @@ class SqlPage:
             values["problem"] = _sentence(error.body)
         send(req, resp, self._page(req, values))
 
-    def _answer(self, request: SqlRequest) -> dict[str, Any]:
-        """What the template shows of an answer; raises HttpError."""
-        wanted = sorted(self._runner.parameters(request.sql, request.as_of))
-        given = request.values if isinstance(request.values, dict) else {}
-        found = {"parameters": [(name, given.get(name, "")) for name in wanted]}
-        return found if missing_values(given, set(wanted)) else found | self._runner.run(request, _shown)
+    def _ask(self, request: SqlRequest, values: dict[str, Any]) -> None:
+        """Add what the template shows: the fields of the parameters, and the rows if all have values; raises HttpError."""
+        wanted = self._runner.parameters(request.sql, request.as_of)
+        given = dict(request.values) if isinstance(request.values, Mapping) else {}
+        values["parameters"] = [(name, given.get(name, "")) for name in sorted(wanted)]
+        if not missing_values(given, wanted):
+            values |= self._runner.run(request, _shown)
 
     def _page(self, req: falcon.Request, values: dict[str, Any]) -> bytes:
         fields = {"sql": req.get_param("sql") or "", "as_of": req.get_param("as_of") or ""}
