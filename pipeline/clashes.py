@@ -64,7 +64,8 @@ def find_clashes(paths: Sequence[str], together: bool, progress: Reporter) -> tu
     """
     sources = find(paths)
     for source in sources:
-        source.below = source.label = source.name  # two files of one name are two contracts
+        # Two files of one name are two contracts. GitHub takes a path from the repository's root.
+        source.below = source.label = source.name.removeprefix("./")
     with TemporaryDirectory(prefix="sigdir-clashes-") as folder:
         warehouse = Path(folder) / "warehouse"
         make_warehouse(Paths(warehouse))  # an import would say that it made one

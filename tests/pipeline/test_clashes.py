@@ -82,7 +82,7 @@ def test_the_command_ends_with_a_status_for_ci(tmp_path: Path) -> None:
     assert (broken.status, "c.json: line 1 column 4" in broken.stderr) == (2, True)
 
 
-def test_the_hook_reads_a_project_as_it_is(tmp_path: Path) -> None:
+def test_the_hook_reads_a_project_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What pre-commit runs finds a clash with a file that is not in the commit, and passes over a file of no known format."""
     hook = (ROOT / ".pre-commit-hooks.yaml").read_text()
     assert "entry: sigdir clashes --quiet\n" in hook
@@ -93,3 +93,6 @@ def test_the_hook_reads_a_project_as_it_is(tmp_path: Path) -> None:
     assert invoke(tmp_path / "none", "clashes", "--quiet", project).status == 0
     write_files(project, {"abi/Other.json": abi(OTHER)})
     assert invoke(tmp_path / "none", "clashes", "--quiet", project).status == 1
+    monkeypatch.chdir(project)
+    annotated = invoke(tmp_path / "none", "clashes", "--quiet", "--github", ".").stdout
+    assert annotated.startswith("::error file=abi/")
