@@ -392,7 +392,9 @@ class Readings:
         """Try what declarations say that the call returns. One that says nothing is for no data alone."""
         declared = [one.declaration for one in _of_contract(tree.input, reading.form, reading.hash, ())]
         given = given_returns([*tree.input.texts, *declared])
-        returned = [*given, *with_standard(reading.selector, list(tree.input.returned))]
+        same = {(one.text, one.types) for one in given}
+        known = with_standard(reading.selector, list(tree.input.returned))
+        returned = [*given, *(one for one in known if (one.text, one.types) not in same)]
         returned = [one for one in returned if one.types != NOTHING or not reading.data]
         functions = [Known(text, Kind.FUNCTION) for text in dict.fromkeys(one.text for one in returned)]
         marked = {one.text: one for one in _of_contract(tree.input, reading.form, reading.hash, functions)}

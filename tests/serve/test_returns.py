@@ -69,13 +69,15 @@ def test_the_types_that_use_all_of_the_data_come_before_commoner_ones(app: Appli
 
 
 def test_a_declaration_may_be_given(app: Application) -> None:
-    """It is tried first and needs no directory; its selector is that of the call. Calls inside of bytes are decoded."""
+    """It is tried first, once, and needs no directory; its selector is that of the call. Calls inside of bytes are decoded."""
     data = encode(["(address,uint8[])", "string"], [("0x" + "ab" * 20, [1, 2]), "é"])
     found = returned(app, data=data.hex(), texts=[TUPLE])
     assert found["selector"] == selector("pair(uint256)")
     assert values(found) == [("found", ["0x" + "ab" * 20, [1, 2]]), ("name", "é")]
     mine = f"function {TRANSFER} returns (uint8 mine)"
     assert values(returned(app, data=ONE, texts=[mine])) == [("mine", 1)]
+    same = returned(app, data=ONE, texts=[f"function {TRANSFER} returns (bool mine)"])
+    assert [values(same, number) for number in range(len(same["candidates"]))] == [[("mine", True)], [("", "1")]]
     call = bytes.fromhex(selector(TRANSFER)[2:]) + bytes(64)
     nested = returned(app, data=encode(["bytes"], [call]).hex(), selector=selector("raw(address)"))
     assert nested["candidates"][0]["nested"][0]["candidates"][0]["text_signature"] == TRANSFER
