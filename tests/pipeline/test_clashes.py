@@ -95,4 +95,4 @@ def test_the_hook_reads_a_project_as_it_is(tmp_path: Path, monkeypatch: pytest.M
     assert invoke(tmp_path / "none", "clashes", "--quiet", project).status == 1
     monkeypatch.chdir(project)
     annotated = invoke(tmp_path / "none", "clashes", "--quiet", "--github", ".").stdout
-    assert annotated.startswith("::error file=abi/")
+    assert annotated.startswith(b"::error file=abi/")
