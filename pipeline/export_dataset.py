@@ -27,7 +27,7 @@ _COLUMNS = {
     "position": "the place among the texts of the same hash, the best is 1",
     "reasons": "why it is there, the weightiest reason first",
     "looks_mined": "whether it was probably made to have the hash of another text",
-    "witness": "how good the best word for it is: listed, declared, compiled",
+    "witness": "how good the best word for it is: solved (a guess), listed, declared, compiled, described",
     "sources": "how many sources name it",
     "contracts": "how many contracts they declare it in",
     "verified": "whether a source vouches for a verified contract that has it",
@@ -36,9 +36,10 @@ _COLUMNS = {
 _ROWS = f"""
     SELECT hex_signature AS hash, {", ".join(list(_COLUMNS)[1:])} FROM ranked WHERE collection = ?
     ORDER BY hex_signature, position"""
-_SOURCES = (
-    "SELECT source, count(*) AS texts FROM sightings WHERE uses IS NULL GROUP BY source ORDER BY texts DESC, source"
-)
+_SOURCES = """
+    SELECT source, sum(named)::BIGINT AS texts
+    FROM (SELECT source, count(DISTINCT id) AS named FROM sightings WHERE uses IS NULL GROUP BY source, collection)
+    GROUP BY source ORDER BY texts DESC, source"""
 _MOST_SOURCES = 200
 
 Licences = Sequence[tuple[str, str]]

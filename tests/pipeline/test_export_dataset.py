@@ -77,6 +77,11 @@ def test_the_card_names_counts_sources_and_licences(stored: Path, dataset: Path)
     assert "| `list\\|*` | 2 | CC0 \\| really |" in card
     assert "| not stated |" in card
     assert f"| `signatures.parquet` | {pq.read_metadata(dataset / 'signatures.parquet').num_rows:,} |" in card
+    with sigdir.open(stored) as warehouse:  # a source may declare a text several times
+        named = (
+            "SELECT source, count(DISTINCT (collection, id)) FROM sightings WHERE source NOT LIKE 'list%' GROUP BY 1"
+        )
+        assert all(f"| `{source}` | {texts:,} |" in card for source, texts in warehouse.sql(named).rows())
     with pytest.raises(BadTarget, match="no source is named 'other'"):
         export(stored, "dataset", "never", licences=(("other", "MIT"),))
     assert not stored.with_name("never").exists()
