@@ -9,4 +9,4 @@ class SigdirError(Exception):
 
 def missing_package(what: str, package: str, extra: str) -> str:
     """The message where something needs a package of an extra that is not installed."""
-    return f"{what} needs {package}: pip install 'signature-directory[{extra}]', or in a clone .venv/bin/pip install '.[{extra}]'"
+    return f"{what} needs {package}: pip install 'signature-directory[{extra}]', or in a clone .venv/bin/pip install --editable '.[{extra}]'"

@@ -288,7 +288,8 @@ def contract_of_abi(value: Any) -> AbiContract:
     if isinstance(value, dict):
         value = value.get("abi")
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise BadInput("an ABI is a list of objects, or an object with such a list as abi", "abi")
+        why = "an ABI is a list of objects, or an object with such a list as abi; declarations in words are texts to try"
+        raise BadInput(why, "abi")
     texts: dict[bytes, list[Known]] = {}
     unread = []
     for entry in abi_entries(value):

@@ -148,7 +148,8 @@ class Table:
         shown = f"; the first row is {first}" if first else ""
         name = self.names[self._of_signatures[0]] if len(self._of_signatures) == 1 else "NAME"
         option = shlex.quote(f"text={name}")
-        return BadInput(source.name, f"{why}; it has {self.described()}{shown}; say --column {option}", place)
+        what = f"it has {self.described()}{shown}; say --column {option}, or call it text_signature"
+        return BadInput(source.name, f"{why}; {what}", place)
 
     def described(self) -> str:
         """The names of the columns, and what each looks like."""

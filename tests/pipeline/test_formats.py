@@ -1096,7 +1096,7 @@ def test_deep_json_document_is_read_or_refused(read: Read, depth: int) -> None:
         (
             "csv",
             "id,name\n",
-            "line 1: it is not clear which column has the signatures; it has id: empty, name: empty; say --column text=NAME",
+            "line 1: it is not clear which column has the signatures; it has id: empty, name: empty; say --column text=NAME, or call it text_signature",
         ),
         ("csv", "", "line 1: it has no columns"),
         ("parquet", "PAR1", "broken Parquet"),
@@ -1234,7 +1234,9 @@ def test_columns_that_the_user_names(read: Read, format: str) -> None:
 def test_refusal_names_the_one_column_of_signatures(read: Read, format: str) -> None:
     """A table with one column of signatures under an unknown name is refused with the option that reads it."""
     data = table_bytes(format, ["my label", "owner"], [[MOVED, "a"], ["b()", "c"]])
-    with pytest.raises(BadInput, match=r"my label: signatures, owner: text.*; say --column 'text=my label'$"):
+    with pytest.raises(
+        BadInput, match=r"my label: signatures, owner: text.*; say --column 'text=my label', or call it text_signature$"
+    ):
         read("input", data, format)
     assert read("input", data, columns=[("text", "my label")]) == Reading(format, [MOVED, "b()"])
 
@@ -1262,7 +1264,7 @@ def test_refusal_of_rows_shows_the_first_object(read: Read) -> None:
     assert str(caught.value).endswith(
         "it is not clear which column has the signatures; it has count: integers, address: hex digits, label: text, "
         'data: objects; the first row is {"count": 0, "address": "0x' + "ab" * 20 + '", "label": "Uniswap", '
-        '"data": {"a": 0}}; say --column text=NAME'
+        '"data": {"a": 0}}; say --column text=NAME, or call it text_signature'
     )
 
 

@@ -78,7 +78,7 @@ def test_hashes_of_a_frame_are_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (pd.DataFrame({"one": [1], "two": ["a"]}), "mine.*one.*two"),
+        (pd.DataFrame({"one": [1], "two": ["a"]}), "mine.*one.*two.*or call it text_signature"),
         (5, "mine: not a table, texts or a path"),
         ("no/such/file.txt", "no such file"),
     ],

@@ -232,7 +232,7 @@ def test_the_page_shows_rows_inputs_and_errors(client: TestClient) -> None:
     assert "format=parquet" in rows
     assert 'name="name"' in page(query="like")
     assert "give their values" in page(sql="SELECT $a || 'x' AS b")
-    assert '<td data-label="b">1x</td>' in page(sql="SELECT $a || 'x' AS b", a="1")
+    assert '<td data-label="b" class="nowrap">1x</td>' in page(sql="SELECT $a || 'x' AS b", a="1")
     assert 'name="a" value="x"' in page(sql="SELECT $a::INT AS b", a="x")
     wrong = client.simulate_get("/sql/", params={"sql": "SELECT <b>"})
     assert (wrong.status_code, ">line 1, column 8" in wrong.text, "<b>" in wrong.text) == (400, True, False)
