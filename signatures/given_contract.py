@@ -288,7 +288,7 @@ def contract_of_abi(value: Any) -> AbiContract:
     if isinstance(value, dict):
         value = value.get("abi")
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        why = "an ABI is a list of objects, or an object with such a list as abi; declarations in words are texts to try"
+        why = "an ABI is a list of objects, or an object with such a list as abi; declarations in words are for texts"
         raise BadInput(why, "abi")
     texts: dict[bytes, list[Known]] = {}
     unread = []
