@@ -185,7 +185,7 @@ def is_too_deep(text: bytes) -> bool:
 def ends_of(lines: bytes | memoryview, rows: int) -> Array:
     """The places of the line breaks of so many lines; raises BadPack for another number."""
     ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == 0x0A)
-    if len(ends) != rows or (rows and ends[-1] != len(lines) - 1):
+    if len(ends) != rows or len(lines) != (ends[-1] + 1 if rows else 0):
         raise BadPack(f"{len(ends):,} lines for {rows:,} texts")
     return ends
 

@@ -221,6 +221,11 @@ def test_columns_that_no_pack_has(columns: list[bytes], told: str) -> None:
         sigdir.Pack(remade(columns, 1))
 
 
+def test_a_collection_without_texts_has_no_names() -> None:
+    with pytest.raises(BadPack, match="0 lines for 0 texts"):
+        sigdir.Pack(remade([b"", b"f{", b"", b"", b"", b""], 0))
+
+
 @pytest.mark.usefixtures("_way")
 def test_a_text_twice_is_refused() -> None:
     with pytest.raises(BadPack, match="twice"):
