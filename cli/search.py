@@ -43,7 +43,7 @@ def search(terms: tuple[str, ...], folder: Path, limit: int, as_json: bool) -> N
     from sigdir.warehouse.index.view import Reader
 
     query = parse_search(" ".join(terms))
-    if query.kind == "nothing" or (query.kind == "terms" and query.terms is None):
+    if query.kind == "nothing":
         raise Failure(query.problem or "there is nothing to search for")
     reader = Reader(existing(folder))
     try:

@@ -60,7 +60,7 @@ def _query(fields: dict[str, str]) -> SearchQuery:
     if not entered or len(entered) > MAX_CHARACTERS:
         raise field_error("q", f"A query of 1 to {MAX_CHARACTERS} characters, please.")
     query = parse_search(entered)
-    if query.kind == "nothing" or (query.kind == "terms" and query.terms is None):
+    if query.kind == "nothing":
         raise field_error("q", query.problem or "There is nothing to search for.")
     return query
 

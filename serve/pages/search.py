@@ -54,8 +54,8 @@ def find(view: View, collection: Collection, query: SearchQuery, start: int, siz
     """The matches of a query, with rows ``start`` to ``start + size``."""
     if len(query.fragment) > MAX_SEARCHED:
         return _of_text(view, collection, query)
-    if query.kind == "terms":
-        return _of_terms(view, collection, query.terms, start, size) if query.terms else Matches(collection, 0, [])
+    if query.terms is not None:
+        return _of_terms(view, collection, query.terms, start, size)
     if query.fragment:
         return _with_fragment(view, collection, query.fragment, start, size)
     found = _with_digits(view, collection, query)
@@ -274,7 +274,7 @@ def _suggestions(view: View, query: SearchQuery, groups: list[Matches]) -> list[
 def _summary(query: SearchQuery, groups: list[Matches], suggestions: list[str]) -> str:
     """The sentence that a screen reader speaks when results arrive."""
     if query.kind == "nothing":
-        return ""
+        return "Nothing found." if query.problem else ""
     counts = " and ".join(f"{g.count:,} {_noun(g.collection, g.count)}" for g in groups if g.count)
     if counts:
         return f"{counts} found."

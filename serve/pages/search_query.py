@@ -41,7 +41,7 @@ class SearchQuery:
     problem: str = ""
     may_be_submitted: bool = True
     terms: SearchTerms | None = None
-    """Of a search by structure; None where it cannot be read, and ``problem`` says why."""
+    """Of a search by structure. One that cannot be read is a search for nothing, and ``problem`` says why."""
 
 
 def parse_search(entered: str) -> SearchQuery:
@@ -62,7 +62,7 @@ def _terms_query(entered: str) -> SearchQuery:
     try:
         return SearchQuery(entered, "terms", may_be_submitted=False, terms=parse_terms(entered))
     except BadSearch as error:
-        return SearchQuery(entered, "terms", problem=str(error), may_be_submitted=False)
+        return SearchQuery(entered, "nothing", problem=str(error), may_be_submitted=False)
 
 
 def _is_whole(digits: int) -> bool:
