@@ -27,7 +27,7 @@ from sigdir.signatures.abi_decoder import (
 )
 from sigdir.signatures.decode_input import hex_bytes, log_input
 from sigdir.signatures.evidence import Kind
-from sigdir.signatures.given_contract import DeployedContract
+from sigdir.signatures.given_contract import AbiContract, DeployedContract
 from sigdir.signatures.inner_calls import Inner, has_bytes, inner_calls
 from sigdir.signatures.reading_json import document, ordered, parameters, reading_document
 from sigdir.signatures.readings import (
@@ -72,7 +72,7 @@ class Row(NamedTuple):
     texts: int | None = None
     reason: str | None = None
     contract: str | None = None
-    """The contract by which it was read, as chain and address."""
+    """The contract by which it was read: its chain and address, `abi` or `code` for one that was given; None for none."""
 
 
 def read_input(form: Form, data: str, topics: Sequence[str]) -> Input:
@@ -269,9 +269,11 @@ class ColumnDecoder:
 
 
 def _name_of(input: Input) -> str | None:
-    """The chain and address of a contract whose texts imports have seen."""
+    """The contract by which an input is read, as a row has it; one of which no text is known is none."""
     contract = input.contract
-    return contract.name if isinstance(contract, DeployedContract) and contract.texts else None
+    if isinstance(contract, DeployedContract):
+        return contract.name if contract.texts else None
+    return "abi" if isinstance(contract, AbiContract) else "code" if contract is not None else None
 
 
 def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:

@@ -352,6 +352,11 @@ def test_decoding_by_an_address(warehouse: Path, tmp_path: Path) -> None:
     assert [(row["text_signature"], row["contract"]) for row in map(json.loads, written)] == [
         (WORKED, f"1:{TOKEN}"), (TRANSFER, None),
     ]  # fmt: skip
+    (abi := tmp_path / "given.json").write_text(json.dumps([entry(TRANSFER)]))
+    (code := tmp_path / "given.hex").write_text("0x6000")
+    for option, given in (("abi", abi), ("code", code)):
+        written = invoke(warehouse, "decode", "--file", calls, f"--{option}", given).stdout.splitlines()
+        assert [row["contract"] for row in map(json.loads, written)] == [option] * 2
     query = "SELECT decode_calldata($call, 1, $to), decode_calldata($call)"
     by_contract, without = map(json.loads, sigdir.open(warehouse).sql(query, {"call": CALL, "to": TOKEN}).rows()[0])
     assert (by_contract["candidates"][0]["text_signature"], by_contract["contract"]["by"]) == (WORKED, "deployment")
