@@ -129,6 +129,10 @@ def decoded(collection: Collection, rows: int, columns: Sequence[bytes | memoryv
     shared, rests, numbers, lists, places, declared = map(bytes, columns)
     if rows > MAX_ROWS or len(shared) != rows:
         raise BadPack(f"{collection}: {len(shared):,} names for {rows:,} texts; at most {MAX_ROWS:,} are read")
+    if max(lists.count(b"\n"), places.count(b"\n")) > rows:  # a small pack would fill the memory with them
+        raise BadPack(f"{collection}: more parameter lists or places than texts")
+    if declared and (declared.count(b"\n") != rows or not declared.endswith(b"\n")):
+        raise BadPack(f"{collection}: other declarations than one for each of {rows:,} texts")
     names = names_of(np.frombuffer(shared, np.uint8), rests)
     of_row, table = _numbers(numbers, rows), lists.split(b"\n")[:-1]
     if rows and of_row.max() >= len(table):
@@ -144,10 +148,7 @@ def decoded(collection: Collection, rows: int, columns: Sequence[bytes | memoryv
     ends = np.cumsum(lengths + 1) - 1
     data = _data(names, of_row, table, ends)
     check_canonical(collection, names, table, data, ends)
-    declarations = declared.split(b"\n")[:-1]
-    if declared and (len(declarations) != rows or not declared.endswith(b"\n")):
-        raise BadPack(f"{collection}: {len(declarations):,} declarations for {rows:,} texts")
-    return Texts(data, ends, prefixes_of(data, ends), _positions(places, rows), declarations)
+    return Texts(data, ends, prefixes_of(data, ends), _positions(places, rows), declared.split(b"\n")[:-1])
 
 
 def most_bytes(columns: int) -> int:
@@ -276,7 +277,7 @@ def check_canonical(
         raise _not_canonical(_line(data, ends, row))
     kernels = _kernels(len(ends))
     named = [list for list in lists if not list.startswith(b"(")]  # with the rest of a name before it
-    for list in named or (kernels.unknown_lists(lists) if kernels else lists):
+    for list in named or set(kernels.unknown_lists(lists) if kernels else lists):
         if named or not _is_canonical(b"f" + list, collection):
             raise _not_canonical(b"f" + list)
 

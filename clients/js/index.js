@@ -164,12 +164,12 @@ function lineAt(lines, start) {
 
 /** The form for lookups of the columns for transport: each text is made, checked and hashed. */
 function indexOf(name, rows, [shared, rests, numbers, lists, places, declared]) {
-  const restAt = lineStarts(rests), listAt = lineStarts(lists), declaredAt = lineStarts(declared);
-  const isWhole = restAt.length === rows + 1 && shared.length === rows && numbers.length === 3 * rows;
-  check(isWhole && [1, rows + 1].includes(declaredAt.length), `${name}: columns of other lengths than its number of texts`);
-  linesOf(lists).forEach(checkList);
-  const listOf = new Uint32Array(rows), keyword = KEYWORDS[COLLECTIONS.indexOf(name)];
-  for (let row = 0; row < rows; row++) listOf[row] = numbers[row] + 256 * numbers[rows + row] + 65536 * numbers[2 * rows + row];
+  const restAt = lineStarts(rests), listAt = lineStarts(lists), declaredAt = lineStarts(declared), keyword = KEYWORDS[COLLECTIONS.indexOf(name)];
+  const isWhole = [restAt.length, shared.length + 1, numbers.length / 3 + 1].every((lines) => lines === rows + 1);
+  const isBounded = Math.max(listAt.length, lineStarts(places).length) <= rows + 1;
+  check(isWhole && isBounded && [1, rows + 1].includes(declaredAt.length), `${name}: columns of other lengths than its number of texts`);
+  new Set(linesOf(lists)).forEach(checkList);
+  const listOf = new Uint32Array(rows).map((_, row) => numbers[row] + 256 * numbers[rows + row] + 65536 * numbers[2 * rows + row]);
   const starts = textStarts(shared, restAt, listAt, listOf, rests.length + lists.length + 4 * rows), texts = new Uint8Array(starts[rows]);
   const keys = new Uint32Array(2 * rows); // place, row and hash, which sort as one number of 64 bits
   for (let row = 0; row < rows; row++) {

@@ -114,7 +114,7 @@ def column_packs() -> list[bytes]:
     good = [b"\0", b"f\n", number, b"()\n", b"", b""]
     wrong: list[tuple[int, bytes]] = [
         (0, b"\1"), (0, b"\0\0"), (1, b"9f\n"), (1, b"f g\n"), (1, b"function\n"), (1, b"\xff\n"), (1, b"\n"), (1, b"f\ng\n"),
-        (2, b"\1\0\0"), (2, b"\0\0"), (5, b"a\nb\n"),
+        (2, b"\1\0\0"), (2, b"\0\0"), (3, b"()\n()\n"), (4, b"0 2\n0 2\n"), (5, b"a\nb\n"),
         *((3, text + b"\n") for text in (
             b"(uint)", b"(uint256) view", b"(" * 33 + b")" * 33, b"", b"(", b")", b"(uint256", b"uint256)", b"(uint256,)",
             b"(,uint256)", b"(uint256)()", b"(uint256)[]", b"([])", b"(uint256[0])", b"(uint256[01])", b"(uint256 [])", b"(uint7)",

@@ -205,13 +205,15 @@ NUMBER = bytes(3)
         ([b"\1", b"f\n", NUMBER, b"()\n", b"", b""], "shares more"),
         ([b"\0", b"f\n", b"\1\0\0", b"()\n", b"", b""], "does not have"),
         ([b"\0", b"f\n", b"\0\0", b"()\n", b"", b""], "of numbers"),
+        ([b"\0", b"f\n", NUMBER, b"()\n" * 2, b"", b""], "more parameter lists"),
+        ([b"\0", b"f\n", NUMBER, b"()\n", b"0 2\n" * 2, b""], "or places than texts"),
         ([b"\0", b"f\ng\n", NUMBER, b"()\n", b"", b""], "lines for"),
         ([b"\0", b"f", NUMBER, b"()\n", b"", b""], "lines for"),
         ([b"\0\0", b"f\n", NUMBER, b"()\n", b"", b""], "names for"),
         ([b"\0", b"f\n", NUMBER, b"()\n", b"1 2\n", b""], "a place"),
         ([b"\0", b"f\n", NUMBER, b"()\n", b"x\n", b""], "a place"),
-        ([b"\0", b"f\n", NUMBER, b"()\n", b"", b"a\nb\n"], "declarations for"),
-        ([b"\0", b"f\n", NUMBER, b"()\n", b"", b"a"], "declarations for"),
+        ([b"\0", b"f\n", NUMBER, b"()\n", b"", b"a\nb\n"], "other declarations"),
+        ([b"\0", b"f\n", NUMBER, b"()\n", b"", b"a"], "other declarations"),
     ],
 )
 @pytest.mark.usefixtures("_way")
