@@ -26,7 +26,9 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.decode_input import code_input
 from sigdir.signatures.dispatcher import Fit, fit_of_heads, heads_of
+from sigdir.signatures.given_contract import code_of_input
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.keccak_rows import RATE
 from sigdir.signatures.solve import CHANCE, Targets, Weighted, discounted, new_names, posteriors
@@ -45,6 +47,7 @@ _SHARE_OF_SHAPE = 0.02
 """The probability of the list that the code shows, where no text has it."""
 _LISTS_OF_SHAPE = 40
 _LISTS_OF_NEW_NAMES = 12
+_NEW_NAMES_OF_ONE = 500_000
 _ORDER = (EVENT_SIGNATURES, SIGNATURES)
 """A topic's hit is proof, so it is looked for first, and with all known lists."""
 
@@ -113,6 +116,13 @@ def solve_hashes(texts: TextsOf, options: SolveOptions, progress: Reporter) -> S
         time.monotonic() - began,
         ended,
     )
+
+
+def solve_one(texts: TextsOf, hash: bytes, code: str, seconds: float) -> SolveReport:
+    """Look for the texts of one hash by the hex digits of its contract's code, if there are any; raises BadInput of ``decode_input``."""
+    shown = code_of_input(code_input(code)).arguments if code else {}
+    options = SolveOptions({hash: shown.get(hash)}, pairs=_NEW_NAMES_OF_ONE, seconds=seconds)
+    return solve_hashes(texts, options, Reporter())
 
 
 def given_names(path: Path | None) -> list[str]:

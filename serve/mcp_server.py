@@ -31,7 +31,6 @@ MAX_HASHES = 100
 MAX_TEXTS = 20
 MAX_MATCHES = 50
 MAX_SECONDS = 20
-_NEW_NAMES = 500_000
 MAX_ANSWER = 256 << 10
 """Bytes of an answer; a longer one is refused with what to do instead."""
 _SEARCHED = 1000
@@ -235,18 +234,14 @@ class _Tools:
         up to 20. A selector has 32 bits, so a text may have it by chance: give the posterior with each, and call none of
         them a fact. A text of a topic is certain.
         """
-        from sigdir.pipeline.progress import Reporter
-        from sigdir.pipeline.solve import SolveOptions, solve_hashes
-        from sigdir.signatures.decode_input import BadInput, code_input
-        from sigdir.signatures.given_contract import code_of_input
+        from sigdir.pipeline.solve import solve_one
+        from sigdir.signatures.decode_input import BadInput
 
         digest = _digest(hash)
         try:
-            shown = code_of_input(code_input(code)).arguments if code else {}
+            report = solve_one(self._directory.texts, digest, code, seconds)
         except BadInput as error:
             raise ToolError(str(error)) from None
-        options = SolveOptions({digest: shown.get(digest)}, pairs=_NEW_NAMES, seconds=seconds)
-        report = solve_hashes(self._directory.texts, options, Reporter())
         found = [Guess(text_signature=one.text, posterior=one.posterior) for one in report.solutions[:MAX_TEXTS]]
         best = (
             f"may be {found[0].text_signature}, with posterior {report.solutions[0].rounded}"

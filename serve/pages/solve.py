@@ -7,20 +7,17 @@ from typing import Any
 
 import falcon
 
-from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.solve import SolveOptions, SolveReport, solve_hashes
+from sigdir.pipeline.solve import SolveReport, solve_one
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.http import bodies
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import rendered, send
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.signatures.decode_input import BadInput, code_input, hex_bytes
-from sigdir.signatures.given_contract import code_of_input
+from sigdir.signatures.decode_input import BadInput, hex_bytes
 from sigdir.warehouse.index.view import Reader
 
 _SECONDS = 10.0
-_NEW_NAMES = 500_000
 _MOST = 20
 
 
@@ -56,6 +53,4 @@ class SolvePage:
         digest = hex_bytes(hash, "hash")
         if len(digest) not in (SIGNATURES.hash_bytes, EVENT_SIGNATURES.hash_bytes):
             raise BadInput("neither a selector nor a topic: 8 or 64 hex digits", "hash")
-        shown = code_of_input(code_input(code)).arguments if code else {}
-        options = SolveOptions({digest: shown.get(digest)}, pairs=_NEW_NAMES, seconds=_SECONDS)
-        return solve_hashes(self._reader.current().texts, options, Reporter())
+        return solve_one(self._reader.current().texts, digest, code, _SECONDS)
