@@ -51,8 +51,6 @@ class Pack:
         """``version`` is that of the warehouse that it was made from."""
         self.signed_by = file.key.hex()
         """The key of whoever says to have signed it, empty for nobody: it is checked where ``key`` is given."""
-        if file.form == TEXTS:
-            pack_texts.begin_to_load_kernels(max(file.texts.values(), default=0))
         self._indexes = {
             columns.collection: _Index(columns if file.form == INDEXED else _indexed(columns))
             for columns in file.columns()
