@@ -300,7 +300,7 @@ def test_a_well_known_signature_has_a_badge(app: Application, path: str, source:
 
 @pytest.mark.parametrize(
     ("query", "sentence"),
-    [("?? nonsense !!", "Nothing found. A signature is a name and its parameter types, such as transfer(address,uint256)."),
+    [("?? nonsense !!", "cannot be read: a second name at column 4. A signature is a name and its parameter types, such as transfer("),
      ("nope(uint7)", "Not a valid signature: not a valid width for this type, at column 6.\nNothing found.\n"),
      ("0x" + "ab" * 20, "addresses have no signature. The search is for its first four bytes.\nNothing found.\n")]
 )  # fmt: skip
