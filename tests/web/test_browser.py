@@ -218,7 +218,9 @@ def test_a_page_can_be_read_aloud_and_fits_a_phone(page_of: Open, path: str) -> 
     assert page.locator("main").count() == 1
     assert page.locator("h1").count() == 1
     assert page.locator("html[lang=en]").count() == 1
-    unnamed = "all => all.filter(e => !(e.ariaLabel || e.labels?.[0]?.textContent || e.textContent || '').trim()).length"
+    unnamed = (
+        "all => all.filter(e => !(e.ariaLabel || e.labels?.[0]?.textContent || e.textContent || '').trim()).length"
+    )
     assert (
         page.locator("a, button, input:not([type=hidden]), textarea:not([hidden]), select").evaluate_all(unnamed) == 0
     )
