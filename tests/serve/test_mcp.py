@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from sigdir.serve.mcp_server import MAX_ANSWER, mcp_server
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.examples import examples
 from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
-from tests.serve.support import HOST, Application, application, get, listening, request
+from tests.serve.support import HOST, Answer, Application, application, get, listening, request
 from tests.serve.support import opened as storage
 
 SPAMMER = "0x" + "11" * 20
@@ -83,9 +83,19 @@ def asked_at(server: Any, ask: Callable[[Client], Awaitable[Any]]) -> Any:
 
 
 def _run(talk: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Run in a thread: a browser of other tests leaves the loop of this one running."""
+    return _in_thread(lambda: asyncio.run(talk()))
+
+
+def posted(app: Application, body: bytes, headers: Mapping[str, str], method: str = "POST") -> Answer:
+    """The answer of the route to a request."""
+    answer: Answer = _in_thread(lambda: request(app, method, "/mcp", body, headers))
+    return answer
+
+
+def _in_thread(work: Callable[[], Any]) -> Any:
+    """A browser of other tests leaves the loop of this thread running."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: asyncio.run(talk())).result()
+        return pool.submit(work).result()
 
 
 @pytest.mark.parametrize("source", ["warehouse", "pack", "HTTP"])
@@ -237,7 +247,7 @@ def test_http_solves_for_older_clients(app: Application) -> None:
     named = {"name": "solve", "arguments": {"hash": "0x12345678", "seconds": 2}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": named}).encode()
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    answer = request(app, "POST", "/mcp", body, headers)
+    answer = posted(app, body, headers)
     assert (answer.status, "texts tried" in answer.json()["result"]["structuredContent"]["summary"]) == (200, True)
 
 
@@ -260,19 +270,19 @@ def test_http_refuses_what_is_no_message(app: Application, stored: Path) -> None
     for method, body, status in (
         ("GET", b"", 405), ("DELETE", b"", 405), ("POST", b"{", 400), ("POST", b"[" * 100_000, 400), ("POST", b"x" * 4_000_000, 413),
     ):  # fmt: skip
-        assert request(app, method, "/mcp", body, headers).status == status
-    assert request(app, "POST", "/mcp", b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
+        assert posted(app, body, headers, method).status == status
+    assert posted(app, b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
     assert "streamable HTTP" in get(app, "/llms.txt").body.decode()
     with application(stored, mcp=True) as without:
         assert {tool["name"] for tool in listed_by(without)} == TOOLS - {"solve"}
     with application(stored) as without:
-        assert request(without, "POST", "/mcp", b"{}", {}).status == 404
+        assert posted(without, b"{}", {}).status == 404
 
 
 def listed_by(app: Application) -> Any:
     """The tools of an application that does not solve."""
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    answer = request(app, "POST", "/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', headers)
+    answer = posted(app, b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', headers)
     return answer.json()["result"]["tools"]
 
 
