@@ -52,8 +52,8 @@ class Pack:
         self.signed_by = file.key.hex()
         """The key of whoever says to have signed it, empty for nobody: it is checked where ``key`` is given."""
         self._indexes = {
-            columns.collection: _Index(columns if file.form == INDEXED else _indexed(columns))
-            for columns in file.columns()
+            collection: _Index(columns if file.form == INDEXED else _indexed(columns))
+            for collection, columns in file.collections.items()
         }
 
     def __len__(self) -> int:

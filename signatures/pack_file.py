@@ -10,7 +10,7 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,28 +52,8 @@ class PackFile:
 
     form: str
     version: int
-    key: bytes
-    texts: Mapping[Collection, int]
-    """How many texts each collection has."""
-    sizes: Sequence[list[list[int]]]
-    """For each of them the bytes of its columns, in the file and unpacked."""
-    body: memoryview
-
-    def columns(self) -> Iterator[PackColumns]:
-        """The columns of each collection, unpacked; raises BadPack. Those of the indexed form are views of the file."""
-        start, left = 0, MAX_BYTES
-        for (collection, rows), sizes in zip(self.texts.items(), self.sizes, strict=True):
-            parts = []
-            for packed, size in sizes:
-                left -= size
-                if left < 0 or packed > len(self.body) - start:
-                    raise BadPack("its columns are longer than it is, or than a reader allows")
-                part = self.body[start : start + packed]
-                parts.append(_unpacked(part, size) if self.form == TEXTS else part)
-                start += packed + -packed % 4
-            yield PackColumns(collection, rows, parts)
-        if start != len(self.body):
-            raise BadPack("its columns do not end where it ends")
+    collections: Mapping[Collection, PackColumns]
+    key: bytes = b""
 
 
 def pack_bytes(
@@ -109,9 +89,10 @@ def _padded(part: bytes) -> bytes:
 
 
 def read_pack(data: bytes | memoryview, key: bytes | None = None, columns: Mapping[str, int] | None = None) -> PackFile:
-    """Check a pack's frame, digest, signature and header; raises BadPack.
+    """Check a pack's frame, digest and signature, and unpack its columns; raises BadPack.
 
     With ``key``, 32 bytes, it must be signed by that key. ``columns`` is how many columns a collection has, by form.
+    Columns of the indexed form are views of ``data``.
     """
     view = memoryview(data)
     header, start, end = _frame(view)
@@ -121,9 +102,20 @@ def read_pack(data: bytes | memoryview, key: bytes | None = None, columns: Mappi
         raise BadPack("its digest differs: it was cut short or changed")
     _check_signature(digest, signer, bytes(view[end + _DIGEST + _KEY :]), key)
     form, version, described = _described(header, columns or {})
-    texts = {collection: rows for collection, rows, _ in described}
-    sizes = [each for _, _, each in described]
-    return PackFile(form, version, signer if any(signer) else b"", texts, sizes, view[start:end])
+    collections, left = {}, MAX_BYTES
+    for collection, rows, sizes in described:
+        parts = []
+        for packed, size in sizes:
+            left -= size
+            if left < 0 or packed > end - start:
+                raise BadPack("its columns are longer than it is, or than a reader allows")
+            part = view[start : start + packed]
+            parts.append(_unpacked(part, size) if form == TEXTS else part)
+            start += packed + -packed % 4
+        collections[collection] = PackColumns(collection, rows, parts)
+    if start != end:
+        raise BadPack("its columns do not end where it ends")
+    return PackFile(form, version, collections, signer if any(signer) else b"")
 
 
 def _frame(view: memoryview) -> tuple[bytes, int, int]:

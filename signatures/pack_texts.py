@@ -270,8 +270,10 @@ def check_canonical(
         raise _not_canonical(_line(data, ends, row))
     kernels = _kernels(len(ends))
     named = [list for list in lists if not list.startswith(b"(")]  # with the rest of a name before it
-    for list in named or set(kernels.unknown_lists(lists) if kernels else lists):
-        if named or not _is_canonical(b"f" + list, collection):
+    if named:
+        raise _not_canonical(b"f" + named[0])
+    for list in set(kernels.unknown_lists(lists) if kernels else lists):
+        if not _is_canonical(b"f" + list, collection):
             raise _not_canonical(b"f" + list)
 
 

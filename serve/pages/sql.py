@@ -13,7 +13,7 @@ from sigdir.pipeline.row_writers import json_of, plain, rows_of
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.sql_runner import FORMATS, MAX_ROWS, Rows, SqlRequest, SqlRunner, missing_values, request_of
 from sigdir.serve.http.conditional import not_modified, weak
-from sigdir.serve.http.errors import HttpError
+from sigdir.serve.http.errors import HttpError, sentence
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import build, rendered, send
 from sigdir.warehouse.sql.guard import STRANGERS_VIEWS
@@ -92,7 +92,6 @@ def _cell(value: Any) -> str | None:
 
 
 def _sentence(error: dict[str, Any]) -> str:
-    """An error's body as a sentence."""
-    [(name, text)] = error.items()
-    said = text if isinstance(text, str) else " ".join(text)
-    return said if name in ("detail", "sql") else f"{name}: {said}"
+    """An error's body as a sentence, which names the field at fault."""
+    (name, *_) = error
+    return sentence(error) if name in ("detail", "sql") else f"{name}: {sentence(error)}"

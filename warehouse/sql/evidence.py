@@ -265,8 +265,8 @@ WHERE said.uses > 0
 """
 
 
-# Grouped twice, because DISTINCT in a sum took 4 s of the corpora and more than the memory of a stranger's query, and
-# this takes 0.25. Who declares is the contract, or a source that names none.
+# A contract declares, or a source that names none. Each is counted once by grouping twice: 0.25 s for 1.17 M rows.
+# count(DISTINCT) took 4 s, and more memory than a stranger's query may have.
 def _declarations(collection: Collection) -> str:
     return f"""
 SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, s.declaration,
