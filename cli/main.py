@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
+from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import NoReturn
 
 import click
@@ -99,6 +101,10 @@ def main() -> None:
 def console() -> NoReturn:
     """Run the command in this process, and end it. Signals are noted to the end: what is freed last hears no exception."""
     status: int | str | None = 0
+    # Each mapped column and each connection holds a descriptor: where 256 are allowed, 13 large data files are too many.
+    _, most = getrlimit(RLIMIT_NOFILE)
+    with suppress(ValueError):  # of macOS: it allows fewer than it says
+        setrlimit(RLIMIT_NOFILE, (most, most))
     with noting(end_interrupted):
         try:
             # Loaded before click calls a dozen functions: below them, numpy's import goes 1,800 times past the end of a

@@ -99,10 +99,9 @@ def serve(opened: OpenedApp, settings: Settings, bound: socket.socket, beats: in
 
 
 def _connection_limit() -> int:
-    """Raise the limit of open files to the hard one; gives how many connections fit into it."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return _CONNECTIONS if hard == resource.RLIM_INFINITY else max(16, min(_CONNECTIONS, hard - _OWN_FILES))
+    """How many connections fit into the limit of open files, which the command has raised to the hard one."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _CONNECTIONS if limit == resource.RLIM_INFINITY else max(16, min(_CONNECTIONS, limit - _OWN_FILES))
 
 
 def _beat(beats: int) -> bool:

@@ -15,9 +15,11 @@ from click.testing import CliRunner
 
 from sigdir.cli.errors import Command
 from sigdir.cli.main import main
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, environment, import_files
 from tests.pipeline.support import write_files
 from tests.serve.support import opened
+from tests.warehouse.support import publish
 
 CONTEXT = Context(main)
 
@@ -168,3 +170,13 @@ def test_a_command_loads_only_what_it_needs(
     modules = done.stdout.splitlines()
     assert loaded in modules
     assert not others.intersection(modules)
+
+
+def test_many_small_versions_need_few_descriptors(warehouse: Path) -> None:
+    """An import a day makes many small data files, with ten columns each. Shells allow 256 open files, or 1,024."""
+    for day in range(12):
+        publish(Paths(warehouse), [f"f{day}()"], [f"E{day}()"])
+    lines = 'ulimit -n 100 && exec "$0" -m sigdir search f1'
+    command = ["sh", "-c", lines, sys.executable]
+    done = subprocess.run(command, cwd=ROOT, env=environment(warehouse), capture_output=True, check=False)
+    assert (done.returncode, done.stdout.count(b"0x")) == (0, 3), done.stderr

@@ -33,7 +33,7 @@ def shell_at_a_terminal(paths: Paths, state: Path) -> pexpect.spawn:
     """The shell in a terminal, with its history in a folder."""
     shell = pexpect.spawn(
         sys.executable, ["-m", "sigdir", "sql"], cwd=ROOT, timeout=SAFETY_SECONDS, encoding="utf-8",
-        dimensions=(40, 140),
+        dimensions=(40, 140), use_poll=True,
         env={**environment(paths.root), "XDG_STATE_HOME": str(state), "TERM": "xterm"},
     )  # fmt: skip
     shell.expect(PROMPT)

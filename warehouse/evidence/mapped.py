@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.arrow import Array
+from sigdir.signatures.columns import as_readonly
 from sigdir.warehouse.log.manifest import MappedFile
 from sigdir.warehouse.table.parquet import require_whole
 
@@ -32,6 +33,7 @@ Shapes = Mapping[str, tuple[str, int, int | None]]
 """For each column its dtype, its rows, and its width: how many values a row has, None for one."""
 
 _ALIGNMENT = 8
+_READ_BYTES = 1 << 14
 PIECE_ROWS = 1 << 16
 
 
@@ -74,7 +76,13 @@ def mapped_columns(path: Path) -> Columns:
 
 
 def map_bytes(path: Path, mode: Literal["r", "r+"] = "r") -> Array:
-    """The bytes of a file as a plain array: numpy's memmap class costs a microsecond a slice."""
+    """The bytes of a file as a plain array: numpy's memmap class costs a microsecond a slice.
+
+    A mapping holds a descriptor for as long as it lives. A warehouse of many small versions has ten files for each of its
+    data files, so what is small is read.
+    """
+    if mode == "r" and path.stat().st_size <= _READ_BYTES:
+        return as_readonly(np.fromfile(path, np.uint8))
     return np.asarray(np.memmap(path, np.uint8, mode))
 
 
