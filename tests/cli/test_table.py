@@ -27,24 +27,22 @@ def cells(line: str) -> list[str]:
 
 
 def test_a_table_has_names_types_and_rows(warehouse: Warehouse) -> None:
-    """NULL, times in UTC and lists are readable."""
+    """NULL, times in UTC and lists are readable, bytes are left out, and text of others does not control the terminal."""
     query = "SELECT 12 AS id, NULL AS text, TIMESTAMPTZ '2026-11-21 08:05:07Z' AS at, ['bool', 'int8'] AS types"
     drawn = lines(warehouse, query)
     assert cells(drawn[1]) == ["id", "text", "at", "types"]
     assert cells(drawn[4]) == ["12", "NULL", "2026-11-21 08:05:07+00", "[bool, int8]"]
-
-
-def test_columns_of_bytes_are_left_out(warehouse: Warehouse) -> None:
-    """Where there are no other columns they are shown."""
     assert "bytes" not in lines(warehouse, "FROM signatures")[1]
-    assert cells(lines(warehouse, "SELECT '\\xa9\\x05'::BLOB AS hash")[1]) == ["hash"]
+    assert cells(lines(warehouse, "SELECT '\\xa9\\x05'::BLOB AS hash")[1]) == ["hash"]  # there is no other column
+    assert cells(lines(warehouse, "SELECT 'a' || chr(27) || '[2J' || chr(10) || 'b' AS text")[4]) == ["a\\e[2J\\nb"]
+    assert "╭─" in lines(warehouse, "EXPLAIN SELECT 1")[0]  # a drawing of several lines
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_no_line_is_wider_than_the_terminal(warehouse: Warehouse, width: int) -> None:
+def test_no_line_is_wider_than_the_terminal(warehouse: Warehouse) -> None:
     """Long cells are cut, and columns left out; without a terminal nothing is."""
     query = "SELECT id, 'f(' || repeat('uint256,', 20) || 'bool)' AS text, '0xa9059cbb' AS hex FROM signatures"
-    assert max(map(len, lines(warehouse, query, width))) <= width
+    for width in (80, 100):
+        assert max(map(len, lines(warehouse, query, width))) <= width
     assert f"f({'uint256,' * 20}bool)" in lines(warehouse, query)[4]
 
 
@@ -58,13 +56,3 @@ def test_of_many_rows_the_first_and_the_last_are_shown(warehouse: Warehouse) -> 
         drawn = lines(warehouse, f"FROM range({rows})")
         assert [cells(line)[0] for line in drawn[4:-2]] == [*map(str, range(20))]
         assert drawn[-1] == "the first 20 of 10,000 rows or more"
-
-
-def test_text_of_others_does_not_control_the_terminal(warehouse: Warehouse) -> None:
-    """Line breaks and escape sequences are written as such."""
-    assert cells(lines(warehouse, "SELECT 'a' || chr(27) || '[2J' || chr(10) || 'b' AS text")[4]) == ["a\\e[2J\\nb"]
-
-
-def test_the_plan_of_a_query_is_shown_as_it_is(warehouse: Warehouse) -> None:
-    """EXPLAIN gives a drawing of several lines."""
-    assert "╭─" in lines(warehouse, "EXPLAIN SELECT 1")[0]
