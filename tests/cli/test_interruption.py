@@ -15,7 +15,7 @@ import pytest
 
 import sigdir
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
-from tests.examples import examples
+from tests.examples import examples, long_except
 from tests.pipeline.support import invoke
 from tests.serve.support import children_of, serving, until
 
@@ -89,12 +89,7 @@ def require_a_clean_end(status: int, lines: list[str]) -> None:
         assert status == 0, lines
 
 
-USUAL = ("import", "export", "stream")
-
-
-@pytest.mark.parametrize(
-    "name", [name if name in USUAL else pytest.param(name, marks=pytest.mark.long) for name in LONG]
-)
+@pytest.mark.parametrize("name", long_except({"import", "stream"}, LONG))
 def test_a_long_command_ends_at_any_moment(folder: Path, name: str) -> None:
     """And what is stored is whole afterwards."""
     arguments = [argument.format(folder=folder) for argument in LONG[name]]
