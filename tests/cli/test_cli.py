@@ -97,7 +97,7 @@ NOT_FOR_A_QUERY = {
 """Most queries call no function, read no rejects and write no packed file. pyarrow loads pandas for a time with a zone."""
 QUERIES = ["sql|SELECT count(*) FROM signatures", "sql|SELECT * FROM signatures"]
 IMPORTS = [f"import|{{folder}}/{name}.txt|--source|{name}|--warehouse|{{folder}}/new" for name in "012"]
-ENTRY = '{"selector": "0x771602f7", "abi": {"name": "add", "type": "function", "inputs": [{"type": "uint256"}], "outputs": []}}'
+ENTRY = '{"selector": "0x771602f7", "abi": {"name": "add", "type": "function", "inputs": [{"type": "uint256"}, {"type": "uint256"}]}}'
 
 
 @pytest.fixture(scope="module")

@@ -233,7 +233,7 @@ def test_a_table_that_cannot_be_read_fails_at_open(warehouse: Warehouse, tmp_pat
     }
     for table, reason in wrong.items():
         with pytest.raises(QueryError, match=reason) as error:
-            sigdir.open(warehouse.paths.root, files={"mine": table})  # type: ignore[dict-item]
+            sigdir.open(warehouse.paths.root, files={"mine": table})
         assert "--file" not in str(error.value)
         assert "\n" not in str(error.value)
     (tmp_path / "mine.csv").write_text("n\n1\n")
