@@ -123,6 +123,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param(OPENED, ["{warehouse}"], "sigdir.warehouse.index.view", {"duckdb", "pandas"}, id="worker"),
         pytest.param(LOADED_BY, ["stats"], "sigdir.warehouse.log.snapshot", {"duckdb", "pandas"}, id="stats"),
         pytest.param(LOADED_BY, QUERIES, "sigdir.warehouse.sql.engine", NOT_FOR_A_QUERY, id="sql"),
+        pytest.param(
+            LOADED_BY, ["sql|SELECT reasons FROM ranked"], "sigdir.warehouse.sql.ranking", {"pandas"}, id="ranked"
+        ),
         pytest.param(LOADED_BY, IMPORTS, "sigdir.pipeline.run", {"pandas"}, id="import"),
     ],
 )

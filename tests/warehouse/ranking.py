@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.rank import Ranked, Summary, ranked
 from sigdir.warehouse.evidence.files import sightings_table, sorted_by_id, values_batch, write_sightings
@@ -79,15 +79,13 @@ class Known:
         live = self.live(collection, id)
         if not live:
             return Summary(id, text, sources=0, first_seen=first_seen)
-        contracts = {seen.said.contract.key for seen in live if seen.said.contract}
-        compiled = {
-            seen.said.contract.key for seen in live if seen.said.contract and seen.said.witness == Witness.COMPILED
-        }
+        found = [(seen.said.contract.key, seen.said.witness) for seen in live if seen.said.contract]
+        compiled = {key for key, witness in found if witness == Witness.COMPILED}
         declarations = self.declarations(collection, id)
         return Summary(
             id, text, Witness(max(seen.said.witness for seen in live)),
             tuple(sorted({seen.said.kind for seen in live} - {Kind.UNKNOWN})), len({seen.source for seen in live}),
-            max(len(contracts), *(seen.said.contracts for seen in live)), len(compiled), any(seen.said.verified for seen in live), first_seen,
+            max(len(dict(found)), *(seen.said.contracts for seen in live)), len(compiled), any(seen.said.verified for seen in live), first_seen,
             declarations[0][0] if declarations else "",
         )  # fmt: skip
 
@@ -171,6 +169,3 @@ def make_known(root: Path, seed: int = 0, files: int = 3) -> Known:
     named = write_manifest(paths, "1-known", manifest, NO_EVIDENCE)
     published = [one for number in range(files) for one in seen[number::files]]
     return Known(paths, replace(snapshot, manifest=named), manifest, published)
-
-
-__all__ = ["EVENTS", "EVENT_SIGNATURES", "SIGNATURES", "TEXTS", "Known", "Seen", "make_known"]

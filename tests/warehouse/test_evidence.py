@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
-from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, SightingColumns, Sightings, Witness
@@ -40,6 +39,7 @@ from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import make_folder, run_name
 from sigdir.warehouse.table.paths import Paths
+from tests.conftest import import_files
 from tests.warehouse.support import (
     Run,
     assert_clean,
@@ -62,9 +62,8 @@ def write_list(folder: Path, name: str, texts: Sequence[str]) -> Path:
     return path
 
 
-def bring(paths: Paths, *files: Path, **options: Any) -> ImportReport:
-    """Import files."""
-    return run_import(Options([str(file) for file in files], paths.root, **options), Reporter())
+def bring(paths: Paths, file: Path, **options: Any) -> ImportReport:
+    return import_files([file], paths.root, **options)
 
 
 def who_says(paths: Paths, collection: Collection = SIGNATURES) -> set[tuple[str, str]]:
@@ -77,18 +76,16 @@ def who_says(paths: Paths, collection: Collection = SIGNATURES) -> set[tuple[str
 
 def test_an_import_leaves_a_sighting_for_each_new_row(paths: Paths, tmp_path: Path) -> None:
     """The manifest names the source and the files of the version that brought the rows."""
-    file = write_list(tmp_path, "list.txt", ["a(uint256)", "event B(address)", "c(bool)"])
-    report = bring(paths, file)
-    assert report.sightings == 3
-    snapshot = read_snapshot(paths)
+    assert bring(paths, write_list(tmp_path, "list.txt", ["a(uint256)", "event B(address)", "c(bool)"])).sightings == 3
+    manifest = read_snapshot(paths).evidence
     assert who_says(paths) == {("list.txt", "a(uint256)"), ("list.txt", "c(bool)")}
     assert who_says(paths, EVENT_SIGNATURES) == {("list.txt", "B(address)")}
-    row = sightings(snapshot)[0]
+    row = sightings(read_snapshot(paths))[0]
     assert (row["id"], row["import_id"]) == (1, 1)
     assert (row["kind"], row["witness"], row["file"]) == (Kind.UNKNOWN, Witness.LISTED, None)
-    (source,) = (source for number, source in snapshot.evidence.sources.items() if number != POST)
+    (source,) = (source for number, source in manifest.sources.items() if number != POST)
     assert (source.label, source.import_id, source.first_import, source.sightings) == ("list.txt", 1, 1, 3)
-    (found,) = snapshot.evidence.files[SIGNATURES]
+    (found,) = manifest.files[SIGNATURES]
     assert (found.rows, found.first_id, found.last_id, found.size) == (2, 1, 2, found.path.stat().st_size)
 
 
@@ -117,12 +114,14 @@ def test_a_lists_sightings_are_read_once(paths: Paths, tmp_path: Path) -> None:
 def test_the_label_of_a_source_says_nothing_of_the_folders_above(paths: Paths, tmp_path: Path) -> None:
     """A file is called as it lies in the folder that the user named. With ``--source`` all files are one source.
 
-    Then each sighting names its file.
+    Then each sighting names its file. A repeated line, and one of another file of the import, are duplicates.
     """
-    write_list(tmp_path, "lists/first/one.txt", ["a(uint256)"])
-    write_list(tmp_path, "lists/two.txt", ["b(uint256)"])
-    bring(paths, tmp_path / "lists")
-    said = {("lists/first/one.txt", "a(uint256)"), ("lists/two.txt", "b(uint256)")}
+    write_list(tmp_path, "lists/first/one.txt", ["a(uint256)", "a(uint256)"])
+    write_list(tmp_path, "lists/two.txt", ["a(uint256)", "b(uint256)", "a(uint)"])
+    report = bring(paths, tmp_path / "lists")
+    assert (report.total("imported"), report.total("duplicate"), report.sightings) == (2, 3, 3)
+    texts = {"lists/first/one.txt": ["a(uint256)"], "lists/two.txt": ["a(uint256)", "b(uint256)"]}
+    said = {(label, text) for label, said in texts.items() for text in said}
     assert who_says(paths) == said
     bring(paths, tmp_path / "lists", source="ours")
     assert who_says(paths) == said | {("ours", "a(uint256)"), ("ours", "b(uint256)")}
@@ -181,29 +180,10 @@ def test_a_duplicate_leaves_a_sighting(paths: Paths, tmp_path: Path) -> None:
     stage(paths, SIGNATURES, "d(uint256)")
     report = bring(paths, write_list(tmp_path, "two.txt", ["b(uint256)", "d(uint256)", "b(uint)", "event C(bool)"]))
     assert (report.published, report.total("imported"), report.sightings) == (True, 0, 3 + 1)  # and the folded POST
-    assert who_says(paths) == {
-        ("one.txt", "a(uint256)"),
-        ("one.txt", "b(uint256)"),
-        ("two.txt", "b(uint256)"),
-        ("POST", "d(uint256)"),
-        ("two.txt", "d(uint256)"),
-    }
+    said = {("one.txt", "a(uint256)"), ("one.txt", "b(uint256)"), ("two.txt", "b(uint256)"), ("two.txt", "d(uint256)")}
+    assert who_says(paths) == {*said, ("POST", "d(uint256)")}
     assert who_says(paths, EVENT_SIGNATURES) == {("one.txt", "C(bool)"), ("two.txt", "C(bool)")}
     assert_evidence_is_whole(paths)
-
-
-def test_a_text_of_two_files_of_an_import_has_two_sources(paths: Paths, tmp_path: Path) -> None:
-    """The second file's row is a duplicate of one that is new in the same import; a repeated line adds nothing."""
-    write_list(tmp_path, "lists/one.txt", ["x(uint256)", "a(uint256)", "a(uint256)"])
-    write_list(tmp_path, "lists/two.txt", ["a(uint256)", "b(uint256)", "a(uint)"])
-    report = bring(paths, tmp_path / "lists")
-    assert (report.total("imported"), report.total("duplicate"), report.sightings) == (3, 3, 4)
-    assert who_says(paths) == {
-        ("lists/one.txt", "x(uint256)"),
-        ("lists/one.txt", "a(uint256)"),
-        ("lists/two.txt", "a(uint256)"),
-        ("lists/two.txt", "b(uint256)"),
-    }
 
 
 def test_a_broken_file_does_not_replace_what_its_source_said(paths: Paths, tmp_path: Path) -> None:
@@ -238,10 +218,10 @@ def test_a_late_post_takes_the_sightings_of_its_text(paths: Paths, monkeypatch: 
     assert {row["id"] for row in sightings(read_snapshot(paths))} == set(ids)
     assert len(ids) == 4
     fold(paths)
-    assert {text for label, text in who_says(paths) if label == "by hand"} == {
-        f"{n}(uint256)" for n in ("a", "late", "b", "c")
+    assert who_says(paths) == {
+        *(("by hand", f"{n}(uint256)") for n in ("a", "late", "b", "c")),
+        ("POST", "late(uint256)"),
     }
-    assert ("POST", "late(uint256)") in who_says(paths)
     assert_clean(paths)
 
 
@@ -289,18 +269,16 @@ def test_an_import_compares_what_was_said_in_its_own_folder(paths: Paths, monkey
 def test_a_declared_post_keeps_its_declaration(paths: Paths) -> None:
     """A new text's sighting has what was POSTed; a later POST of the text gives a declaration where there is none."""
     make_folder(paths.root)
-    staging = Staging(paths.staging)
     new = [
         NewText(SIGNATURES, "a(uint256)", digest_of("a(uint256)"), Kind.FUNCTION, "function a(uint256 x)"),
         NewText(SIGNATURES, "b(uint256)", digest_of("b(uint256)")),
     ]
-    with staging.exclusive() as transaction:
-        rows = transaction.stage_all(new, read_snapshot(paths).high_water)
-    for declaration in ("function b(uint256 y)", "function b(uint256 z)"):
-        with staging.exclusive_unsynced() as transaction:
-            assert rows[1] is not None
-            transaction.note_sightings([PostedSighting(SIGNATURES, rows[1].id, Kind.FUNCTION, declaration)])
-    staging.close()
+    with closing(Staging(paths.staging)) as staging:
+        with staging.exclusive() as transaction:
+            transaction.stage_all(new, read_snapshot(paths).high_water)
+        for declaration in ("function b(uint256 y)", "function b(uint256 z)"):
+            with staging.exclusive_unsynced() as transaction:
+                transaction.note_sightings([PostedSighting(SIGNATURES, 2, Kind.FUNCTION, declaration)])
     fold(paths)
     found = [(row["id"], row["kind"], row["declaration"]) for row in sightings(read_snapshot(paths))]
     assert found == [(1, 1, "function a(uint256 x)"), (2, 1, "function b(uint256 y)")]
@@ -308,19 +286,19 @@ def test_a_declared_post_keeps_its_declaration(paths: Paths) -> None:
 
 def test_posts_of_a_known_text_are_one_sighting(paths: Paths, tmp_path: Path) -> None:
     """Folds move them; a text that has a POST's sighting gets another only for its first declaration."""
+
+    def declared() -> list[str | None]:
+        return [row["declaration"] for row in sightings(read_snapshot(paths)) if row["source"] == POST]
+
     bring(paths, write_list(tmp_path, "one.txt", ["a(uint256)"]))
     for declaration in ("", "", "function a(uint256 x)", "function a(uint256 y)", ""):
-        staging = Staging(paths.staging)
-        with staging.exclusive_unsynced() as transaction:
+        with closing(Staging(paths.staging)) as staging, staging.exclusive_unsynced() as transaction:
             transaction.note_sightings([PostedSighting(SIGNATURES, 1, declaration=declaration)])
-        staging.close()
         publish.fold(paths)
         assert publish.fold(paths) is None
-    posts = [row["declaration"] for row in sightings(read_snapshot(paths)) if row["source"] == POST]
-    assert posts == [None, "function a(uint256 x)"]
+    assert declared() == [None, "function a(uint256 x)"]
     compact(paths, everything)
-    posts = [row["declaration"] for row in sightings(read_snapshot(paths)) if row["source"] == POST]
-    assert posts == ["function a(uint256 x)"]
+    assert declared() == ["function a(uint256 x)"]
 
 
 # Compaction, vacuum, verify.
