@@ -59,11 +59,8 @@ def sha256(raw: bytes) -> str:
 
 def noted(paths: Paths) -> NotedEntry:
     """What staging has noted of the newest entry."""
-    staging = Staging(paths.staging)
-    with staging.reading() as transaction:
-        found = transaction.newest_entry()
-    staging.close()
-    return found
+    with closing(Staging(paths.staging)) as staging, staging.reading() as transaction:
+        return transaction.newest_entry()
 
 
 def test_each_file_of_the_log_has_the_digest_of_its_other_bytes(checkpointed: Paths) -> None:
@@ -80,11 +77,11 @@ def test_each_file_of_the_log_has_the_digest_of_its_other_bytes(checkpointed: Pa
 
 
 def test_any_flipped_byte_of_an_entry_is_noticed(paths: Paths) -> None:
-    """Flip a bit in every thirteenth byte: new readers, the history and the tailer raise, and name the entry."""
+    """Flip a bit in every 29th byte: new readers, the history and the tailer raise, and name the entry."""
     with_versions(paths, 3)
     for version, entry in enumerate(paths.log_entries()):
         whole = entry.read_bytes()
-        for at in range(version, len(whole), 13):
+        for at in range(version, len(whole), 29):
             flip(entry, at, at % 8)
             assert_refused(paths, entry, "put this file back from a backup")
             with pytest.raises(UnreadableWarehouse, match=re.escape(str(entry))):
@@ -93,9 +90,13 @@ def test_any_flipped_byte_of_an_entry_is_noticed(paths: Paths) -> None:
     assert (version, read_snapshot(paths).count(SIGNATURES)) == (3, 3)
 
 
-def test_an_entry_of_ours_without_digests_is_damaged(paths: Paths) -> None:
-    """Only other programs write such entries; also the newest one is refused, which staging has not noted."""
+def test_an_entry_without_digests_is_damaged(paths: Paths) -> None:
+    """Only other programs write such entries; also the newest one is refused, which staging has not noted.
+
+    Of another program's, statistics that are null are damage.
+    """
     with_versions(paths, 2)
+    state = read_state(paths, 1)
     with closing(sqlite3.connect(paths.staging)) as connection, connection:
         connection.execute("UPDATE about SET version = -1")
     for version, entry in enumerate(paths.log_entries()):
@@ -105,18 +106,12 @@ def test_an_entry_of_ours_without_digests_is_damaged(paths: Paths) -> None:
         entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
         assert_refused(paths, entry, "it has no digest; put this file back from a backup")
         entry.write_bytes(whole)
-
-
-def test_an_entry_without_digests_whose_statistics_are_null_is_damaged(paths: Paths) -> None:
-    with_versions(paths, 2)
-    state = read_state(paths, 1)
     remove_digests(paths)
-    [entry] = paths.log_entries()[2:]
-    whole = entry.read_text()
+    theirs = paths.log_entry(2).read_text()
     for field in ("numRecords", "id", "created_at"):
-        text = re.sub(rf'(\\"{field}\\": )[^,}}]+', r"\1null", whole)
+        text = re.sub(rf'(\\"{field}\\": )[^,}}]+', r"\1null", theirs)
         assert "null" in text
-        entry.write_text(text)
+        paths.log_entry(2).write_text(text)
         for read in (partial(read_snapshot, paths), partial(advance, paths, state)):
             with pytest.raises(UnreadableWarehouse, match=re.escape(str(paths.root))):
                 read()
@@ -142,7 +137,7 @@ def test_a_damaged_checkpoint_is_noticed_and_can_be_removed(checkpointed: Paths,
     [file] = checkpointed.checkpoint_files(4)
     raw = file.read_bytes()
     name = range(raw.index(FIELD.encode()), raw.index(FIELD.encode()) + len(FIELD))
-    for at in range(0, len(raw), 97):
+    for at in range(0, len(raw), 197):
         if at not in name:  # where the digest has another name the file counts as another program's
             flip(file, at)
             assert_refused(checkpointed, file, "remove this file and _last_checkpoint")

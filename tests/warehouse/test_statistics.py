@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.statistics import OTHER, SELECTORS, STYLES, CountsBy, Statistics, expected_shared, statistics
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
@@ -61,7 +61,7 @@ def crowded(text: pa.StringArray) -> npt.NDArray[np.uint8]:
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Warehouse:
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """Two imports with rejects and folded POSTed rows; names and selectors repeat."""
     paths = Paths(tmp_path_factory.mktemp("statistics") / "warehouse")
     with Run(paths, [random_texts(1, 300)], [random_texts(2, 90)], digest=crowded) as run:
@@ -74,11 +74,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Ware
 
 
 @pytest.fixture(scope="module")
-def counted(warehouse: sigdir.warehouse.Warehouse) -> Statistics:
+def counted(warehouse: Warehouse) -> Statistics:
     return statistics(warehouse)
 
 
-def rows_of(warehouse: sigdir.warehouse.Warehouse, collection: Collection) -> list[dict[str, Any]]:
+def rows_of(warehouse: Warehouse, collection: Collection) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = warehouse.sql(f"FROM {collection.view_name}").arrow().to_pylist()
     return rows
 
@@ -116,7 +116,7 @@ def style_of(text: str) -> str:
     return "Capitalised" if name[0].isupper() else "camelCase"
 
 
-def splits(warehouse: sigdir.warehouse.Warehouse, values_of: Any) -> dict[str, tuple[int, int]]:
+def splits(warehouse: Warehouse, values_of: Any) -> dict[str, tuple[int, int]]:
     """The number of times that ``values_of`` a text gives each value, in each collection."""
     counts = [
         Counter(value for row in rows_of(warehouse, c) for value in values_of(row["text_signature"]))
@@ -130,15 +130,17 @@ def to_dict(found: Sequence[CountsBy]) -> dict[str, tuple[int, int]]:
     return {split.what: (split.signatures, split.events) for split in found}
 
 
-def test_parameters_are_counted_by_type_and_by_number(
-    warehouse: sigdir.warehouse.Warehouse, counted: Statistics
-) -> None:
-    """A tuple is one parameter however deep it nests, and only top-level parameters count."""
-    assert to_dict(counted.types) == splits(warehouse, parameters_of)
+def test_parameters_and_names_are_counted(warehouse: Warehouse, counted: Statistics) -> None:
+    """A tuple is one parameter however deep it nests, only top-level ones count. Each row has one of the styles."""
+    types = to_dict(counted.types)
+    assert types == splits(warehouse, parameters_of)
     assert to_dict(counted.parameters) == splits(warehouse, lambda text: [str(len(parameters_of(text)))])
-    assert [split.what for split in counted.types[:1]] == [
-        max(to_dict(counted.types).items(), key=lambda item: sum(item[1]))[0]
-    ]
+    assert counted.types[0].what == max(types, key=lambda what: sum(types[what]))
+    expected = dict.fromkeys(STYLES, (0, 0)) | splits(warehouse, lambda text: [style_of(text)])
+    assert list(to_dict(counted.styles).items()) == [(style, expected[style]) for style in STYLES]
+    both = [row["text_signature"] for c in COLLECTIONS for row in rows_of(warehouse, c)]
+    assert counted.names == len({text.partition("(")[0] for text in both})
+    assert counted.parameter_lists == len({text[text.index("(") :] for text in both})
 
 
 def test_rare_types_are_summed_and_a_very_deep_list_is_one_tuple(tmp_path: Path) -> None:
@@ -157,55 +159,36 @@ def test_rare_types_are_summed_and_a_very_deep_list_is_one_tuple(tmp_path: Path)
     assert [split.what for split in found.parameters] == ["1"]
 
 
-def test_names_are_counted_by_style(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
-    """Every style is listed, in the order of STYLES, and each row counts once."""
-    expected = dict.fromkeys(STYLES, (0, 0)) | splits(warehouse, lambda text: [style_of(text)])
-    assert list(to_dict(counted.styles).items()) == [(style, expected[style]) for style in STYLES]
-    both = [row["text_signature"] for c in COLLECTIONS for row in rows_of(warehouse, c)]
-    assert counted.names == len({text.partition("(")[0] for text in both})
-    assert counted.parameter_lists == len({text[text.index("(") :] for text in both})
-
-
-def test_selectors_are_counted_by_their_texts(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
-    """The numbers of selectors with two texts, three and so on, and the selector with most; topics do not count."""
+def test_selectors_are_counted(warehouse: Warehouse, counted: Statistics) -> None:
+    """By their texts, two, three and so on, with the one that has most; and by the zero digits that they begin with."""
     texts = Counter(row["hash"] for row in rows_of(warehouse, SIGNATURES))
-    assert {each.of: each.found for each in counted.shared if each.found} == {
-        of: count for of, count in Counter(texts.values()).items() if of > 1
-    }
+    shared = {of: count for of, count in Counter(texts.values()).items() if of > 1}
+    assert {each.of: each.found for each in counted.shared if each.found} == shared
     assert counted.selectors == len(texts)
     assert texts[bytes.fromhex((counted.most_shared or "")[2:])] == max(texts.values()) > 3
-
-
-def test_selectors_are_counted_by_leading_zeros(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
-    """The numbers of texts whose selector begins with at least one zero digit, two and so on to eight."""
-    digits = [row["hash"].hex() for row in rows_of(warehouse, SIGNATURES)]
-    assert [(each.of, each.found) for each in counted.zeros] == [
-        (of, sum(each.startswith("0" * of) for each in digits)) for of in range(1, 9)
-    ]
+    digits = [hash.hex() for hash in texts.elements()]
+    zeros = [(of, sum(each.startswith("0" * of) for each in digits)) for of in range(1, 9)]
+    assert [(each.of, each.found) for each in counted.zeros] == zeros
     assert [each.expected for each in counted.zeros] == [len(digits) / 16**of for of in range(1, 9)]
     assert counted.zeros[5].found > 0
 
 
-@pytest.mark.parametrize("texts", [1, 2, 1000, 1_083_492, 10_000_000])
-def test_the_expected_number_is_binomial(texts: int) -> None:
+def test_the_expected_number_is_binomial() -> None:
     """The expected number of selectors with this many texts equals the formula with exact fractions."""
-    for of in range(1, min(texts, 5) + 1):
-        exact = float(math.comb(texts, of) / Fraction(SELECTORS) ** (of - 1)) * (1 - 1 / SELECTORS) ** (texts - of)
-        assert expected_shared(texts, of) == pytest.approx(exact, rel=1e-9)
-    assert expected_shared(texts, texts + 1) == 0
+    for texts in (1, 2, 1000, 1_083_492):
+        for of in range(1, min(texts, 5) + 1):
+            exact = float(math.comb(texts, of) / Fraction(SELECTORS) ** (of - 1)) * (1 - 1 / SELECTORS) ** (texts - of)
+            assert expected_shared(texts, of) == pytest.approx(exact, rel=1e-9)
+        assert expected_shared(texts, texts + 1) == 0
 
 
-def moments(warehouse: sigdir.warehouse.Warehouse) -> Iterator[tuple[datetime, Collection]]:
-    """The time at which each row became visible."""
-    committed = dict(warehouse.sql("SELECT import_id, committed_at FROM imports").rows())
-    for collection in COLLECTIONS:
-        for row in rows_of(warehouse, collection):
-            yield committed.get(row["import_id"], row["created_at"]), collection
-
-
-def test_growth_counts_the_visible_rows(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
+def test_growth_counts_the_visible_rows(warehouse: Warehouse, counted: Statistics) -> None:
     """Each point counts the rows up to its time; the rows of an import count from its commit."""
-    visible = list(moments(warehouse))
+    committed = dict(warehouse.sql("SELECT import_id, committed_at FROM imports").rows())
+    visible = [
+        (committed.get(row["import_id"], row["created_at"]), collection)
+        for collection in COLLECTIONS for row in rows_of(warehouse, collection)
+    ]  # fmt: skip
     for held in counted.growth:
         by_then = Counter(collection for at, collection in visible if at <= held.at)
         assert (held.signatures, held.events) == (by_then[SIGNATURES], by_then[EVENT_SIGNATURES])
@@ -213,10 +196,8 @@ def test_growth_counts_the_visible_rows(warehouse: sigdir.warehouse.Warehouse, c
     assert [held.at for held in counted.growth] == sorted({held.at for held in counted.growth})
 
 
-def test_imports_sources_and_reasons_are_those_of_the_history(
-    warehouse: sigdir.warehouse.Warehouse, counted: Statistics
-) -> None:
-    """The counts of each import and file, and of the reasons, are those of the log."""
+def test_imports_sources_and_reasons_are_those_of_the_history(warehouse: Warehouse, counted: Statistics) -> None:
+    """The counts of each import and file, and of the reasons, are those of the log; a version has nothing later."""
     entries = [entry for entry in warehouse.history() if "import" in entry]
     assert [(each.import_id, each.imported, each.rejected) for each in counted.imports] == [
         (entry["import"], entry["totals"]["imported"], entry["totals"]["rejected"]) for entry in entries
@@ -225,12 +206,7 @@ def test_imports_sources_and_reasons_are_those_of_the_history(
     totals = {name: sum(entry["totals"][name] for entry in entries) for name in entries[0]["totals"]}
     assert (source.path, source.files) == ("in.txt", 1)
     assert {name: getattr(source, name) for name in totals} == totals
-    assert counted.reasons == (("bad_name", 3),)
-    assert counted.import_count == 2
-
-
-def test_an_older_version_has_its_own_numbers(warehouse: sigdir.warehouse.Warehouse) -> None:
-    """The counts of an older version include nothing later."""
+    assert (counted.reasons, counted.import_count) == ((("bad_name", 3),), 2)
     first = statistics(sigdir.open(warehouse.paths.root, 1))
     assert (first.version, first.import_count, first.reasons) == (1, 1, (("bad_name", 2),))
     assert first.total == sum(split.signatures + split.events for split in first.styles) == first.imports[0].imported

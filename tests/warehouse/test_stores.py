@@ -39,16 +39,11 @@ def test_what_is_written_is_read_back(store: Store, tmp_path: Path) -> None:
     assert store.read_range("a/b/large", 1000, 7) == large[1000:1007]
     assert store.download("a/b/large", tmp_path / "copy") == (len(large), hashlib.sha256(large).hexdigest())
     assert (tmp_path / "copy").read_bytes() == large
-    assert [(each.name, each.size) for each in store.list()] == [
-        ("a/b/large", len(large)),
-        ("a/empty", 0),
-        ("a/small", 5),
-    ]
+    found = [(each.name, each.size) for each in store.list()]
+    assert found == [("a/b/large", len(large)), ("a/empty", 0), ("a/small", 5)]
     assert [each.name for each in store.list("a", after="a/c")] == ["a/empty", "a/small"]
     assert store.list("a/s") == []
-    found = store.find("a/small")
-    assert found is not None
-    assert found.size == 5
+    assert getattr(store.find("a/small"), "size", None) == 5
 
 
 def test_missing_objects(store: Store) -> None:
@@ -93,30 +88,20 @@ def test_a_lost_answer_is_no_conflict(s3: S3) -> None:
 def test_a_short_failure_is_survived(s3: S3, kind: str) -> None:
     """One failed request is asked again."""
     store = Store(f"s3://{BUCKET}/short-{kind}")
-    data = b"x" * 100_000
-    store.put("name", data)
+    store.put("name", data := b"x" * 100_000)
     s3.faults.append(Fault(kind, "GET", "name", times=1))  # type: ignore[arg-type]
     assert b"".join(store.pieces("name")) == data
 
 
-def test_a_lasting_failure_is_named(s3: S3, tmp_path: Path) -> None:
-    """The error says which object and why, in one line, and has no credentials in it."""
+def test_a_lasting_failure_is_named(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says which object and why, in one line, and has no credentials in it; also where nothing listens."""
     store = Store(f"s3://{BUCKET}/lasting")
     store.put("name", b"1" * 1000)
     for kind, reason in (("500", "InternalError"), ("expired", "ExpiredToken"), ("404", "NoSuchKey")):
         s3.faults[:] = [Fault(kind, "GET", "name")]  # type: ignore[arg-type]
-        with pytest.raises(StoreError) as raised:
+        with pytest.raises(StoreError, match=rf"^s3://{BUCKET}/lasting/name: .*{reason}") as raised:
             store.download("name", tmp_path / "copy")
-        text = str(raised.value)
-        assert text.startswith(f"s3://{BUCKET}/lasting/name: ")
-        assert reason in text
-        assert "\n" not in text
-        assert KEY not in text
-        assert SECRET not in text
-
-
-def test_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch, s3: S3) -> None:
-    """Nothing listens there: an error that names the object."""
+        assert not any(part in str(raised.value) for part in ("\n", KEY, SECRET))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(StoreError, match=f"s3://{BUCKET}/away/name: "):
         Store(f"s3://{BUCKET}/away").read("name")
@@ -138,42 +123,32 @@ def test_profiles_have_credentials(s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_
         Store(f"s3://{BUCKET}/profile").read("name")
 
 
-@pytest.mark.parametrize(
-    ("url", "reason"),
-    [
-        (f"s3://{KEY}:{SECRET}@bucket/prefix", "environment"),
-        (f"s3://{SECRET}@bucket", "environment"),
-        (f"s3://bucket/prefix?X-Amz-Signature={SECRET}", "environment"),
-        (f"s3://bucket/prefix#{SECRET}", "environment"),
-        ("s3:///prefix", "names no bucket"),
-        ("https://bucket/prefix", "begin with s3://"),
-        ("file://host/folder", "file:///absolute/path"),
-        ("s3://bucket/a/../b", "no . and .."),
-        ("s3://[bucket", "cannot be parsed"),
-    ],
-)
-def test_urls_that_are_refused(url: str, reason: str) -> None:
+REFUSED = {
+    f"s3://{KEY}:{SECRET}@bucket/prefix": "environment", f"s3://{SECRET}@bucket": "environment",
+    f"s3://bucket/prefix?X-Amz-Signature={SECRET}": "environment", f"s3://bucket/prefix#{SECRET}": "environment",
+    "s3:///prefix": "names no bucket", "https://bucket/prefix": "begin with s3://",
+    "file://host/folder": "file:///absolute/path", "s3://bucket/a/../b": "no . and ..", "s3://[bucket": "cannot be parsed",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("url", REFUSED)
+def test_urls_that_are_refused(url: str) -> None:
     """The reason is named; what may be a password is not."""
     with pytest.raises(StoreError) as raised:
         open_store(url)
-    assert reason in str(raised.value)
+    assert REFUSED[url] in str(raised.value)
     assert SECRET not in str(raised.value)
 
 
 def test_what_a_url_names(tmp_path: Path) -> None:
-    """An object, or all that are below it in the order of their names."""
+    """An object, or all below it in the order of their names. Local paths are none; nothing is asked before a read."""
     store = open_store(f"file://{tmp_path}")
     for name in ("lists/b.txt", "lists/a.txt", "lists-too.txt"):
         store.put(name, name.encode())
-    _, found = objects_at(f"file://{tmp_path}/lists")
-    assert [each.name for each in found] == ["a.txt", "b.txt"]
+    assert [each.name for each in objects_at(f"file://{tmp_path}/lists")[1]] == ["a.txt", "b.txt"]
     folder, found = objects_at(f"file://{tmp_path}/lists/b.txt")
     assert [folder.read(each.name) for each in found] == [b"lists/b.txt"]
     assert objects_at(f"file://{tmp_path}/nothing")[1] == []
-
-
-def test_what_is_a_url() -> None:
-    """Local paths are none, whatever they contain. URLs of other clouds are taken; nothing is asked there before a read."""
     for url in ("gs://bucket/prefix", "az://container/prefix"):
         assert open_store(f"{url}/").url == url
         assert open_store(url).where("a/b") == f"{url}/a/b"
