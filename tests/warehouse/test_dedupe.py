@@ -27,15 +27,15 @@ from sigdir.warehouse.table.parquet import NewRows, rows_table, write_data_file
 from tests.examples import examples
 from tests.warehouse.support import Digest, cut, digest_of, make_spill
 
-THREADS = 2
-
 # Where a text is known from; and with or without the map of hashes.
 NEW, FILE_1, FILE_2, FILE_3, STAGED = range(5)
-MAPS = [pytest.param(1 << 30, id="with the map"), pytest.param(0, id="without the map")]
+MAPS = (1 << 30, 0)
 
 
-def flags_of(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int) -> npt.NDArray[np.bool_]:
-    return new_rows(spill, snapshot, staged, threads, text_ids_in(spill.keys_path.with_suffix(".ids"), spill.rows))
+def flags_of(spill: Spill, snapshot: Snapshot, staged: list[StagedRow]) -> list[bool]:
+    ids = text_ids_in(spill.keys_path.with_suffix(".ids"), spill.rows)
+    found: list[bool] = new_rows(spill, snapshot, staged, 2, ids).tolist()
+    return found
 
 
 def text_of(number: int) -> str:
@@ -81,9 +81,9 @@ def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
     return flags
 
 
-@pytest.mark.parametrize("map_rows", MAPS)
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(120))
 @given(
+    map_rows=st.sampled_from(MAPS),
     collection=st.sampled_from(COLLECTIONS),
     part_rows=st.sampled_from([dedupe.PART_ROWS, 16]),
     places=st.lists(st.integers(NEW, STAGED), min_size=30, max_size=30),
@@ -104,41 +104,34 @@ def test_new_rows_equal_a_set(
         folder = Path(name)
         spill = make_spill(folder, collection, cut([text_of(n) for n in batch], batch_rows))
         snapshot = snapshot_of(folder, collection, held[FILE_1:STAGED])
-        keep = flags_of(spill, snapshot, staged_rows(held[STAGED]), THREADS)
-    assert keep.tolist() == first_of_each(batch, known)
+        keep = flags_of(spill, snapshot, staged_rows(held[STAGED]))
+    assert keep == first_of_each(batch, known)
 
 
 @pytest.mark.parametrize("map_rows", MAPS)
-@pytest.mark.parametrize("known_from", ["nowhere", "a file", "staging", "both"])
 @pytest.mark.parametrize("collection", COLLECTIONS)
 def test_keys_with_the_same_first_half_are_different(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    collection: Collection,
-    known_from: str,
-    map_rows: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collection: Collection, map_rows: int
 ) -> None:
     """Texts whose keys agree in eight bytes are no duplicates; those that agree in sixteen are."""
     monkeypatch.setattr(dedupe, "_MAP_ROWS", map_rows)
-    keys = {"a()": 1, "b()": 2, "c()": 3, "d()": 4}
+    texts = ["a()", "b()", "c()", "d()"]
 
     def crafted(text: str) -> bytes:
-        return b"\x11" * 8 + keys[text].to_bytes(8, "little") + b"\x22" * 16
+        return b"\x11" * 8 + texts.index(text).to_bytes(8, "little") + b"\x22" * 16
 
     def digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
         return np.frombuffer(b"".join(crafted(item) for item in text.to_pylist()), np.uint8).reshape(-1, 32)
 
     monkeypatch.setattr(dedupe, "keccak256_column", digest)
-    batch = ["a()", "b()", "a()", "c()", "b()", "d()", "c()"]
-    spill = make_spill(tmp_path, collection, cut(batch, 3), digest)
-    in_file = ["b()"] if known_from in ("a file", "both") else []
-    in_staging = ["d()"] if known_from in ("staging", "both") else []
-    snapshot = snapshot_of(tmp_path, collection, [in_file], digest)
-    staged = [StagedRow(9, 9, text, crafted(text)) for text in in_staging]
-    keep = flags_of(spill, snapshot, staged, THREADS)
-    order = sorted(keys)
-    known = {order.index(text) for text in in_file + in_staging}
-    assert keep.tolist() == first_of_each([order.index(text) for text in batch], known)
+    batch = [0, 1, 0, 2, 1, 3, 2]
+    for in_file, in_staging in ([], []), ([1], []), ([], [3]), ([1], [3]):
+        folder = tmp_path / f"{in_file}{in_staging}"
+        folder.mkdir()
+        spill = make_spill(folder, collection, cut([texts[n] for n in batch], 3), digest)
+        snapshot = snapshot_of(folder, collection, [[texts[n] for n in in_file]], digest)
+        staged = [StagedRow(9, 9, texts[n], crafted(texts[n])) for n in in_staging]
+        assert flags_of(spill, snapshot, staged) == first_of_each(batch, {*in_file, *in_staging})
 
 
 def test_the_second_half_of_a_key_decides(tmp_path: Path) -> None:
@@ -147,7 +140,7 @@ def test_the_second_half_of_a_key_decides(tmp_path: Path) -> None:
     spill = Spill(tmp_path, SIGNATURES)
     spill.append(Rows(pa.array(["a()", "b()", "a()", "c()", "b()"]), np.zeros((5, 4), np.uint8), keys))
     spill.finish()
-    assert flags_of(spill, Snapshot(), [], THREADS).tolist() == [True, True, False, True, False]
+    assert flags_of(spill, Snapshot(), []) == [True, True, False, True, False]
 
 
 def test_rows_are_found_by_their_digest(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,31 +30,26 @@ CHECKPOINT = 4
 
 def served(paths: Paths) -> Any:
     """Every row as a server answers it, and whether it finds it by its hash."""
-    reader = Reader(paths)
-    try:
+    found = {}
+    with closing(Reader(paths)) as reader:
         view = reader.current()
-        return {
-            c: [
-                (
-                    int(segment.ids[row]), int(segment.created_at[row]), segment.text_at(row), segment.hash[row].tobytes(),
-                    view.id_of_text(c, segment.text_at(row), segment.hash[row].tobytes()),
-                )
-                for segment in view.segments[c] for row in range(segment.rows)
-            ]
-            for c in COLLECTIONS
-        }  # fmt: skip
-    finally:
-        reader.close()
+        for c in COLLECTIONS:
+            for segment in view.segments[c]:
+                for row in range(segment.rows):
+                    text, hash = segment.text_at(row), segment.hash[row].tobytes()
+                    times = int(segment.created_at[row]), view.id_of_text(c, text, hash)
+                    found[c, int(segment.ids[row])] = text, hash, *times
+    return found
 
 
 def queried(paths: Paths) -> Any:
     """Every row as SQL answers it, and the imports."""
+    queries = (
+        "FROM signatures ORDER BY id",
+        "FROM event_signatures ORDER BY id",
+        "SELECT * EXCLUDE seconds FROM imports",
+    )
     with sigdir.open(paths.root) as warehouse:
-        queries = (
-            "FROM signatures ORDER BY id",
-            "FROM event_signatures ORDER BY id",
-            "SELECT * EXCLUDE seconds FROM imports",
-        )
         return [warehouse.sql(query).rows() for query in queries]
 
 

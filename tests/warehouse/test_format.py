@@ -17,14 +17,7 @@ from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import make_folder
 from sigdir.warehouse.table.identity import FORMAT, Identity, read_identity, write_identity
 from sigdir.warehouse.table.paths import Paths
-from tests.warehouse.support import (
-    assert_fails_in_one_line,
-    call_command,
-    fold,
-    publish,
-    stage,
-    staged_rows,
-)
+from tests.warehouse.support import assert_fails_in_one_line, call_command, fold, publish, stage, staged_rows
 
 
 @pytest.fixture
@@ -34,12 +27,6 @@ def paths(tmp_path: Path) -> Paths:
     publish(own, ["a(uint256)", "b(uint256)"])
     stage(own, SIGNATURES, "c(uint256)")
     return own
-
-
-def open_staging(path: Path) -> str:
-    """Open a staging file and return the id of its warehouse."""
-    Staging(path).close()
-    return read_identity(Paths(path.parent)).id
 
 
 def test_a_warehouse_is_given_an_id_once(paths: Paths, tmp_path: Path) -> None:
@@ -58,12 +45,15 @@ def test_a_warehouse_is_given_an_id_once(paths: Paths, tmp_path: Path) -> None:
 
 def test_all_that_open_a_new_warehouse_at_once_agree_on_its_id(tmp_path: Path) -> None:
     """The first that writes the staging file gives the id."""
+
+    def open_staging(path: Path) -> str:
+        Staging(path).close()
+        return read_identity(Paths(path.parent)).id
+
     make_folder(tmp_path / "new")
-    path = Paths(tmp_path / "new").staging
     with ThreadPoolExecutor(6) as pool:
-        found = set(pool.map(open_staging, [path] * 6))
-    assert len(found) == 1
-    assert "" not in found
+        (found,) = set(pool.map(open_staging, [Paths(tmp_path / "new").staging] * 6))
+    assert found
 
 
 def test_a_lost_file_is_made_again_with_the_id_of_the_other(paths: Paths) -> None:
@@ -72,8 +62,7 @@ def test_a_lost_file_is_made_again_with_the_id_of_the_other(paths: Paths) -> Non
     paths.identity.unlink()
     Staging(paths.staging).close()
     assert read_identity(paths) == before
-    for file in paths.root.glob("staging.sqlite*"):
-        file.unlink()
+    remove_staging(paths)
     publish(paths, ["d(uint256)"])
     assert read_identity(paths) == before
 
@@ -83,13 +72,9 @@ def test_a_staging_file_of_another_warehouse_is_refused(paths: Paths, tmp_path: 
     other = Paths(tmp_path / "other")
     stage(other, SIGNATURES, "x(uint256)")
     rows = staged_rows(other, SIGNATURES)
-    for file in paths.root.glob("staging.sqlite*"):
-        file.unlink()
+    remove_staging(paths)
     shutil.copy(other.staging, paths.staging)
-    for command in (["fold"], ["import", "--quiet", "samples"]):
-        result = call_command(*command, "--warehouse", paths.root)
-        assert_fails_in_one_line(result)
-        assert f"{paths.staging} belongs to another warehouse" in result.stderr
+    refuse(paths, [["fold"], ["import", "--quiet", "samples"]], f"{paths.staging} belongs to another warehouse")
     paths.identity.unlink()
     assert staged_rows(paths, SIGNATURES) == rows
 
@@ -98,65 +83,61 @@ READERS = [["rejects"], ["history"], ["stats"], ["sql", "SELECT 1"], ["verify"]]
 WRITERS = [["import", "samples"], ["fold"]]
 OTHERS = [["mirror", "http://127.0.0.1:9/"], ["backup", "nowhere"]]
 """Nobody listens at the address, and nothing is at the folder."""
-
-
 CURE = "export with the program that wrote it, or import again"
 
 
-@pytest.mark.parametrize("other", [FORMAT + 1, FORMAT - 1], ids=["newer", "older"])
-@pytest.mark.parametrize("has_staging", [True, False], ids=["", "staging lost"])
-def test_another_format_is_refused_by_every_command(paths: Paths, has_staging: bool, other: int) -> None:
-    """The error has one line, both numbers and what to do; no file is made in the folder."""
-    write_identity(paths, Identity(other, "00"))
-    if not has_staging:
-        for file in paths.root.glob("staging.sqlite*"):
-            file.unlink()
-    kept = {path for path in paths.root.rglob("*") if path.name != "publish.lock"} - {paths.tmp}
-    for command in (*READERS, *WRITERS, *OTHERS):
+def remove_staging(paths: Paths) -> None:
+    for file in paths.root.glob("staging.sqlite*"):
+        file.unlink()
+
+
+def refuse(paths: Paths, commands: list[list[str]], why: str) -> None:
+    """Require that each command fails in one line that says why, and makes and removes no file."""
+
+    def files() -> set[Path]:
+        return {path for path in paths.root.rglob("*") if path.suffix not in (".lock", ".stamp")} - {paths.tmp}
+
+    kept = files()
+    for command in commands:
         result = call_command(*command, "--warehouse", paths.root)
         assert_fails_in_one_line(result)
-        assert f"{paths.root} has format {other}; this version reads format {FORMAT}: {CURE}" in result.stderr
-        assert {path for path in paths.root.rglob("*") if path.name != "publish.lock"} - {paths.tmp} == kept
+        assert why in result.stderr
+        assert files() == kept
 
 
-def test_another_format_is_refused_where_a_backup_goes(paths: Paths, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", ["", "staging", "identity", "both"])
+def test_another_format_is_refused_by_every_command(paths: Paths, tmp_path: Path, lost: str) -> None:
+    """The error has both numbers and what to do. Each of the two files that have the number is enough; one has to be there.
+
+    Without both, a new id would make it another warehouse than its backups and copies.
+    """
+    other = FORMAT - 1 if lost == "identity" else FORMAT + 1
+    write_identity(paths, Identity(other, "00"))
+    if lost == "identity":
+        with closing(sqlite3.connect(paths.staging)) as connection, connection:
+            connection.execute("UPDATE about SET format = ?", (other,))
+    if lost in ("staging", "both"):
+        remove_staging(paths)
+    if lost in ("identity", "both"):
+        paths.identity.unlink()
+    why = f"{paths.root} has format {other}; this version reads format {FORMAT}: {CURE}"
+    if lost == "both":
+        why = f"{paths.identity}: missing; put this file back from a backup"
+    refuse(paths, [*READERS, *WRITERS, *(OTHERS if lost != "both" else [])], why)
+
+
+def test_another_format_is_refused_by_a_server_and_where_a_backup_goes(
+    paths: Paths, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The server ends with status 2 and both numbers, without a traceback."""
     copy = tmp_path / "copy"
     assert call_command("backup", copy, "--warehouse", paths.root).exit_code == 0
     write_identity(Paths(copy), Identity(FORMAT + 1, read_identity(paths).id))
-    assert_fails_in_one_line(result := call_command("backup", copy, "--warehouse", paths.root))
-    assert f"{copy} has format {FORMAT + 1}; this version reads format {FORMAT}: {CURE}" in result.stderr
-
-
-def test_a_lost_file_does_not_hide_another_format(paths: Paths) -> None:
-    """The staging file has the number too: readers and writers refuse, and write no new identity."""
-    with closing(sqlite3.connect(paths.staging)) as connection, connection:
-        connection.execute("UPDATE about SET format = ?", (FORMAT - 1,))
-    paths.identity.unlink()
-    for command in (["stats"], ["fold"]):
-        result = call_command(*command, "--warehouse", paths.root)
-        assert_fails_in_one_line(result)
-        assert f"{paths.root} has format {FORMAT - 1}; this version reads format {FORMAT}" in result.stderr
-    assert not paths.identity.exists()
-
-
-def test_a_table_without_identity_and_staging_is_refused(paths: Paths) -> None:
-    """A new id would make it another warehouse than its backups and copies."""
-    for file in (paths.identity, *paths.root.glob("staging.sqlite*")):
-        file.unlink()
-    for command in (*READERS, *WRITERS):
-        result = call_command(*command, "--warehouse", paths.root)
-        assert_fails_in_one_line(result)
-        assert f"{paths.identity}: missing; put this file back from a backup" in result.stderr
-    assert not paths.identity.exists()
-
-
-def test_another_format_is_refused_by_a_server(paths: Paths, capfd: pytest.CaptureFixture[str]) -> None:
-    """The server ends with status 2 and both numbers, without a traceback."""
-    write_identity(paths, Identity(other := FORMAT + 1, "00"))
-    result = call_command("serve", "--port", "0", "--workers", "1", "--fold-every", "0", "--warehouse", paths.root)
+    why = f"has format {FORMAT + 1}; this version reads format {FORMAT}: {CURE}"
+    refuse(paths, [["backup", str(copy)]], f"{copy} {why}")
+    result = call_command("serve", "--port", "0", "--workers", "1", "--fold-every", "0", "--warehouse", copy)
     told = capfd.readouterr().err
-    assert (result.exit_code, f"format {other}; this version reads format {FORMAT}" in told) == (2, True)
-    assert "Traceback" not in told
+    assert (result.exit_code, why in told, "Traceback" in told) == (2, True, False)
 
 
 def test_a_damaged_identity_file_is_named(paths: Paths) -> None:

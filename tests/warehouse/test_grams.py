@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.paths import Paths, index_name
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.signatures.strategies import EXACT
 
 NAMES = st.text(alphabet="abcABC019_$", min_size=1, max_size=12)
@@ -56,6 +57,7 @@ def small_blocks() -> Iterator[None]:
 
 @given(st.lists(st.tuples(NAMES, LISTS).map("".join), min_size=1, max_size=60), FRAGMENTS)
 def test_any_fragment_is_found_as_a_scan_finds_it(texts: list[str], fragment: str) -> None:
+    """Fragments and patterns."""
     segment = segment_of(texts)
     indexed = replace(segment, grams=grams_of_all(segment))
     assert indexed.with_text(fragment).tolist() == scanned(segment, fragment)
@@ -64,20 +66,16 @@ def test_any_fragment_is_found_as_a_scan_finds_it(texts: list[str], fragment: st
 
 
 def test_all_pieces_of_a_pattern_are_looked_up() -> None:
-    """Also where the longest piece may stand in a list of types, which the index cannot tell."""
+    """Also where the longest may stand in a list of types, which the index cannot tell; later blocks only if needed."""
+
+    def candidates(pattern: str) -> list[int]:
+        return [row for rows in found.candidates(*fixed_pieces(pattern)) or () for row in rows.tolist()]
+
     texts = ["transfer(address,uint256)", "transferMany(address,uint256)", "send(address,uint256)", "transfer(bool)"]
     found = grams_of_all(segment_of(texts))
-    assert candidates(found, "transfer*(address,*)") == [0, 1, 3]
-    assert candidates(found, "*sfer*Many*address*") == [1]
+    assert candidates("transfer*(address,*)") == [0, 1, 3]
+    assert candidates("*sfer*Many*address*") == [1]
     assert found.candidates(*fixed_pieces("??*(address,*)")) is None
-
-
-def candidates(found: Grams, pattern: str) -> list[int]:
-    return [row for rows in found.candidates(*fixed_pieces(pattern)) or () for row in rows.tolist()]
-
-
-def test_the_first_rows_need_the_first_block_only() -> None:
-    """The lists behind it are not read."""
     segment = segment_of(["transfer(bool)"] * 40)
     made = grams_of_all(segment)
     cut = replace(segment, grams=Grams(made.starts, made.lists[: int(made.starts[grams._LISTS])]))
@@ -95,55 +93,35 @@ def test_what_may_stand_in_a_list_of_types_is_left_to_the_scan() -> None:
         assert (grams_of(name) is None) == (len(re.split(r"(?<=\()", name)[0]) < 4), name
 
 
-def index_files(paths: Paths) -> Path:
-    """The folder of the index of the only data file."""
-    [file] = read_snapshot(paths).files[SIGNATURES]
-    return paths.cache / index_name(SIGNATURES, file.path)
-
-
-@pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    """A warehouse of ROWS rows whose index a server has made."""
-    folder = tmp_path_factory.mktemp("grams")
-    (folder / "list.txt").write_text("".join(f"name{number:x}(uint256)\n" for number in range(ROWS)))
-    paths = Paths(folder / "warehouse")
-    Reader(paths).close()  # publishers build indexes where a server has read
-    import_files([folder / "list.txt"], paths.root)
-    return paths
-
-
 def searched(paths: Paths, fragment: str) -> list[int]:
     """The rows that a new server finds, by the grams."""
-    reader = Reader(paths)
-    try:
+    with closing(Reader(paths)) as reader:
         [segment] = reader.current().segments[SIGNATURES]
         assert segment.grams is not None
         assert segment.grams.candidates(fragment) is not None
         found: list[int] = segment.with_text(fragment).tolist()
         return found
-    finally:
-        reader.close()
 
 
-def test_the_publisher_builds_them(indexed: Paths) -> None:
-    assert (index_files(indexed) / "gram_lists").is_file()
-    assert searched(indexed, "NAME3fF") == [0x3FF]
+def test_a_publisher_builds_them_and_a_damaged_file_is_built_again(warehouse: Path) -> None:
+    """Where a server has read before."""
+    paths = Paths(warehouse)
+    Reader(paths).close()
+    import_lines(warehouse, *(f"name{number:x}(uint256)" for number in range(ROWS)))
+    [file] = read_snapshot(paths).files[SIGNATURES]
+    folder = paths.cache / index_name(SIGNATURES, file.path)
+    assert (folder / "gram_lists").is_file()
+    assert searched(paths, "NAME3fF") == [0x3FF]
+    for name in ("gram_starts", "gram_lists", "checksums.json"):
+        raw = bytearray((folder / name).read_bytes())
+        raw[len(raw) // 2] ^= 1
+        (folder / name).write_bytes(raw)
+        assert searched(paths, "name3ff") == [0x3FF]
+        assert (folder / name).read_bytes() != bytes(raw)
 
 
-@pytest.mark.parametrize("name", ["gram_starts", "gram_lists", "checksums.json"])
-def test_a_damaged_file_is_noticed_and_built_again(indexed: Paths, name: str) -> None:
-    path = index_files(indexed) / name
-    raw = bytearray(path.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    path.write_bytes(raw)
-    assert searched(indexed, "name3ff") == [0x3FF]
-    assert path.read_bytes() != bytes(raw)
-
-
-def test_names_of_one_letter_have_no_gram(warehouse: Path, tmp_path: Path) -> None:
+def test_names_of_one_letter_have_no_gram(warehouse: Path) -> None:
     """The index of their file is made too, and a search of it finds none."""
-    path = tmp_path / "list.txt"
-    path.write_text("".join(f"f(uint8[{number}])\n" for number in range(1, ROWS + 1)))
     Reader(Paths(warehouse)).close()
-    import_files([path], warehouse)
+    import_lines(warehouse, *(f"f(uint8[{number}])" for number in range(1, ROWS + 1)))
     assert searched(Paths(warehouse), "name3ff") == []

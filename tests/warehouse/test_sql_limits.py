@@ -34,17 +34,21 @@ def test_a_query_ends_at_its_time_limit(small: Paths) -> None:
     assert (result.exit_code, result.stdout.split()) == (0, ["x", "1"])
 
 
+def ended(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A Python process with these arguments."""
+    return subprocess.run(
+        [sys.executable, "-c", *arguments], cwd=REPOSITORY, env=environment(), capture_output=True, text=True,
+        timeout=SAFETY_SECONDS, check=False,
+    )  # fmt: skip
+
+
 def test_a_query_that_does_not_hear_its_time_limit_ends_with_the_process() -> None:
     """Two seconds later, with the same line."""
-    code = (
+    done = ended(
         "import time; from sigdir.warehouse.sql.time_limit import time_limit\n"
         "with time_limit(lambda: None, 0.1, 'it took too long'): time.sleep(60)"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, env=environment(), capture_output=True, text=True,
-        timeout=SAFETY_SECONDS, check=False,
-    )  # fmt: skip
-    assert (ended.returncode, ended.stderr) == (2, "Error: it took too long\n")
+    assert (done.returncode, done.stderr) == (2, "Error: it took too long\n")
 
 
 # A process counts its parent's memory too: the fork had it. So a small process starts the command.
@@ -65,17 +69,13 @@ RESULT, STATE = (
 @pytest.mark.parametrize("query", long_except({RESULT}, [RESULT, STATE]))
 def test_a_query_has_the_memory_that_it_may_have(small: Paths, tmp_path: Path, query: str) -> None:
     """Its result counts too: one of 20 GB ended at 6 GB of memory, or with the machine."""
-    arguments = command(
-        "sql", "--memory-limit", "256MB", "--output", tmp_path / "x.ndjson", query, "--warehouse", small.root
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", PEAK_MEMORY, *arguments], cwd=REPOSITORY, env=environment(), capture_output=True,
-        text=True, timeout=SAFETY_SECONDS, check=False,
-    )  # fmt: skip
-    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended.stderr
-    assert ended.stderr.startswith("Error: the query needs more memory than it may have")
-    assert "--memory-limit" in ended.stderr
-    assert int(ended.stdout) < 1200 * 1024
+    output = tmp_path / "x.ndjson"
+    arguments = command("sql", "--memory-limit", "256MB", "--output", output, query, "--warehouse", small.root)
+    done = ended(PEAK_MEMORY, *arguments)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith("Error: the query needs more memory than it may have")
+    assert "--memory-limit" in done.stderr
+    assert int(done.stdout) < 1200 * 1024
 
 
 def test_what_a_killed_query_spilled_is_removed_by_the_next(
@@ -99,19 +99,12 @@ def test_what_a_killed_query_spilled_is_removed_by_the_next(
         assert list(shared.iterdir()) == [living.path]
 
 
-def test_a_folder_that_others_may_enter_is_not_used(
-    small: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another user may have made it, to read what is spilled."""
+def test_a_folder_that_others_may_enter_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may have made it, to read what is spilled. The engine's progress bar is off: it would be in the output."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     shared = tmp_path / f"sigdir-sql-{os.getuid()}"
     shared.mkdir()
     shared.chmod(0o777)
-    with connect("64MB", 1):
+    with connect("64MB", 1) as connection:
         assert list(shared.iterdir()) == []
-
-
-def test_a_query_in_python_writes_nothing_to_standard_output(small: Paths, tmp_path: Path) -> None:
-    """The engine's progress bar is off: it would write into the output of a script after two seconds."""
-    with connect("64MB", 1, spill=tmp_path) as connection:
         assert connection.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (False,)

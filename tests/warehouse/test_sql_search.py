@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse import QueryError, Warehouse
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.examples import examples
 from tests.warehouse.support import Run
 
@@ -29,18 +28,7 @@ EVENTS_OF = [["BalanceOf(address)", "Transfer(address,address,uint256)"], []]
 FRAGMENTS = [
     "balanceof", " balanceOf ", "name3ff", "(address", "uint8[2]", "bool[", "$_", "f", "E1", "", "nothing like it", "é", "a\0", "_",
 ]  # fmt: skip
-PATTERNS = [
-    "balanceOf*",
-    "*balanceOf*",
-    "*BalanceOf(*)",
-    "?ransfer(*",
-    "*[]",
-    "*[?]*",
-    "name??(uint256)",
-    "*",
-    "**?",
-    "x*",
-]
+PATTERNS = ["balanceOf*", "*BalanceOf(*)", "?ransfer(*", "*[]", "*[?]*", "name??(uint256)", "*", "**?", "x*"]
 
 
 @pytest.fixture(scope="module")
@@ -62,68 +50,49 @@ def warehouse(view: tuple[Paths, View]) -> Warehouse:
 
 def served(view: View, fragment: str) -> list[tuple[str, int, str, str]]:
     """Collection, id, text and hash of the rows that servers find."""
+    is_pattern = "*" in fragment or "?" in fragment
     found = []
     for collection in COLLECTIONS:
         for segment in view.segments[collection]:
-            if "*" in fragment or "?" in fragment:
-                rows = segment.like(fragment, segment.rows)
-            else:
-                rows = segment.with_text(fragment.strip())
+            rows = segment.like(fragment, segment.rows) if is_pattern else segment.with_text(fragment.strip())
             for row in rows.tolist():
                 hex = "0x" + segment.hash[row].tobytes().hex()
                 found.append((str(collection), int(segment.ids[row]), segment.text_at(row), hex))
     return sorted(found)
 
 
-@pytest.mark.parametrize("fragment", [*FRAGMENTS, *PATTERNS])
-def test_sql_finds_what_servers_find(warehouse: Warehouse, view: tuple[Paths, View], fragment: str) -> None:
+def test_sql_finds_what_servers_find(warehouse: Warehouse, view: tuple[Paths, View]) -> None:
+    """The same rows, of any fragment or pattern, and their number."""
     columns = "collection, id, text_signature, hex_signature"
-    found = warehouse.sql(f"SELECT {columns} FROM search(?) ORDER BY collection, id", [fragment]).rows()
-    assert found == served(view[1], fragment)
-    counts = warehouse.sql("SELECT count(*) FROM search(?)", [fragment]).rows()
-    assert counts == [(len(found),)]
+    for fragment in (*FRAGMENTS, *PATTERNS):
+        found = warehouse.sql(f"SELECT {columns} FROM search(?) ORDER BY collection, id", [fragment]).rows()
+        assert found == served(view[1], fragment), fragment
+        assert warehouse.sql("SELECT count(*) FROM search(?)", [fragment]).rows() == [(len(found),)]
 
 
 @settings(max_examples=examples(40))
 @given(st.text(alphabet="aeBn0(1,$_*?[]u", max_size=6))
 def test_any_fragment_or_pattern(warehouse: Warehouse, view: tuple[Paths, View], fragment: str) -> None:
+    """As servers find them."""
     found = warehouse.sql("SELECT collection, id, text_signature, hex_signature FROM search(?)", [fragment]).rows()
     assert sorted(found) == served(view[1], fragment)
 
 
 def test_the_columns_are_those_of_the_views(warehouse: Warehouse) -> None:
-    """Also where the engine asks for rows in another order than theirs."""
+    """Also where the engine asks for rows in another order than theirs; a fragment may come from another table or be NULL."""
     columns = "id, text_signature, hex_signature, created_at, hash"
+    last = "ORDER BY text_signature DESC LIMIT 5"
     for collection in COLLECTIONS:
-        query = f"SELECT {columns} FROM search('o') WHERE collection = ? ORDER BY text_signature DESC LIMIT 5"
-        expected = f"SELECT {columns} FROM {collection.view_name} WHERE text_signature ILIKE '%o%' ORDER BY text_signature DESC LIMIT 5"
-        assert warehouse.sql(query, [str(collection)]).arrow() == warehouse.sql(expected).arrow()
-
-
-def test_it_joins_and_takes_columns(warehouse: Warehouse) -> None:
-    """A fragment may come from another table; NULL finds nothing."""
-    assert warehouse.sql("SELECT count(*) FROM search(NULL)").rows() == [(0,)]
+        query = f"SELECT {columns} FROM search('o') WHERE collection = '{collection}' {last}"
+        expected = f"SELECT {columns} FROM {collection.view_name} WHERE text_signature ILIKE '%o%' {last}"
+        assert warehouse.sql(query).arrow() == warehouse.sql(expected).arrow()
     fragments = "(VALUES ('balanceof'), ('nothing like it'), (NULL), ('Transfer*')) AS given(fragment)"
-    found = warehouse.sql(
-        f"SELECT fragment, count(*) FROM {fragments}, search(fragment) GROUP BY ALL ORDER BY 1"
-    ).rows()
-    assert found == [("Transfer*", 1), ("balanceof", 4)]
+    query = f"SELECT fragment, count(*) FROM {fragments}, search(fragment) GROUP BY ALL ORDER BY 1"
+    assert warehouse.sql(query).rows() == [("Transfer*", 1), ("balanceof", 4)]
     query = "SELECT import_id FROM search('getBalanceOf') JOIN signatures USING (id, text_signature)"
     assert warehouse.sql(query).rows() == [(1,)]
-
-
-def test_an_older_version_is_searched(view: tuple[Paths, View]) -> None:
-    newest = sigdir.open(view[0].root)
-    older = sigdir.open(view[0].root, as_of=newest.version - 1)
-    counts = [opened.sql("SELECT count(*) FROM search('balanceof')").rows() for opened in (older, newest)]
-    assert counts == [[(3,)], [(4,)]]
-
-
-@pytest.mark.parametrize("wanted", ["a", "a*"])
-def test_a_fragment_or_pattern_has_256_characters(warehouse: Warehouse, wanted: str) -> None:
-    assert warehouse.sql("FROM search(?)", [wanted.rjust(256, "a")]).rows() == []
-    with pytest.raises(QueryError, match="at most 256 characters, and these are 257"):
-        warehouse.sql("FROM search(?)", [wanted.rjust(257, "a")]).rows()
+    older = sigdir.open(warehouse.paths.root, as_of=warehouse.version - 1)
+    assert older.sql("SELECT count(*) FROM search('balanceof')").rows() == [(3,)]
 
 
 STRUCTURES = {
@@ -135,37 +104,31 @@ STRUCTURES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("query", STRUCTURES)
-def test_names_and_parameters_are_found(view: tuple[Paths, View], query: str) -> None:
-    """As the search page finds them."""
-    rows = sigdir.open(view[0].root).sql("SELECT text_signature FROM search(?)", [query]).rows()
-    assert {text for (text,) in rows} == STRUCTURES[query]
+def test_names_and_parameters_are_found(warehouse: Warehouse) -> None:
+    """As the search page finds them. What a text does not say is refused, and a fragment or pattern of 257 characters."""
+    for query, texts in STRUCTURES.items():
+        assert {text for (text,) in warehouse.sql("SELECT text_signature FROM search(?)", [query]).rows()} == texts
+    refused = {
+        "kind:error": "^Invalid Input Error: search.. takes a name, parameters",
+        "a (uint7)": "at column 4$",
+    } | dict.fromkeys(("a" * 257, "a" * 256 + "*"), "at most 256 characters, and these are 257")
+    for query, problem in refused.items():
+        with pytest.raises(QueryError, match=problem):
+            warehouse.sql("FROM search(?)", [query]).rows()
+    assert warehouse.sql("FROM search(?)", ["a" * 256]).rows() == []
 
 
 def test_the_weight_orders_as_the_search_page_does(tmp_path: Path) -> None:
     """By how well a text matches, then by its evidence; names, patterns and structures alike."""
-    declared: list[dict[str, object]] = [
-        {"type": "function", "name": name, "inputs": []} for name in ("payAll", "pay", "unpay")
-    ]
-    (tmp_path / "abi.json").write_text(json.dumps(declared))
-    (tmp_path / "list.txt").write_text("repay()\npayNow()\npay(bool)\ntransfer(address,uint256)\nPAYEE()\n")
-    import_files([tmp_path / "list.txt", tmp_path / "abi.json"], tmp_path / "warehouse")
+    listed = ["repay()", "payNow()", "pay(bool)", "transfer(address,uint256)", "PAYEE()"]
+    declared = [f"function {name}() external" for name in ("payAll", "pay", "unpay")]
+    import_lines(tmp_path / "warehouse", *listed, *declared)
     reader = Reader(Paths(tmp_path / "warehouse"))
     reader.close()
     warehouse = sigdir.open(tmp_path / "warehouse")
     for query in ("pay", "PAY (*)", "()", "(*)", "*pay (*)", "type:bool", "e", "kind"):
-        found = [
-            text
-            for (text,) in warehouse.sql("SELECT text_signature FROM search(?) ORDER BY weight, id", [query]).rows()
+        rows = warehouse.sql("SELECT text_signature FROM search(?) ORDER BY weight, id", [query]).rows()
+        assert [text for (text,) in rows] == [
+            row.text for row in find(reader.held(), SIGNATURES, parse_search(query), 0, 20).rows
         ]
-        assert found == [row.text for row in find(reader.held(), SIGNATURES, parse_search(query), 0, 20).rows]
-    assert len(found) == 0
-
-
-def test_what_a_text_does_not_say_is_refused(view: tuple[Paths, View]) -> None:
-    for query, problem in (
-        ("kind:error", "^Invalid Input Error: search.. takes a name, parameters"),
-        ("a (uint7)", "at column 4$"),
-    ):
-        with pytest.raises(QueryError, match=problem):
-            sigdir.open(view[0].root).sql("FROM search(?)", [query]).rows()
+    assert rows == []
