@@ -36,14 +36,14 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-@pytest.mark.parametrize(
-    ("call", "commands"), [("flock", READERS), ("flock", [BACKUP]), ("fcntl", [*READERS, BACKUP])],
-    ids=["flock", "flock of a backup", "fcntl"],
-)  # fmt: skip
-def test_readers_need_no_locks(tmp_path: Path, call: str, commands: list[tuple[str, ...]]) -> None:
+CASES = {"flock": READERS, "flock of a backup": [BACKUP], "fcntl": [*READERS, BACKUP]}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_readers_need_no_locks(tmp_path: Path, case: str) -> None:
     """Neither those of whole files, as for a folder in which a reader spills, nor those of ranges, as for staging. A
     backup locks its target alone."""
-    paths = Paths(tmp_path / "w")
+    call, commands, paths = case.split(maxsplit=1)[0], CASES[case], Paths(tmp_path / "w")
     publish(paths, ["balanceOf(address)", "set(uint256)"])
     stage(paths, SIGNATURES, "staged(uint256)")
     staging = [paths.staging.with_name(f"{paths.staging.name}{end}") for end in ("", "-wal", "-shm")]

@@ -87,17 +87,16 @@ def drawn(draw: random.Random, import_id: int) -> list[Seen]:
 
 
 def table_of(seen: Iterable[Seen]) -> pa.Table:
-    return sorted_by_id(
-        sightings_table(
-            np.array([one.id], np.int64), one.source, one.import_id, None,
-            values_batch([Sighting(
-                Kind(one.kind), Witness(one.witness), one.declaration or "",
-                CONTRACTS[one.contract] if one.contract else None, one.contracts, one.verified,
-            )]),
-            np.zeros(1, np.int32),
+    """Their sightings at rest; the file makes one table of all that have the same source and import."""
+    tables = []
+    for one in seen:
+        contract = CONTRACTS[one.contract] if one.contract else None
+        said = Sighting(
+            Kind(one.kind), Witness(one.witness), one.declaration or "", contract, one.contracts, one.verified
         )
-        for one in seen
-    )  # fmt: skip
+        ids, numbers = np.array([one.id], np.int64), np.zeros(1, np.int32)
+        tables.append(sightings_table(ids, one.source, one.import_id, None, values_batch([said]), numbers))
+    return sorted_by_id(tables)
 
 
 def rows_of(files: Iterable[EvidenceFile]) -> list[Seen]:
@@ -158,21 +157,15 @@ def test_what_replaced_sources_withdraw(tmp_path: Path, seed: int) -> None:
     assert {one for one in new if one.source == 2} < set(rows_of(imports.files)) or not texts
 
 
-def test_earlier_sightings_that_do_not_count_are_not_renewed(tmp_path: Path) -> None:
-    """A source that was replaced between two imports has to say it again."""
+def test_what_an_import_says_nothing_of_is_not_read(tmp_path: Path) -> None:
+    """Only what a replaced source withdraws has to be read; a source that was replaced meanwhile says it again."""
     imports = Imports(tmp_path)
     one = Seen(1, 1, 1, 0, Witness.LISTED, 0, False, None, None)
     imports.add(1, [[one]])
-    since = replace(imports.manifest.sources[1], import_id=2)
-    imports.manifest = replace(imports.manifest, sources={**imports.manifest.sources, 1: since})
+    assert imports.add(2, [], replaced={1}).withdrawn() == Withdrawn(1, 1)
+    sources = imports.manifest.sources
+    imports.manifest = replace(imports.manifest, sources={**sources, 1: replace(sources[1], import_id=2)})
     imports.add(3, [[one._replace(import_id=3)]])
     assert [row.import_id for row in rows_of(imports.files)] == [1, 3]
-
-
-def test_what_an_import_says_nothing_of_is_not_read(tmp_path: Path) -> None:
-    """Only what a replaced source withdraws has to be read for it."""
-    imports = Imports(tmp_path)
-    imports.add(1, [[Seen(1, 1, 1, 0, Witness.LISTED, 0, False, None, None)]])
-    assert imports.add(2, [], replaced={1}).withdrawn() == Withdrawn(1, 1)
     imports.files[0].path.unlink()
-    assert imports.add(3, [[]]).withdrawn() == Withdrawn()
+    assert imports.add(4, [[]]).withdrawn() == Withdrawn()
