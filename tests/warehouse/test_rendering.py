@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import random
 from datetime import UTC, datetime, timedelta
@@ -141,15 +139,3 @@ def test_a_template_renders_as_format_does(width: int) -> None:
     assert Template("{id}{text}").render(segment_of(made, width=width), np.empty(0, np.int64)) == b""
     with pytest.raises(KeyError):
         Template("{nothing}")
-
-
-def test_rendered_json_and_csv_read_back() -> None:
-    """json and csv read the rendered rows back."""
-    made = rows(4)
-    everything = np.arange(len(made))
-    lines = Template('{{"t":"{text_json}","b":"{bytes_json}"}}\n').render(segment_of(made), everything).split(b"\n")
-    assert [json.loads(line) for line in lines if line] == [
-        {"t": row.text, "b": row.hash.decode("latin-1")} for row in made
-    ]
-    table = Template('"{text_csv}",{id}\r\n').render(segment_of(made), everything).decode()
-    assert list(csv.reader(io.StringIO(table, newline=""))) == [[row.text, str(row.id)] for row in made]

@@ -23,40 +23,38 @@ from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
 from tests.warehouse.support import Run, digest_of, fold, publish, stage
 
-NAMES = [
-    "transfer",
-    "balanceOf",
-    "Transfer",
-    "MAX_SUPPLY",
-    "_mint",
-    "set_owner",
-    "Set_Owner",
-    "a",
-    "A",
-    "x$",
-    "_",
-    "v2",
-    "V2",
-]
-TYPES = ["address", "uint256", "bytes32[]", "(bool,string)", "((int8,(bytes)[2])[],address)[3]", "uint8[2][]", "(())"]
+STYLE_OF = {
+    "transfer": "lowercase", "a": "lowercase", "v2": "lowercase", "balanceOf": "camelCase", "Transfer": "Capitalised",
+    "MAX_SUPPLY": "ALL_CAPS", "A": "ALL_CAPS", "V2": "ALL_CAPS", "_mint": "_leading", "_": "_leading", "x$": OTHER,
+    "set_owner": "snake_case", "Set_Owner": "mixed_Case",
+}  # fmt: skip
+COUNTED_AS = {
+    "address": "address", "uint256": "uint256", "bytes32[]": "bytes32[]", "uint8[2][]": "uint8[2][]", "(())": "tuple",
+    "(bool,string)": "tuple", "((int8,(bytes)[2])[],address)[3]": "tuple[3]",
+}  # fmt: skip
 DEEP = f"deep({'(' * 15}bool{')' * 15},address)"
+MADE = {
+    DEEP: ("lowercase", ["tuple", "address"]), "posted(uint256)": ("lowercase", ["uint256"]),
+    "Posted(address)": ("Capitalised", ["address"]),
+}  # fmt: skip
+"""Each text with its style and what its parameters are counted as."""
 
 
 def random_texts(seed: int, rows: int) -> list[str]:
     """Distinct texts with all kinds of names and parameter lists."""
-    rng = random.Random(seed)
-    texts = {f"{rng.choice(NAMES)}({','.join(rng.choices(TYPES, k=rng.randrange(6)))})" for _ in range(rows)}
-    return sorted(texts)
+    rng, made = random.Random(seed), set()
+    for _ in range(rows):
+        name, types = rng.choice(list(STYLE_OF)), rng.choices(list(COUNTED_AS), k=rng.randrange(6))
+        made.add(text := f"{name}({','.join(types)})")
+        MADE[text] = STYLE_OF[name], [COUNTED_AS[type] for type in types]
+    return sorted(made)
 
 
 def crowded(text: pa.StringArray) -> npt.NDArray[np.uint8]:
     """Digests with few different selectors, most of them with leading zeros."""
-    digests = [digest_of(item) for item in text.to_pylist()]
-    zeros = [bytes(digest[1] % 5) for digest in digests]
-    joined = b"".join(
-        (zero + bytes([digest[0] % 16, 1, 2, 3, 4]))[:4] + digest[4:]
-        for zero, digest in zip(zeros, digests, strict=True)
-    )
+    joined = b""
+    for digest in map(digest_of, text.to_pylist()):
+        joined += (bytes(digest[1] % 5) + bytes([digest[0] % 16, 1, 2, 3, 4]))[:4] + digest[4:]
     return np.frombuffer(joined, np.uint8).reshape(-1, 32)
 
 
@@ -83,39 +81,6 @@ def rows_of(warehouse: Warehouse, collection: Collection) -> list[dict[str, Any]
     return rows
 
 
-def parameters_of(text: str) -> list[str]:
-    """The parameters of a text, found letter by letter; a tuple becomes the word tuple."""
-    inside = text[text.index("(") + 1 : -1]
-    found, depth, word = [], 0, ""
-    for letter in inside:
-        if letter == "(" and depth == 0:
-            word += "tuple"
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth == 0:
-            found.append(word)
-            word = ""
-        elif depth == 0 and letter != ")":
-            word += letter
-    return [*found, word] if inside else []
-
-
-def style_of(text: str) -> str:
-    """The style of a name, found letter by letter."""
-    name = text[: text.index("(")]
-    upper, lower = any(map(str.isupper, name)), any(map(str.islower, name))
-    if "$" in name:
-        return OTHER
-    if name.startswith("_"):
-        return "_leading"
-    if not upper:
-        return "snake_case" if "_" in name else "lowercase"
-    if not lower:
-        return "ALL_CAPS"
-    if "_" in name:
-        return "mixed_Case"
-    return "Capitalised" if name[0].isupper() else "camelCase"
-
-
 def splits(warehouse: Warehouse, values_of: Any) -> dict[str, tuple[int, int]]:
     """The number of times that ``values_of`` a text gives each value, in each collection."""
     counts = [
@@ -133,10 +98,10 @@ def to_dict(found: Sequence[CountsBy]) -> dict[str, tuple[int, int]]:
 def test_parameters_and_names_are_counted(warehouse: Warehouse, counted: Statistics) -> None:
     """A tuple is one parameter however deep it nests, only top-level ones count. Each row has one of the styles."""
     types = to_dict(counted.types)
-    assert types == splits(warehouse, parameters_of)
-    assert to_dict(counted.parameters) == splits(warehouse, lambda text: [str(len(parameters_of(text)))])
+    assert types == splits(warehouse, lambda text: MADE[text][1])
+    assert to_dict(counted.parameters) == splits(warehouse, lambda text: [str(len(MADE[text][1]))])
     assert counted.types[0].what == max(types, key=lambda what: sum(types[what]))
-    expected = dict.fromkeys(STYLES, (0, 0)) | splits(warehouse, lambda text: [style_of(text)])
+    expected = dict.fromkeys(STYLES, (0, 0)) | splits(warehouse, lambda text: [MADE[text][0]])
     assert list(to_dict(counted.styles).items()) == [(style, expected[style]) for style in STYLES]
     both = [row["text_signature"] for c in COLLECTIONS for row in rows_of(warehouse, c)]
     assert counted.names == len({text.partition("(")[0] for text in both})
