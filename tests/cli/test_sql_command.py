@@ -251,3 +251,46 @@ def test_a_time_names_a_version(folder: Path) -> None:
     query = "SELECT count(*) AS n FROM signatures"
     found = [rows_of(folder, query, *given) for given in ([], ["--as-of", "2100-01-01"], ["--as-of", "1"])]
     assert found == [found[0]] * 3
+
+
+# The table that people see.
+
+
+def lines(folder: Path, query: str, width: int | None = None) -> list[str]:
+    return sigdir.open(folder).sql(query).drawn(width).splitlines()
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_a_table_has_names_types_and_rows(folder: Path) -> None:
+    """NULL, times in UTC and lists are readable, bytes are left out, and text of others does not control the terminal."""
+    query = "SELECT 12 AS id, NULL AS text, TIMESTAMPTZ '2026-11-21 08:05:07Z' AS at, ['bool', 'int8'] AS types"
+    drawn = lines(folder, query)
+    assert cells(drawn[1]) == ["id", "text", "at", "types"]
+    assert cells(drawn[4]) == ["12", "NULL", "2026-11-21 08:05:07+00", "[bool, int8]"]
+    assert "bytes" not in lines(folder, "FROM signatures")[1]
+    assert cells(lines(folder, "SELECT '\\xa9\\x05'::BLOB AS hash")[1]) == ["hash"]  # there is no other column
+    assert cells(lines(folder, "SELECT 'a' || chr(27) || '[2J' || chr(10) || 'b' AS text")[4]) == ["a\\e[2J\\nb"]
+    assert "╭─" in lines(folder, "EXPLAIN SELECT 1")[0]  # a drawing of several lines
+
+
+def test_no_line_is_wider_than_the_terminal(folder: Path) -> None:
+    """Long cells are cut, and columns left out; without a terminal nothing is."""
+    query = "SELECT id, 'f(' || repeat('uint256,', 20) || 'bool)' AS text, '0xa9059cbb' AS hex FROM signatures"
+    for width in (80, 100):
+        assert max(map(len, lines(folder, query, width))) <= width
+    assert f"f({'uint256,' * 20}bool)" in lines(folder, query)[4]
+
+
+def test_of_many_rows_the_first_and_the_last_are_shown(folder: Path) -> None:
+    """Of 10,000 and more no more are computed, so the last are not known: the first are shown, and a line says so."""
+    drawn = lines(folder, "FROM range(100)")
+    assert [cells(line)[0] for line in drawn[4:-3]] == [*map(str, range(20)), *"···", *map(str, range(80, 100))]
+    assert "100 rows" in drawn[-2]
+    assert "9999 rows" in lines(folder, "FROM range(9999)")[-2].replace(",", "")
+    for rows in (10_000, 30_000):
+        drawn = lines(folder, f"FROM range({rows})")
+        assert [cells(line)[0] for line in drawn[4:-2]] == [*map(str, range(20))]
+        assert drawn[-1] == "the first 20 of 10,000 rows or more"
