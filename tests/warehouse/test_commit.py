@@ -46,20 +46,16 @@ def posted(paths: Paths) -> Paths:
     return paths
 
 
-Changes = dict[str, Callable[[], object]]
-
-
-@pytest.fixture
-def changes(posted: Paths) -> Changes:
+def changes(paths: Paths) -> dict[str, Callable[[], object]]:
     """What makes a version."""
     return {
-        "fold": lambda: fold(posted),
-        "import": lambda: publish(posted, ["new()"]),
-        "compact": lambda: compact(posted, everything),
+        "fold": lambda: fold(paths),
+        "import": lambda: publish(paths, ["new()"]),
+        "compact": lambda: compact(paths, everything),
     }
 
 
-def test_every_version_follows_one_protocol(posted: Paths, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_version_follows_one_protocol(posted: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """An import, a fold and a compaction write an entry and a checkpoint, and reach the same failpoints in the same order.
 
     A suppression reaches none and leaves the log as it is.
@@ -67,7 +63,7 @@ def test_every_version_follows_one_protocol(posted: Paths, changes: Changes, mon
     monkeypatch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", 1)
     reached: list[str] = []
     monkeypatch.setattr(failpoints, "reach", reached.append)
-    for name, change in changes.items():
+    for name, change in changes(posted).items():
         before = log_of(posted)
         reached.clear()
         assert change() is not None
@@ -82,24 +78,22 @@ def test_every_version_follows_one_protocol(posted: Paths, changes: Changes, mon
     assert "a()" in places(visible(posted)[SIGNATURES])
 
 
-@pytest.mark.parametrize("point", BEFORE_THE_ENTRY)
-def test_a_version_that_fails_leaves_no_files(
-    posted: Paths, changes: Changes, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    """What a fold, an import or a compaction wrote is removed at once."""
-    for change in changes.values():
-        before = read_snapshot(posted).version
+def test_a_version_that_fails_leaves_no_files(posted: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a fold, an import or a compaction wrote is removed at once, wherever it fails before the entry."""
+    before = read_snapshot(posted).version
+    for point in BEFORE_THE_ENTRY:
 
-        def fail(name: str) -> None:
+        def fail(name: str, point: str = point) -> None:
             if name == point:
                 raise UnreadableWarehouse("the disk is gone")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(failpoints, "reach", fail)
-            with pytest.raises(UnreadableWarehouse, match="the disk is gone"):
-                change()
-        assert read_snapshot(posted).version == before
-        assert_clean(posted)
+        for change in changes(posted).values():
+            with monkeypatch.context() as patch:
+                patch.setattr(failpoints, "reach", fail)
+                with pytest.raises(UnreadableWarehouse, match="the disk is gone"):
+                    change()
+            assert read_snapshot(posted).version == before
+            assert_clean(posted)
     table = visible(posted)[SIGNATURES]
     assert_sound(table)
     assert places(table).keys() == {"a()", "b()", "c()", "posted()"}
