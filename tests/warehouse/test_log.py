@@ -1,27 +1,42 @@
-"""The log tailer finds what a new reader finds, and remembers nothing of an entry that it could not read."""
+"""The log: the tailer finds what a new reader finds; entries and checkpoints hold digests, and staging the newest entry's."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import sqlite3
+from contextlib import closing
 from copy import copy
+from functools import partial
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.jobs.compact import compact, everything
-from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, read_snapshot
-from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.log.entry import FIELD, read_entries
+from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, advance, read_snapshot, read_state
+from sigdir.warehouse.staging.transaction import NotedEntry
+from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import import_lines
-from tests.warehouse.support import stage
+from tests.warehouse.support import call_command, fold, log_actions, publish, remove_digests, stage
 
 
-def publish(paths: Paths, *names: str) -> None:
-    """A version for each name."""
-    for name in names:
-        import_lines(paths.root, f"{name}(address)")
+def flip(file: Path, at: int, bit: int = 0) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1 << bit
+    file.write_bytes(data)
+
+
+def with_versions(paths: Paths, number: int) -> Paths:
+    """A warehouse whose imports have one text each: f0(), f1() and so on."""
+    for version in range(number):
+        publish(paths, [f"f{version}()"])
+    return paths
 
 
 def test_each_version_is_what_a_new_reader_finds(paths: Paths) -> None:
@@ -32,7 +47,7 @@ def test_each_version_is_what_a_new_reader_finds(paths: Paths) -> None:
     tailer, late = LogTailer(paths), LogTailer(paths)
     assert tailer.newest() == late.newest() == Snapshot()
     for number in range(3):
-        publish(paths, f"event Moved{number}", f"moved{number}")
+        publish(paths, [f"moved{number}()"], [f"Moved{number}()"])
         assert tailer.newest() == tailer.newest() == read_snapshot(paths)
         for collection in COLLECTIONS:
             stage(paths, collection, f"posted{number}()")
@@ -42,28 +57,28 @@ def test_each_version_is_what_a_new_reader_finds(paths: Paths) -> None:
         expected = read_snapshot(paths)
         assert tailer.newest() == expected
     assert late.newest() == expected
-    assert expected.version == 10
+    assert expected.version == 7
     DeltaTable(paths.table).alter.set_table_name("renamed")  # a version that is not ours, and one of ours
     assert tailer.newest() == read_snapshot(paths)
-    publish(paths, "last")
+    publish(paths, ["last()"])
     assert tailer.newest() == read_snapshot(paths)
-    assert (tailer.newest().version, tailer.newest().count(SIGNATURES)) == (12, expected.count(SIGNATURES) + 1)
+    assert (tailer.newest().version, tailer.newest().count(SIGNATURES)) == (9, expected.count(SIGNATURES) + 1)
 
 
 def test_another_warehouse_in_its_place_is_read_from_its_first_version(paths: Paths, tmp_path: Path) -> None:
     """Its log is not read as the continuation of the other one."""
-    publish(paths, "a")
+    publish(paths, ["a()"])
     tailer = LogTailer(paths)
     tailer.newest()
     paths.root.rename(tmp_path / "old")
-    publish(paths, "x", "y", "z")
+    with_versions(paths, 3)
     assert tailer.newest() == read_snapshot(paths)
     assert tailer.newest().count(SIGNATURES) == 3
 
 
 def test_a_damaged_entry_is_refused_and_forgotten(paths: Paths) -> None:
     """Wherever it ends, the tailer and a new reader name it; once its bytes are back its rows are there."""
-    publish(paths, "a")
+    publish(paths, ["a()"])
     stage(paths, SIGNATURES, "posted()")
     before = LogTailer(paths)
     before.newest()
@@ -81,3 +96,130 @@ def test_a_damaged_entry_is_refused_and_forgotten(paths: Paths) -> None:
     entry.write_bytes(whole)
     assert tailer.newest() == before.newest() == read_snapshot(paths)
     assert tailer.newest().version == 2
+
+
+# Digests.
+
+
+@pytest.fixture
+def checkpointed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    """A warehouse with a checkpoint at version 4."""
+    monkeypatch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", 4)
+    return with_versions(paths, 4)
+
+
+def assert_refused(paths: Paths, file: Path, remedy: str) -> None:
+    """Assert that a new reader refuses in one line that names the file and the remedy."""
+    with pytest.raises(UnreadableWarehouse, match=f"{re.escape(str(file))}.*{remedy}") as caught:
+        read_snapshot(paths)
+    assert "\n" not in str(caught.value)
+
+
+def sha256(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def noted(paths: Paths) -> NotedEntry:
+    """What staging has noted of the newest entry."""
+    with closing(Staging(paths.staging)) as staging, staging.reading() as transaction:
+        return transaction.newest_entry()
+
+
+def test_each_file_of_the_log_has_the_digest_of_its_other_bytes(checkpointed: Paths) -> None:
+    """From entry 0 on; that of the newest entry is in staging too, and outside readers read the table."""
+    for version in range(5):
+        raw = checkpointed.log_entry(version).read_bytes()
+        [commit] = [action["commitInfo"] for action in log_actions(checkpointed, version) if "commitInfo" in action]
+        assert commit[FIELD] == sha256(raw.replace(commit[FIELD].encode(), b""))
+    assert noted(checkpointed) == NotedEntry(4, sha256(raw))
+    raw = checkpointed.checkpoint(4).read_bytes()
+    digest = pq.read_metadata(checkpointed.checkpoint(4)).metadata[FIELD.encode()]
+    assert digest.decode() == sha256(raw.replace(digest, b""))
+    assert DeltaTable(checkpointed.table).to_pyarrow_table().num_rows == 4
+
+
+def test_any_flipped_byte_of_an_entry_is_noticed(paths: Paths) -> None:
+    """Flip a bit in every 29th byte: new readers, the history and the tailer raise, and name the entry."""
+    with_versions(paths, 3)
+    for version, entry in enumerate(paths.log_entries()):
+        whole = entry.read_bytes()
+        for at in range(version, len(whole), 29):
+            flip(entry, at, at % 8)
+            assert_refused(paths, entry, "put this file back from a backup")
+            with pytest.raises(UnreadableWarehouse, match=re.escape(str(entry))):
+                list(read_entries(paths, 3))
+            entry.write_bytes(whole)
+    assert (version, read_snapshot(paths).count(SIGNATURES)) == (3, 3)
+
+
+def test_an_entry_without_digests_is_damaged(paths: Paths) -> None:
+    """Only other programs write such entries; also the newest one is refused, which staging has not noted.
+
+    Of another program's, statistics that are null are damage.
+    """
+    with_versions(paths, 2)
+    state = read_state(paths, 1)
+    with closing(sqlite3.connect(paths.staging)) as connection, connection:
+        connection.execute("UPDATE about SET version = -1")
+    for version, entry in enumerate(paths.log_entries()):
+        whole, actions = entry.read_bytes(), log_actions(paths, version)
+        for action in actions:
+            action.get("commitInfo", {}).pop(FIELD, None)
+        entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        assert_refused(paths, entry, "it has no digest; put this file back from a backup")
+        entry.write_bytes(whole)
+    remove_digests(paths)
+    theirs = paths.log_entry(2).read_text()
+    for field in ("numRecords", "id", "created_at"):
+        text = re.sub(rf'(\\"{field}\\": )[^,}}]+', r"\1null", theirs)
+        assert "null" in text
+        paths.log_entry(2).write_text(text)
+        for read in (partial(read_snapshot, paths), partial(advance, paths, state)):
+            with pytest.raises(UnreadableWarehouse, match=re.escape(str(paths.root))):
+                read()
+
+
+def test_a_publisher_that_died_before_it_noted_its_entry_is_made_up_for(paths: Paths) -> None:
+    """The next publisher notes it; until then the entry's own digest guards it."""
+    with_versions(paths, 2)
+    with closing(sqlite3.connect(paths.staging)) as connection, connection:
+        connection.execute("UPDATE about SET version = 1, entry = ?", (sha256(paths.log_entry(1).read_bytes()),))
+    flip(paths.log_entry(2), 300)
+    assert_refused(paths, paths.log_entry(2), "put this file back from a backup")
+    flip(paths.log_entry(2), 300)
+    call_command("fold", "--warehouse", paths.root)
+    assert noted(paths) == NotedEntry(2, sha256(paths.log_entry(2).read_bytes()))
+
+
+@pytest.mark.parametrize("is_newest", [True, False], ids=["of the newest version", "of an older version"])
+def test_a_damaged_checkpoint_is_noticed_and_can_be_removed(checkpointed: Paths, is_newest: bool) -> None:
+    """It has a digest of its bytes. Without the checkpoint the entries are read."""
+    if not is_newest:
+        publish(checkpointed, ["after()"])
+    [file] = checkpointed.checkpoint_files(4)
+    raw = file.read_bytes()
+    name = range(raw.index(FIELD.encode()), raw.index(FIELD.encode()) + len(FIELD))
+    for at in range(0, len(raw), 197):
+        if at not in name:  # where the digest has another name the file counts as another program's
+            flip(file, at)
+            assert_refused(checkpointed, file, "remove this file and _last_checkpoint")
+            flip(file, at)
+    flip(file, 100)
+    file.unlink()
+    checkpointed.last_checkpoint.unlink()
+    assert read_snapshot(checkpointed).count(SIGNATURES) == 5 - is_newest
+
+
+def test_a_checkpoint_has_the_digests_of_the_data_files(checkpointed: Paths) -> None:
+    """Read from it, from the entries, and from a checkpoint that deltalake makes of it they are the same."""
+    from_checkpoint = read_snapshot(checkpointed).all_files()
+    assert [file.sha256 for file in from_checkpoint] == [sha256(file.path.read_bytes()) for file in from_checkpoint]
+    theirs = DeltaTable(checkpointed.table)
+    checkpointed.checkpoint(4).unlink()
+    checkpointed.last_checkpoint.unlink()
+    assert read_snapshot(checkpointed).all_files() == from_checkpoint
+    theirs.create_checkpoint()
+    assert FIELD.encode() not in checkpointed.checkpoint(4).read_bytes()
+    for version in range(4):
+        checkpointed.log_entry(version).unlink()
+    assert read_snapshot(checkpointed).all_files() == from_checkpoint
