@@ -59,7 +59,7 @@ def expected(known: Known, database: Database) -> Expected:
     )
 
 
-def test_evidence(database: Database, expected: Expected) -> None:
+def test_evidence(known: Known, database: Database, expected: Expected) -> None:
     """Each text has one row with what its sources say together, and one with its place and reasons by ``rank.ranked``."""
     query = """SELECT collection, id, text_signature, kinds, witness, sources, contracts, compiled, verified, first_seen,
                       declaration FROM evidence"""
@@ -77,6 +77,10 @@ def test_evidence(database: Database, expected: Expected) -> None:
         ranked = expected[Collection.of_name(collection), id]
         assert row == [ranked.position, list(ranked.reasons), bool(ranked.mined)]
     assert any(looks_mined for *_, looks_mined in found)
+    before = Database(known.paths, replace(known.snapshot, manifest=None))  # the first sighting
+    assert before.sql("SELECT DISTINCT witness, sources, contracts, kinds FROM evidence").rows() == [
+        ("listed", 0, 0, [])
+    ]
     places = {text.summary.text: text.position for text in expected.values()}
     for count, texts in database.sql("SELECT texts, text_signatures FROM collisions").rows():
         assert [places[text] for text in texts] == list(range(1, count + 1))
@@ -211,13 +215,6 @@ def test_columns_are_kept(known: Known) -> None:
         assert (summaries_of(known.paths, file, segment, known.manifest).counts == first.counts).all()
         assert (folder.stat().st_ino == made) == is_kept
         damage(folder / "counts")
-
-
-def test_without_evidence(known: Known) -> None:
-    """No text of a version before the first sighting has a source."""
-    database = Database(known.paths, replace(known.snapshot, manifest=None))
-    found = database.sql("SELECT DISTINCT witness, sources, contracts, kinds FROM evidence").rows()
-    assert found == [("listed", 0, 0, [])]
 
 
 def test_text_evidence(known: Known, expected: Expected) -> None:
