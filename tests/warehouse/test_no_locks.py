@@ -15,6 +15,7 @@ from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
+from tests.examples import long_except
 from tests.warehouse.support import publish, stage
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
@@ -39,7 +40,7 @@ for arguments in json.loads(sys.argv[1]):
 CASES = {"flock": READERS, "flock of a backup": [BACKUP], "fcntl": [*READERS, BACKUP]}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", long_except({"flock", "fcntl"}, CASES))
 def test_readers_need_no_locks(tmp_path: Path, case: str) -> None:
     """Neither those of whole files, as for a folder in which a reader spills, nor those of ranges, as for staging. A
     backup locks its target alone."""
@@ -49,7 +50,7 @@ def test_readers_need_no_locks(tmp_path: Path, case: str) -> None:
     staging = [paths.staging.with_name(f"{paths.staging.name}{end}") for end in ("", "-wal", "-shm")]
     files = staging if call == "fcntl" else [paths.staging_stamp] if commands == [BACKUP] else []
     named = [f"--trace-path={path}" for path in (paths.identity, *files)] if files else []
-    strace = "strace", "-f", "-qq", "-o", str(tmp_path / "calls"), *named, "-e", f"trace={call}"
+    strace = "strace", "-f", "--seccomp-bpf", "-qq", "-o", str(tmp_path / "calls"), *named, "-e", f"trace={call}"
     run = [sys.executable, "-c", RUN, json.dumps(commands), str(tmp_path)]
     with closing(Staging(paths.staging)):  # its write-ahead log is there, so readers would take locks
         done = subprocess.run(
