@@ -17,7 +17,7 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.paths import Paths
-from tests.examples import examples
+from tests.examples import examples, long_except
 from tests.warehouse.support import fold, names, publish, stage
 
 pytestmark = pytest.mark.slow
@@ -81,32 +81,26 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     return paths
 
 
-def checkpoint_files(paths: Paths) -> list[Path]:
-    return [*paths.checkpoint_files(CHECKPOINT), paths.last_checkpoint]
+FILES: dict[str, Callable[[Paths], list[Path]]] = {
+    "data": Paths.data_files,
+    "log": Paths.log_entries,
+    "checkpoint": lambda paths: [*paths.checkpoint_files(CHECKPOINT), paths.last_checkpoint],
+    "staging": lambda paths: [paths.staging],
+    "cache": lambda paths: sorted(path for path in paths.cache.glob("*/*") if path.is_file()),
+}
+ASKS: dict[str, list[Ask]] = {
+    "data": [served, queried], "log": [served, queried, history], "checkpoint": [served, queried],
+    "staging": [served, history], "cache": [served],
+}  # fmt: skip
 
 
-def cache_files(paths: Paths) -> list[Path]:
-    return sorted(path for path in paths.cache.glob("*/*") if path.is_file())
-
-
-@pytest.mark.parametrize(
-    ("files", "asks"),
-    [
-        pytest.param(Paths.data_files, [served, queried], marks=pytest.mark.long, id="data"),
-        pytest.param(Paths.log_entries, [served, queried, history], marks=pytest.mark.long, id="log"),
-        pytest.param(checkpoint_files, [served, queried], id="checkpoint"),
-        pytest.param(lambda paths: [paths.staging], [served, history], id="staging"),
-        pytest.param(cache_files, [served], marks=pytest.mark.long, id="cache"),
-    ],
-)
-def test_a_flipped_bit_changes_no_answer(
-    original: Paths, tmp_path: Path, files: Callable[[Paths], list[Path]], asks: list[Ask]
-) -> None:
+@pytest.mark.parametrize("what", long_except({"checkpoint", "staging"}, FILES))
+def test_a_flipped_bit_changes_no_answer(original: Paths, tmp_path: Path, what: str) -> None:
     """Flips at places that a seed chooses, of the index's files after it was removed for those of data."""
     paths = Paths(tmp_path / "warehouse")
     shutil.copytree(original.root, paths.root)
-    expected = {ask: ask(original) for ask in asks}
-    chosen, rng = files(paths), random.Random(SEED)
+    expected = {ask: ask(original) for ask in ASKS[what]}
+    chosen, rng = FILES[what](paths), random.Random(SEED)
     sizes = [file.stat().st_size for file in chosen]
     refused = 0
     for _ in range(FLIPS):
@@ -115,17 +109,17 @@ def test_a_flipped_bit_changes_no_answer(
         at, bit = rng.randrange(len(whole)), rng.randrange(8)
         flipped[at] ^= 1 << bit
         file.write_bytes(flipped)
-        if files == Paths.data_files:  # a server that has an index does not read its file
+        if what == "data":  # a server that has an index does not read its file
             shutil.rmtree(paths.index(Collection.of_name(file.parent.name.removeprefix("collection=")), file))
-        for ask in asks:
+        for ask, right in expected.items():
             answer = answer_of(ask, paths)
             if isinstance(answer, str):
                 refused += 1
                 assert "\n" not in answer
                 assert str(paths.root) in answer
             else:
-                assert answer == expected[ask], (file.name, at, bit)
+                assert answer == right, (file.name, at, bit)
         file.write_bytes(whole)
-        if files == Paths.data_files:
+        if what == "data":
             Reader(paths).close()
-    assert refused > 0 or files is cache_files
+    assert refused > 0 or what == "cache"
