@@ -41,27 +41,18 @@ def text_of(number: int) -> str:
     return f"f{number}(uint256)"
 
 
-def data_file(
-    path: Path, collection: Collection, wanted: Sequence[str], first_id: int = 1, digest: Digest = keccak256_column
-) -> DataFile:
-    """A data file with these texts, in row groups as usual."""
-    text = pa.array(wanted, pa.string())
-    hashes = digest(text)[:, : collection.hash_bytes]
-    ids = np.arange(first_id, first_id + len(wanted), dtype=np.int64)
-    rows = NewRows(text, pa.array([value.tobytes() for value in hashes], pa.binary()))
-    return write_data_file(path, collection, [rows_table(rows, ids, ids, 1)])
-
-
 def snapshot_of(
     folder: Path, collection: Collection, contents: Sequence[Sequence[str]], digest: Digest = keccak256_column
 ) -> Snapshot:
-    """A snapshot with a file for each sequence of texts that is not empty."""
-    files = []
-    first_id = 1
+    """A snapshot with a file for each sequence of texts that is not empty, in row groups as usual."""
+    files: list[DataFile] = []
     for number, wanted in enumerate(contents):
         if wanted:
-            files.append(data_file(folder / f"{number}.parquet", collection, wanted, first_id, digest))
-            first_id += len(wanted)
+            text = pa.array(wanted, pa.string())
+            hashes = pa.array([value.tobytes() for value in digest(text)[:, : collection.hash_bytes]], pa.binary())
+            ids = np.arange(len(wanted), dtype=np.int64) + 1000 * number + 1
+            rows = rows_table(NewRows(text, hashes), ids, ids, 1)
+            files.append(write_data_file(folder / f"{number}.parquet", collection, [rows]))
     empty: dict[Collection, tuple[DataFile, ...]] = dict.fromkeys(COLLECTIONS, ())
     return Snapshot(1, empty | {collection: tuple(files)})
 
