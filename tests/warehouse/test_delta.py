@@ -64,11 +64,6 @@ def foreign_entry(paths: Paths, *actions: dict[str, Any]) -> None:
     paths.log_entry(version + 1).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def protocol(reader: int, writer: int, *features: str) -> dict[str, Any]:
-    versions = {"minReaderVersion": reader, "minWriterVersion": writer}
-    return {"protocol": versions | {"readerFeatures": list(features), "writerFeatures": list(features)}}
-
-
 def test_deltalake_and_polars_read_every_version(checkpointed: Paths) -> None:
     """The same files at each version, and the same rows at the newest."""
     for version in range(11):
@@ -136,11 +131,13 @@ def test_rows_that_another_program_adds_and_removes(paths: Paths) -> None:
 def test_a_table_that_needs_a_newer_reader_is_refused(paths: Paths) -> None:
     """In one line that says what it needs; the versions before it are read."""
     publish(paths, ["f()"])
-    for needs, reason in (
-        (protocol(3, 7, "deletionVectors"), r"version 3 of Delta's protocol for readers \(deletionVectors\)"),
-        (protocol(3, 7, "v2Checkpoint"), "v2Checkpoint"),
-        (protocol(2, 5), "mapped columns"),
+    for reader, features, reason in (
+        (3, ["deletionVectors"], r"version 3 of Delta's protocol for readers \(deletionVectors\)"),
+        (3, ["v2Checkpoint"], "v2Checkpoint"),
+        (2, [], "mapped columns"),
     ):
+        versions = {"minReaderVersion": reader, "minWriterVersion": 7 if features else 5}
+        needs = {"protocol": versions | {"readerFeatures": features, "writerFeatures": features}}
         tailer = LogTailer(paths)
         tailer.newest()
         foreign_entry(paths, needs)

@@ -37,11 +37,6 @@ def segment_of(texts: list[str]) -> Segment:
     return Segment.of(len(raw), numbers, numbers, offsets, text, hash, {})
 
 
-def scanned(segment: Segment, fragment: str) -> list[int]:
-    found = rows_with_text(segment.text, segment.offsets, segment.rows, fragment)
-    return [row for piece in found for row in piece.tolist()]
-
-
 def grams_of_all(segment: Segment) -> Grams:
     return build_grams(segment.text, segment.offsets, segment.rows)
 
@@ -60,7 +55,8 @@ def test_any_fragment_is_found_as_a_scan_finds_it(texts: list[str], fragment: st
     """Fragments and patterns."""
     segment = segment_of(texts)
     indexed = replace(segment, grams=grams_of_all(segment))
-    assert indexed.with_text(fragment).tolist() == scanned(segment, fragment)
+    scanned = rows_with_text(segment.text, segment.offsets, segment.rows, fragment)
+    assert indexed.with_text(fragment).tolist() == [row for piece in scanned for row in piece.tolist()]
     for pattern in (f"{fragment}*", f"*{fragment}*", f"?{fragment}*", f"{fragment}*(*uint*"):
         assert indexed.like(pattern, 9).tolist() == segment.like(pattern, 9).tolist()
 

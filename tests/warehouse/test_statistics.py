@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -81,13 +81,13 @@ def rows_of(warehouse: Warehouse, collection: Collection) -> list[dict[str, Any]
     return rows
 
 
-def splits(warehouse: Warehouse, values_of: Any) -> dict[str, tuple[int, int]]:
+def splits(warehouse: Warehouse, values_of: Callable[[str], list[str]]) -> dict[str, tuple[int, int]]:
     """The number of times that ``values_of`` a text gives each value, in each collection."""
-    counts = [
+    of, events = (
         Counter(value for row in rows_of(warehouse, c) for value in values_of(row["text_signature"]))
         for c in COLLECTIONS
-    ]
-    return {value: (counts[0][value], counts[1][value]) for value in {*counts[0], *counts[1]}}
+    )
+    return {value: (of[value], events[value]) for value in {*of, *events}}
 
 
 def to_dict(found: Sequence[CountsBy]) -> dict[str, tuple[int, int]]:
