@@ -42,13 +42,11 @@ TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
     ],
 )  # fmt: skip
 def test_input_is_classified(entered: str, kind: str, digits: str, fragment: str) -> None:
+    """By what it looks like; a whole signature has its canonical text and its hash."""
     query = parse_search(entered)
     assert (query.kind, query.digits, query.fragment) == (kind, digits, fragment)
-
-
-def test_a_signature_has_its_hash() -> None:
-    query = parse_search("function transfer(address to, uint amount)")
-    assert (query.canonical, query.digest[:4].hex()) == ("transfer(address,uint256)", "a9059cbb")
+    if kind == "text":
+        assert (query.canonical, query.digest) == (fragment, keccak256(fragment.encode()))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +54,7 @@ def test_a_signature_has_its_hash() -> None:
                              ("f(uint8) x)", "unexpected text after the signature, at column 10")]
 )  # fmt: skip
 def test_a_problem_is_reported_once_the_text_is_closed(entered: str, problem: str) -> None:
+    """What is still being typed has none."""
     assert parse_search(entered).problem == problem
 
 
@@ -97,7 +96,7 @@ def ranked(fragment: str, parts: int = 1, start: int = 0, size: int = 20) -> tup
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 8])
 def test_the_best_matches_come_first(parts: int) -> None:
-    """Standards' texts, those of the same name first, then that name, then the same beginning, then the rest; then by age."""
+    """A whole text, standards' texts, those of the same name first, then that name, the same beginning, the rest, by age."""
     expected = [
         "transfer(address,uint256)", "transferFrom(address,address,uint256)", "Transfer(uint256)", "transfer()",
         "transferAll()", "retransfer(bool)", "aTransfer()",
@@ -105,15 +104,9 @@ def test_the_best_matches_come_first(parts: int) -> None:
     assert ranked("transfer", parts) == (7, expected)
     pages = [ranked("transfer", parts, start, 2)[1] for start in (0, 2, 4, 6, 8)]
     assert pages == [expected[:2], expected[2:4], expected[4:6], expected[6:], []]
-
-
-@pytest.mark.parametrize("fragment", ["nowhere", "ü", "transfer(address,uint256)x", "t" * 100])
-def test_an_absent_fragment_finds_nothing(fragment: str) -> None:
-    assert ranked(fragment) == (0, [])
-
-
-def test_a_whole_text_comes_before_texts_that_contain_it() -> None:
-    assert ranked("transfer()")[1] == ["transfer()", "aTransfer()"]
+    assert ranked("transfer()", parts) == (2, ["transfer()", "aTransfer()"])
+    for absent in ("nowhere", "ü", "transfer(address,uint256)x", "t" * 100):
+        assert ranked(absent, parts) == (0, [])
 
 
 def test_a_long_text_is_found_by_its_hash() -> None:

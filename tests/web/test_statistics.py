@@ -19,14 +19,6 @@ from tests.web.conftest import Open
 FIGURES = 7
 
 
-@pytest.fixture
-def drawn(page_of: Open) -> Page:
-    """The statistics page, which reloads until it has charts."""
-    page = page_of("/statistics/")
-    expect(page.locator("figure")).to_have_count(FIGURES, timeout=SAFETY_SECONDS * 1000)
-    return page
-
-
 @pytest.fixture(scope="module")
 def report(app: Application, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("report") / "report.html"
@@ -51,29 +43,29 @@ def opened(browser: Browser, report: Path, events: list[str]) -> Iterator[Page]:
     context.close()
 
 
-def test_charts_appear_on_their_own(drawn: Page) -> None:
-    """Each figure has a chart as wide as its card; the totals are shown."""
-    for svg in drawn.locator("figure svg.chart").all():
+def test_charts_appear_on_their_own(page_of: Open) -> None:
+    """The page reloads until each figure has a chart: as wide as its card, with contrast, whole labels and a table."""
+    page = page_of("/statistics/")
+    expect(page.locator("figure")).to_have_count(FIGURES, timeout=SAFETY_SECONDS * 1000)
+    for svg in page.locator("figure svg.chart").all():
         box, card = svg.bounding_box(), svg.locator("xpath=ancestor::figure").bounding_box()
         assert box is not None
         assert card is not None
         assert box["width"] > 0.85 * card["width"]
         assert box["height"] > 80
-    expect(drawn.locator(".totals div")).to_have_count(8)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_figures_stand_out_in_light_and_dark(drawn: Page, scheme: str) -> None:
-    """Text in charts has a contrast of 4.5 to 1, and bars have the scheme's colour."""
-    drawn.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    assert drawn.evaluate((ROOT / "tests/web/contrast.js").read_text()) == []
-    fill = drawn.locator("#types .fill-first").first.evaluate("bar => getComputedStyle(bar).fill")
-    assert fill == {"light": "rgb(36, 83, 166)", "dark": "rgb(127, 171, 255)"}[scheme]
-
-
-def test_no_label_of_a_chart_is_cut_off(drawn: Page) -> None:
-    """Every label lies inside its chart, in the browser's own font."""
-    assert cut_off(drawn) == []
+    expect(page.locator(".totals div")).to_have_count(8)
+    assert cut_off(page) == []
+    for scheme, colour in (("light", "rgb(36, 83, 166)"), ("dark", "rgb(127, 171, 255)")):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        assert page.evaluate((ROOT / "tests/web/contrast.js").read_text()) == []
+        bar = page.locator("#types .fill-first").first
+        assert bar.evaluate("bar => getComputedStyle(bar).fill") == colour
+    table = page.locator("#types").get_by_role("table")
+    expect(table).to_be_hidden()
+    page.locator("#types summary").focus()
+    page.keyboard.press("Enter")
+    expect(table).to_be_visible()
+    expect(table.get_by_role("rowheader", name="address", exact=True)).to_be_visible()
 
 
 def test_no_label_of_large_numbers_is_cut_off(opened: Page, app: Application, tmp_path: Path) -> None:
@@ -100,16 +92,6 @@ def cut_off(page: Page) -> list[str]:
         }).map(text => text.textContent)"""
     )
     return texts
-
-
-def test_the_table_opens_by_key(drawn: Page) -> None:
-    """The table of a chart opens with Enter."""
-    table = drawn.locator("#types").get_by_role("table")
-    expect(table).to_be_hidden()
-    drawn.locator("#types summary").focus()
-    drawn.keyboard.press("Enter")
-    expect(table).to_be_visible()
-    expect(table.get_by_role("rowheader", name="address", exact=True)).to_be_visible()
 
 
 def test_the_report_makes_no_requests(opened: Page, report: Path, events: list[str]) -> None:
