@@ -153,21 +153,17 @@ def test_an_interface_is_downloaded_without_a_script(page_of: Open, port: int) -
 
 
 def test_the_data_is_shown_in_words(page_of: Open) -> None:
-    """Below the values; open where no signature decodes, with the last word as short as it is."""
-    page = page_of(f"/decode/?data={EXAMPLE}")
+    """The search leads here; words are below the values, open where no signature decodes, the last as short as it is."""
+    page = page_of("/")
+    page.get_by_role("searchbox").fill(EXAMPLE)
+    page.get_by_role("link", name="Decode it").click()
+    expect(page.get_by_text("decodes exactly")).to_be_visible()
     words = page.locator(".words tbody tr")
     expect(words.first).to_be_hidden()
     page.get_by_text("The data in words of 32 bytes").click()
     assert words.all_inner_texts() == [f"4\t0x{EXAMPLE[10:74]}", f"36\t0x{EXAMPLE[74:]}"]
     page.goto("/decode/?data=0x00000000" + "11" * 33)
     assert words.all_inner_texts() == ["4\t0x" + "11" * 32, "36\t0x11"]
-
-
-def test_the_search_page_links_to_it(page_of: Open) -> None:
-    page = page_of("/")
-    page.get_by_role("searchbox").fill(EXAMPLE)
-    page.get_by_role("link", name="Decode it").click()
-    expect(page.get_by_text("decodes exactly")).to_be_visible()
 
 
 @pytest.mark.parametrize("data", ["xyz", "0xa9059c", "0xa9059cbb0", EVIL])

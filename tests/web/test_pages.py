@@ -187,18 +187,15 @@ def test_counts_are_live(app: Application, path: str) -> None:
              "/search/?q=a&in=functions&page=x", "/assets/../page.py", "/assets/nope.css"]
 )  # fmt: skip
 def test_a_missing_page_is_an_html_page(app: Application, path: str) -> None:
-    """A 404 is an HTML page with a search box, except for assets."""
+    """A 404 is an HTML page with a search box, except for assets; other clients get JSON."""
     answer = get(app, path, BROWSER)
     assert answer.status == 404
+    assert get(app, "/nope").json() == {"detail": "Not found."}
     if "/assets/" not in path:
         assert answer.header("Content-Type").startswith("text/html")
         assert b'role="search"' in answer.body
         assert "<b>" not in answer.body.decode()
         assert answer.header("ETag") == ""
-
-
-def test_other_clients_get_json_for_a_missing_page(app: Application) -> None:
-    assert get(app, "/nope").json() == {"detail": "Not found."}
 
 
 @pytest.mark.parametrize(
@@ -227,13 +224,9 @@ def test_other_addresses_lead_to_the_page(app: Application, path: str, to: str, 
 
 @pytest.mark.parametrize("path", ["/search/", "/search/results/"])
 def test_a_query_has_a_maximum_length(app: Application, path: str) -> None:
+    """A part of a signature has 256 characters; a whole one may be longer: it is looked up by its hash."""
     assert get(app, f"{path}?q={'a' * 16_384}").status == 414
     assert get(app, f"{path}?q=0x{'a' * 16_000}").status == 200
-
-
-@pytest.mark.parametrize("path", ["/search/", "/search/results/"])
-def test_a_part_of_a_signature_has_256_characters(app: Application, path: str) -> None:
-    """A whole signature may be longer: it is looked up by its hash."""
     told = "a part of one is searched up to 256 characters, and this has"
     for text, is_told in (("a" * 256, False), ("a" * 257, True), ("a" * 257 + "()", False)):
         assert (told in get(app, f"{path}?q={text}").body.decode()) == is_told
