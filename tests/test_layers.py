@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import TypeGuard
 
 import pytest
@@ -51,14 +50,17 @@ PARTS = {
 
 
 @cache
+def sources() -> dict[str, str]:
+    """The text of each of our modules, by its path in the import package."""
+    package = ROOT / "sigdir"
+    files = [*package.glob("*.py"), *(file for layer in LAYERS for file in (package / layer).rglob("*.py"))]
+    return {str(file.relative_to(ROOT)): file.read_text() for file in files}
+
+
+@cache
 def modules() -> dict[str, ast.Module]:
-    """The syntax tree of each of our modules, by its path in the import package."""
-    trees = {}
-    for layer in ("", *LAYERS):
-        folder = Path("sigdir", layer)
-        for file in (ROOT / folder).rglob("*.py") if layer else (ROOT / folder).glob("*.py"):
-            trees[str(file.relative_to(ROOT))] = ast.parse(file.read_text())
-    return trees
+    """The syntax tree of each of our modules."""
+    return {path: ast.parse(source) for path, source in sources().items()}
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

@@ -306,7 +306,7 @@ def render_records(segment: Segment, rows: Array) -> bytes:
 
 
 def records_size(segment: Segment, rows: Array) -> int:
-    """The most bytes that the records of rows take; their texts are canonical, so need no escape."""
+    """About how many bytes the records of rows take: their texts are canonical, so need no escape."""
     text = (segment.offsets[rows + 1] - segment.offsets[rows]).sum()
     return int(text) + len(rows) * (_RECORD_FRAME + 4 * int(segment.hash.shape[1]))
 
