@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,6 +56,7 @@ SLOW = (
 SLOW_FOLDERS = ("web", "clients", "cli")
 
 
+@cache
 def _place(path: Path) -> int:
     """The place of a file in the order of tests."""
     name = path.relative_to(ROOT / "tests").as_posix()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,12 @@ def runtime(*, number: int = 0) -> bytes:
 
 
 CODE = "0x" + runtime().hex()
-KEY = contract_key(analyse(runtime()).code)
+
+
+@cache
+def key() -> bytes:
+    """The key of the contract with this code."""
+    return contract_key(analyse(runtime()).code)
 
 
 def sightings(path: Path, document: Any) -> tuple[dict[str, Sighting], Source]:
@@ -91,7 +97,7 @@ def test_the_runtime_code_is_found_in_each_shape(tmp_path: Path, shape: str) -> 
     """The function, the event and the error are compiled, and the contract's key is that of its code."""
     found, source = sightings(tmp_path / "a.json", SHAPES[shape])
     assert [found[text.partition(" ")[2]].witness for text in TEXTS] == COMPILED
-    assert {one.contract.key for one in found.values() if one.contract} == {KEY}
+    assert {one.contract.key for one in found.values() if one.contract} == {key()}
     assert source.bytecode.to_dict() == {"contracts": 1, "compiled": 3, "declared": 0, "misfits": 0, "unread": {}}
 
 
@@ -99,7 +105,7 @@ def test_method_identifiers_are_checked_with_the_abi(tmp_path: Path) -> None:
     """solc's output has a contract's functions twice; both are of one contract, which is counted once."""
     evm = {"deployedBytecode": {"object": CODE}, "methodIdentifiers": {"f(uint256)": hash_of(TEXTS[0])[:4].hex()}}
     found, source = sightings(tmp_path / "a.json", {"contracts": {"a.sol": {"C": {"abi": ABI, "evm": evm}}}})
-    assert {one.contract.key for one in found.values() if one.contract} == {KEY}
+    assert {one.contract.key for one in found.values() if one.contract} == {key()}
     assert source.bytecode.to_dict() == {"contracts": 1, "compiled": 4, "declared": 0, "misfits": 0, "unread": {}}
 
 
@@ -147,7 +153,7 @@ def test_a_proxy_s_code_has_none_of_its_abi(tmp_path: Path) -> None:
     contracts = {f"a.sol:{name}": {"abi": ABI, "bin-runtime": code} for name in ("A", "B")}
     found, source = sightings(tmp_path / "a.json", {"contracts": contracts})
     assert {one.witness for one in found.values()} == {Witness.DECLARED}
-    assert KEY not in {one.contract.key for one in found.values() if one.contract}
+    assert key() not in {one.contract.key for one in found.values() if one.contract}
     counts = source.bytecode.to_dict()
     assert (counts["compiled"], counts["declared"], counts["unread"]) == (0, 6, {})
 
@@ -160,7 +166,7 @@ def test_stubs_keep_the_key_of_their_name(tmp_path: Path) -> None:
     assert [one.witness for one in found.values()] == [Witness.DECLARED] * 2
     keys = [one.contract.key for one in found.values() if one.contract]
     assert len(set(keys)) == len(keys)
-    assert KEY not in keys
+    assert key() not in keys
 
 
 def test_the_time_for_the_bytecodes_of_a_file_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

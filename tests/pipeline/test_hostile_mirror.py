@@ -199,6 +199,10 @@ def ignores_after(path: str, query: dict[str, str]) -> Reply:
     return feed([1, 2], f"s{len(query.get('after', '')) + 1}")(path, query)
 
 
+def too_long_feed(path: str, query: dict[str, str]) -> Reply:
+    return feed(range(1, CHANGES_ROWS + 2))(path, query)
+
+
 BAD_FEEDS: dict[str, tuple[bytes, str]] = {
     "no line": (b"", "no rows that end with a cursor"),
     "no cursor": (b'{"id":1,"text_signature":"f()"}\n', "no rows that end with a cursor"),
@@ -219,7 +223,7 @@ FEEDS: dict[str, tuple[Script, str]] = {
     "cursors in a circle": (cursors_in_a_circle, "id 1 after id 6: the ids of a feed must rise"),
     "ignores after": (ignores_after, "id 1 after id 2: the ids of a feed must rise"),
     "falling": (feed([2, 1]), "id 1 after id 2: the ids of a feed must rise"),
-    "over limit": (feed(range(1, CHANGES_ROWS + 2)), "over 20,000 rows, which is more than were requested"),
+    "over limit": (too_long_feed, "over 20,000 rows, which is more than were requested"),
     "too many": (feed([1], total=10**9), "a directory of 1,000,000,000 rows, over the limit of 100,000,000"),
     "no list": (lambda path, _: NOT_THERE if path == SIGNATURES_PATH else feed([1])(path, {}), "404 Not Found"),
 }

@@ -585,7 +585,8 @@ def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], invoke: Inv
 # Bad input.
 
 
-_LINES = "".join(f"f{random.Random(number).getrandbits(64):x}(uint256)\n" for number in range(20_000)).encode()
+_RANDOM = random.Random(1)
+_LINES = "".join(f"f{_RANDOM.getrandbits(64):x}(uint256)\n" for _ in range(20_000)).encode()
 
 
 def _cut(packed: bytes) -> dict[str, bytes]:
