@@ -210,10 +210,10 @@ def test_columns_are_kept(known: Known) -> None:
     segment = segment_of(known.paths, file)
     first = summaries_of(known.paths, file, segment, known.manifest)
     [folder] = known.paths.cache.glob(f"{SIGNATURES}-{file.path.stem}.*.summaries")
-    made = folder.stat().st_ino
+    made = folder.stat().st_mtime_ns
     for is_kept in (True, False):
         assert (summaries_of(known.paths, file, segment, known.manifest).counts == first.counts).all()
-        assert (folder.stat().st_ino == made) == is_kept
+        assert (folder.stat().st_mtime_ns == made) == is_kept
         damage(folder / "counts")
 
 
@@ -241,8 +241,8 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 def columns(reader: Reader) -> dict[str, int]:
-    """The summaries in the cache; a column that is built again has another number."""
-    return {folder.name: folder.stat().st_ino for folder in reader.paths.cache.glob("*.summaries")}
+    """The summaries in the cache and when each was built; a file system gives the number of a removed folder again."""
+    return {folder.name: folder.stat().st_mtime_ns for folder in reader.paths.cache.glob("*.summaries")}
 
 
 def counts_of(view: View, text: str) -> SightingCounts:
