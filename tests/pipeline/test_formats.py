@@ -1310,8 +1310,8 @@ def test_code_with_declarations(read: Read, name: str) -> None:
 
 def test_types_of_the_text_column(read: Read) -> None:
     """The text column may have any of Arrow's types for text, and a text of invalid UTF-8 is one reject."""
-    dictionary = pa.dictionary(pa.int32(), pa.string())
-    for type in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), dictionary):
+    types: list[pa.DataType] = [pa.string(), pa.large_string(), pa.string_view(), pa.binary()]
+    for type in [*types, pa.dictionary(pa.int32(), pa.string())]:
         column = pa.array(["a()", None, "b(uint)"]).cast(type)
         reading = read("input", parquet_bytes({"signature": column}))
         assert reading == Reading("parquet", ["a()", "b(uint256)"], [], [Reject("bad_entry", "", 0, 2)])
