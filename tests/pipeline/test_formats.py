@@ -997,7 +997,9 @@ BAD_ENTRIES: list[Any] = [
     None, 7, "f()", [], {},
     {"type": "function"},
     *({"type": "function", "name": name, "inputs": []} for name in (None, "", ["f"])),
-    *({"type": type, "name": "f", "inputs": []} for type in (7, ["function"], {})),
+    {"type": 7, "name": "f", "inputs": []},
+    {"type": ["function"], "name": "f", "inputs": []},
+    {"type": {}, "name": "f", "inputs": []},
     *({"type": "function", "name": "f", "inputs": inputs} for inputs in (
         {"type": "uint256"}, "uint256", ["uint256"], [None], [{"name": "a"}],
         [{"name": "a", "type": "tuple", "components": 7}], [{"name": "a", "type": "tuple", "components": [{}]}],
@@ -1310,8 +1312,8 @@ def test_code_with_declarations(read: Read, name: str) -> None:
 
 def test_types_of_the_text_column(read: Read) -> None:
     """The text column may have any of Arrow's types for text, and a text of invalid UTF-8 is one reject."""
-    types: list[pa.DataType] = [pa.string(), pa.large_string(), pa.string_view(), pa.binary()]
-    for type in [*types, pa.dictionary(pa.int32(), pa.string())]:
+    dictionary = pa.dictionary(pa.int32(), pa.string())
+    for type in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), dictionary):
         column = pa.array(["a()", None, "b(uint)"]).cast(type)
         reading = read("input", parquet_bytes({"signature": column}))
         assert reading == Reading("parquet", ["a()", "b(uint256)"], [], [Reject("bad_entry", "", 0, 2)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from sigdir.signatures.evidence import Kind, Sighting, Witness
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from tests.conftest import import_files
-from tests.pipeline.support import keccak256, parquet_bytes
+from tests.pipeline.support import keccak256, parquet_bytes, write_files
 
 SET, LOGGED, LOW, BOTH, SENT = "set(uint256)", "Set(uint256)", "Low(uint256)", "both(bool)", "sent(bool)"
 COMPILATIONS = [
@@ -52,20 +52,13 @@ def compiled(rows: Sequence[tuple[Any, Any]], as_hex: bool = False) -> bytes:
     return parquet_bytes(columns, compression="zstd")
 
 
-def written(folder: Path, files: dict[str, bytes]) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-    return folder
+def said(
+    folder: Path, files: Mapping[str, bytes], memory_limit: str = "256MB"
+) -> tuple[list[tuple[int, str, str, Sighting]], list[str]]:
+    """What these files say: (file, collection, text, sighting), and the warnings."""
+    found, sources = [], find(map(str, write_files(folder, files)))
 
-
-def said(folder: Path, memory_limit: str = "256MB") -> tuple[list[tuple[int, str, str, Sighting]], list[str]]:
-    """What the files of a folder say: (file, collection, text, sighting), and the warnings."""
-    found, sources = [], find([str(folder)])
-    spill = folder / "spill"
-    spill.mkdir(exist_ok=True)
-
-    with ScratchTables(connect(memory_limit, 1, spill)) as tables:
+    with ScratchTables(connect(memory_limit, 1, folder)) as tables:
         reader = SourcifyTables(lambda: tables)
         for number, source in enumerate(sources):
             source.number = number
@@ -87,44 +80,42 @@ def compiled_as(kind: Kind, contracts: int) -> Sighting:
 @pytest.mark.parametrize("names", [("a", "b", "c", "d"), ("d", "c", "b", "a"), ("b", "d", "a", "c")])
 def test_the_tables_are_joined_in_any_order(tmp_path: Path, names: tuple[str, ...]) -> None:
     """A text is a candidate for each kind that it was compiled as, with the number of compilations of all files."""
-    one, two, three, four = (f"{name}.parquet" for name in names)
-    folder = written(
-        tmp_path / "export",
-        {
-            one: signatures([SET, LOGGED]),
-            two: signatures([LOW, BOTH, SENT]),
-            three: compiled(COMPILATIONS[::2]),
-            four: compiled(COMPILATIONS[1::2], as_hex=True),
-        },
+    tables = [
+        signatures([SET, LOGGED]),
+        signatures([LOW, BOTH, SENT]),
+        compiled(COMPILATIONS[::2]),
+        compiled(COMPILATIONS[1::2], as_hex=True),
+    ]
+    found, warnings = said(tmp_path, {f"{name}.parquet": data for name, data in zip(names, tables, strict=True)})
+    assert sorted(found_one[1:] for found_one in found) == sorted(
+        [
+            ("signatures", SET, compiled_as(Kind.FUNCTION, 3)),
+            ("event-signatures", LOGGED, compiled_as(Kind.EVENT, 1)),
+            ("signatures", LOW, compiled_as(Kind.ERROR, 1)),
+            ("signatures", BOTH, compiled_as(Kind.FUNCTION, 2)),
+            ("event-signatures", BOTH, compiled_as(Kind.EVENT, 1)),
+            ("signatures", SENT, Sighting()),
+        ]
     )
-    found, warnings = said(folder)
-    assert {(collection, text, sighting) for _, collection, text, sighting in found} == {
-        ("signatures", SET, compiled_as(Kind.FUNCTION, 3)),
-        ("event-signatures", LOGGED, compiled_as(Kind.EVENT, 1)),
-        ("signatures", LOW, compiled_as(Kind.ERROR, 1)),
-        ("signatures", BOTH, compiled_as(Kind.FUNCTION, 2)),
-        ("event-signatures", BOTH, compiled_as(Kind.EVENT, 1)),
-        ("signatures", SENT, Sighting()),
-    }
-    assert len(found) == 6
     assert warnings == []
 
 
 def test_one_import_of_both_tables(tmp_path: Path, warehouse: Path) -> None:
-    """An import puts each text into the collections of its kinds; each file has its own counts."""
-    folder = written(
-        tmp_path / "export",
-        {
-            "1.parquet": compiled(COMPILATIONS),
-            "2.parquet": signatures([BOTH, SENT, "f(uint7)"]),
-            "3.parquet": signatures([LOGGED]),
-        },
-    )
-    report = import_files([folder], warehouse)
+    """An import puts each text into the collections of its kinds; each file, of other shapes too, has its own counts."""
+    files: dict[str, bytes | str] = {
+        "1.parquet": compiled(COMPILATIONS),
+        "2.parquet": signatures([BOTH, SENT, "f(uint7)"]),
+        "3.parquet": signatures([LOGGED]),
+        "4.parquet": parquet_bytes({"text_signature": ["a()"]}),
+        "5.txt": "b()\n",
+    }
+    report = import_files(write_files(tmp_path, files), warehouse)
     assert [(file.read, dict(file.accepted)) for file in report.files] == [
         (0, {}),
         (4, {"signatures": 2, "event-signatures": 1}),
         (1, {"event-signatures": 1}),
+        (1, {"signatures": 1}),
+        (1, {"signatures": 1}),
     ]
     assert report.files[1].reasons == {"bad_width": 1}
     assert report.files[0].warnings == [
@@ -132,27 +123,21 @@ def test_one_import_of_both_tables(tmp_path: Path, warehouse: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("file", "missing"),
-    [("signatures", "compiled_contracts_signatures"), ("compiled_contracts_signatures", "signatures")],
-)
-def test_a_missing_table_is_named(tmp_path: Path, warehouse: Path, file: str, missing: str) -> None:
+def test_a_missing_table_is_named(tmp_path: Path, warehouse: Path) -> None:
     """One table alone is read as far as it goes, and the report names the other one."""
-    data = signatures([SET]) if file == "signatures" else compiled(COMPILATIONS)
-    folder = written(tmp_path / "export", {f"{file}.parquet": data})
-    (tmp_path / "list.txt").write_text("get()\n")
-    report = import_files([folder, tmp_path / "list.txt"], warehouse)
-    [warning] = report.files[0].warnings
-    assert warning.startswith(f"Sourcify's table {missing} is not among the inputs: ")
-    assert report.files[0].read == (file == "signatures")
-    assert report.files[1].read == 1
+    tables = {"signatures": signatures([SET]), "compiled_contracts_signatures": compiled(COMPILATIONS)}
+    for (name, data), missing in zip(tables.items(), reversed(tables), strict=True):
+        paths = write_files(tmp_path / name, {f"{name}.parquet": data, "a.txt": "get()\n"})
+        lists, table = import_files(paths, warehouse, dry_run=True).files
+        [warning] = table.warnings
+        assert warning.startswith(f"Sourcify's table {missing} is not among the inputs: ")
+        assert (table.read, lists.read) == (name == "signatures", 1)
 
 
 def test_rows_that_cannot_be_read_cost_nothing_else(tmp_path: Path) -> None:
     """Hashes of another length, no hash, and unknown kinds are counted in a warning; a wrong hash of a text is a reject."""
     odd = [(b"\1" * 4, "function"), (None, "function"), (SET, "constructor"), (SET, None), (SET, "function")]
-    folder = written(tmp_path / "export", {"1.parquet": compiled(odd), "2.parquet": signatures([SET, "set(uint)"])})
-    found, warnings = said(folder)
+    found, warnings = said(tmp_path, {"1.parquet": compiled(odd), "2.parquet": signatures([SET, "set(uint)"])})
     assert [(text, sighting) for _, _, text, sighting in found] == [(SET, compiled_as(Kind.FUNCTION, 1))]
     assert warnings == ["4 rows have no hash of 32 bytes or no known signature_type"]
 
@@ -168,17 +153,7 @@ def test_the_join_spills(tmp_path: Path) -> None:
         "a.parquet": compiled(rows[:middle]), "b.parquet": signatures(texts[:30_000]),
         "c.parquet": compiled(rows[middle:]), "d.parquet": signatures(texts[30_000:]),
     }  # fmt: skip
-    found, warnings = said(written(tmp_path / "export", files), "24MB")
+    found, warnings = said(tmp_path, files, "24MB")
     assert [text for _, _, text, _ in found] == texts
     assert [sighting.contracts for _, _, _, sighting in found] == [1 + number % 3 for number in range(60_000)]
     assert warnings == []
-
-
-def test_other_parquet_files_are_read_at_once(tmp_path: Path, warehouse: Path) -> None:
-    """A Parquet file of another shape keeps its place among the inputs; Sourcify's tables come after all others."""
-    folder = written(
-        tmp_path / "export",
-        {"1.parquet": signatures([SET]), "2.parquet": parquet_bytes({"text_signature": ["a()"]}), "3.txt": b"b()\n"},
-    )
-    report = import_files([folder], warehouse)
-    assert [file.read for file in report.files] == [1, 1, 1]

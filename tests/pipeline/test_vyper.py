@@ -13,7 +13,7 @@ from sigdir.pipeline.formats.vyper.source_unit import MAX_BYTES
 from sigdir.signatures.collections import EVENT_SIGNATURES
 from tests.conftest import import_files
 from tests.pipeline.support import texts, write_files
-from tests.pipeline.test_formats import read_path
+from tests.pipeline.test_formats import Reading, read_path
 
 NEW = """
 # pragma version ~=0.4.0
@@ -125,22 +125,19 @@ def hidden(): pass
 
 
 def test_a_source_of_today(tmp_path: Path) -> None:
+    """Each kind of declaration has its texts: defaults are one text each, flags uint256, getters their keys."""
     [path] = write_files(tmp_path, {"a.vy": NEW})
-    reading = read_path(path)
-    assert (reading.format, reading.functions, reading.events) == ("vyper", NEW_FUNCTIONS, NEW_EVENTS)
-    assert reading.rejects == []
+    assert read_path(path) == Reading("vyper", NEW_FUNCTIONS, NEW_EVENTS)
 
 
 def test_a_source_of_2019(tmp_path: Path) -> None:
     """Units, `map`, lower-case bytes; the getter of an array takes an int128."""
     [path] = write_files(tmp_path, {"a.vy": OLD})
-    reading = read_path(path)
-    assert reading.rejects == []
-    assert reading.functions == [
+    functions = [
         "transfer(address,uint256)", "coins(int128)", "balances(address,bytes32)", "ends()",
         "get(bytes,string,uint256,uint256,fixed168x10,address)",
     ]  # fmt: skip
-    assert reading.events == ["Transfer(address,address,uint256)"]
+    assert read_path(path) == Reading("vyper", functions, ["Transfer(address,address,uint256)"])
 
 
 REJECTED = [
@@ -175,20 +172,21 @@ def test_what_is_not_understood_is_a_reject(tmp_path: Path, code: str, text: str
 
 
 def test_names_of_other_sources(tmp_path: Path, warehouse: Path) -> None:
-    """Beside the importing file, or in one folder above it; never in two."""
-    files = {
+    """Beside the importing file, or in one folder above it; never in two. A source beside its packed form is another."""
+    files: dict[str, str | bytes] = {
         "p/lib/types.vy": "struct S:\n    a: uint256[K]\nK: constant(uint256) = 3\nflag F:\n    A\n",
         "p/lib/deep.vy": "from . import types\n@external\ndef d(s: types.S): pass\n",
         "p/src/a.vy": "from lib import types as t\nfrom lib import deep\nexports: deep.d\n"
         "@external\ndef a(s: t.S, f: t.F, n: bool[t.K], d: deep.types.S, i: t.__interface__): pass\n",
         "p/src/b.vy": "import twice as t\n@external\ndef b(s: t.S): pass\n",
+        "p/src/b.vy.gz": gzip.compress(b"@external\ndef packed(): pass\n"),
         "p/twice.vy": "struct S:\n    a: bool\n",
         "twice.vyi": "struct S:\n    a: address\n@external\ndef v(): ...\n",
     }
     write_files(tmp_path / "in", files)
     report = import_files([tmp_path / "in"], warehouse)
     assert set(texts(warehouse)) == {
-        "a((uint256[3]),uint256,bool[3],(uint256[3]),address)", "d((uint256[3]))", "v()",
+        "a((uint256[3]),uint256,bool[3],(uint256[3]),address)", "d((uint256[3]))", "v()", "packed()",
     }  # fmt: skip
     rejects = sigdir.open(warehouse).sql("SELECT text, reason FROM rejects").rows()
     assert rejects == [("function b(t.S s)", "library_type")]
@@ -196,26 +194,10 @@ def test_names_of_other_sources(tmp_path: Path, warehouse: Path) -> None:
     assert texts(warehouse, EVENT_SIGNATURES) == []
 
 
-def test_two_sources_of_one_path(tmp_path: Path, warehouse: Path) -> None:
-    """A source beside its packed form: the declarations of both are read."""
-    code = "@external\ndef {}(): pass\n"
-    files: dict[str, str | bytes] = {
-        "a.vy": code.format("plain"),
-        "a.vy.gz": gzip.compress(code.format("packed").encode()),
-    }
-    write_files(tmp_path / "in", files)
-    report = import_files([tmp_path / "in"], warehouse)
-    assert sorted(texts(warehouse)) == ["packed()", "plain()"]
-    assert report.total("duplicate") == 0
-
-
-def structs_of_structs() -> str:
-    levels = [f"struct S{n}:\n    a: S{n - 1}\n    b: S{n - 1}\n" for n in range(1, 60)]
-    return "struct S0:\n    a: bool\n" + "".join(levels) + "@external\ndef f(s: S59): pass\n"
-
-
 HOSTILE = {
-    "structs of structs": structs_of_structs(),
+    "structs of structs": "struct S0:\n    a: bool\n"
+    + "".join(f"struct S{n}:\n    a: S{n - 1}\n    b: S{n - 1}\n" for n in range(1, 60))
+    + "@external\ndef f(s: S59): pass\n",
     "brackets": "(" * 300_000,
     "minus": "a: bool[" + "-" * 100_000 + "1]",
     "sum": "@external\ndef f(a: bool[" + "+".join("1" * 2_000) + "]): pass\n",
@@ -229,44 +211,26 @@ HOSTILE = {
 }
 
 
-def test_values_that_python_does_not_read_lose_no_getter(tmp_path: Path) -> None:
-    """Numbers have underscores, in any base, and a value that is not understood loses nothing but itself."""
-    [path] = write_files(
-        tmp_path,
-        {
-            "A.vy": """
-# pragma version ~=0.4.0
-_ID: public(constant(bytes4)) = 0x15_0B_7A_02
-_BITS: public(constant(uint256)) = 0b10_01
-_SIZE: constant(uint256) = 1_0
-_ODD: public(constant(uint256)) = 0x1__2
-list: public(uint256[_SIZE])
-"""
-        },
-    )
-    assert read_path(path).functions == ["_ID()", "_BITS()", "_ODD()", "list(uint256)"]
-    assert read_path(path).rejects == []
+WITHOUT_A_PRAGMA = "coins: public(address[2])\n"
+VERSIONS = {
+    # Numbers have underscores, in any base, and a value that is not understood loses nothing but itself.
+    "# pragma version ~=0.4.0\n_ID: public(constant(bytes4)) = 0x15_0B_7A_02\n_SIZE: constant(uint256) = 1_0\n"
+    "_BITS: public(constant(uint256)) = 0b10_01\n_ODD: public(constant(uint256)) = 0x1__2\nlist: public(uint256[_SIZE])\n":
+        ["_ID()", "_BITS()", "_ODD()", "list(uint256)"],
+    "m: public(map(address, timestamp))\n" + WITHOUT_A_PRAGMA: ["m(address)", "coins(int128)"],
+    "@public\ndef f(when: timestamp):\n    pass\n" + WITHOUT_A_PRAGMA: ["f(uint256)", "coins(int128)"],
+    "Paid: event({when: timestamp})\n" + WITHOUT_A_PRAGMA: ["coins(int128)"],
+    WITHOUT_A_PRAGMA + "when: public(timestamp)\n": ["coins(uint256)", "when()"],
+    # int168 since 0.4
+    "# @version ^0.3.10\n@external\ndef f(a: decimal): pass\n": ["f(fixed168x10)"],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "sign",
-    [
-        "Paid: event({when: timestamp})",
-        "m: public(map(address, timestamp))",
-        "@public\ndef f(when: timestamp):\n    pass",
-    ],
-)
-def test_version_without_a_pragma(tmp_path: Path, sign: str) -> None:
+@pytest.mark.parametrize("code", VERSIONS)
+def test_versions(tmp_path: Path, code: str) -> None:
     """What only Vyper 0.1 has shows the version of a source without a pragma: its types, and int128 as an index."""
-    [path] = write_files(tmp_path, {"A.vy": f"{sign}\ncoins: public(address[2])\n"})
-    reading = read_path(path)
-    assert reading.rejects == []
-    assert "coins(int128)" in reading.functions
-    assert {*reading.functions, *reading.events} <= {"coins(int128)", "m(address)", "f(uint256)", "Paid(uint256)"}
-    [path] = write_files(tmp_path, {"B.vy": "coins: public(address[2])\nwhen: public(timestamp)\n"})
-    assert read_path(path).functions == ["coins(uint256)", "when()"]
-    [path] = write_files(tmp_path, {"C.vy": "# @version ^0.3.10\n@external\ndef f(a: decimal): pass\n"})
-    assert read_path(path).functions == ["f(fixed168x10)"]  # int168 since 0.4
+    [path] = write_files(tmp_path, {"A.vy": code})
+    assert read_path(path) == Reading("vyper", VERSIONS[code], ["Paid(uint256)"] if "event" in code else [])
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -277,6 +241,7 @@ def test_hostile_sources_are_bounded(tmp_path: Path, name: str) -> None:
 
 
 def test_a_source_has_a_size(tmp_path: Path) -> None:
+    """A source of over 4 MiB is refused."""
     [path] = write_files(tmp_path, {"a.vy": "#" * (MAX_BYTES + 1)})
     with pytest.raises(BadInput, match="a Vyper source of over 4 MiB"):
         read_path(path)
