@@ -7,7 +7,7 @@ import gzip
 import io
 import lzma
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +22,11 @@ from sigdir.cli.main import main
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import Format, Import
 from sigdir.pipeline.source import Source
-from sigdir.signatures.candidates import ReadTask
-from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.signatures.candidates import Candidates, ReadTask
+from sigdir.signatures.canonicalise import BatchResult, canonicalise
+from sigdir.signatures.collections import FUNCTIONS, SIGNATURES, Collection
+from sigdir.signatures.columns import Rows
+from sigdir.signatures.evidence import Sighting
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 
@@ -74,6 +77,22 @@ def read_alone(format: Format, source: Source) -> Iterator[ReadTask]:
     reader = format.multi_source(job)
     reader.add(source)
     return reader.read()
+
+
+def canonicalised(tasks: Iterable[ReadTask], by: int = FUNCTIONS) -> Iterator[BatchResult]:
+    """What becomes of the candidates that a reader yields, a result for each batch."""
+    for task in tasks:
+        for batch in [task] if isinstance(task, Candidates) else task():
+            yield canonicalise(batch, by)
+
+
+def said_of(rows: Rows) -> list[tuple[str, Sighting | None]]:
+    """The texts of rows and what their input says about each; None for a plain text of a list."""
+    said = rows.sightings
+    return [
+        (text, said.values[said.of_row[row]] if said is not None else None)
+        for row, text in enumerate(rows.text.to_pylist())
+    ]
 
 
 def keccak256(text: str) -> bytes:

@@ -13,11 +13,9 @@ import sigdir
 from sigdir.pipeline.formats import json_contracts, runtime_code
 from sigdir.pipeline.source import Source
 from sigdir.signatures.bytecode import analyse, contract_key
-from sigdir.signatures.candidates import Candidates
-from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.evidence import LISTED, Sighting, Witness
 from sigdir.signatures.keccak import keccak256
-from tests.pipeline.support import invoke, write_files
+from tests.pipeline.support import canonicalised, invoke, said_of, write_files
 from tests.pipeline.test_corpora import corpus
 from tests.signatures.assembly import creation_code, dispatcher, error_code, event_code, metadata
 from tests.signatures.test_bytecode import CONTRACTS
@@ -63,18 +61,11 @@ def sightings(path: Path, document: Any) -> tuple[dict[str, Sighting], Source]:
     source = Source(str(path), explicit=True)
     found: dict[str, Sighting] = {}
     with source.open(lambda _: None):
-        for task in json_contracts.read(source):
-            for batch in [task] if isinstance(task, Candidates) else task():
-                for rows in canonicalise(batch).accepted.values():
-                    said = rows.sightings
-                    values = (
-                        [said.values[number] for number in said.of_row.tolist()] if said else [LISTED] * len(rows.text)
-                    )
-                    found |= dict(zip(rows.text.to_pylist(), values, strict=True))
+        for result in canonicalised(json_contracts.read(source)):
+            for rows in result.accepted.values():
+                found |= {text: one or LISTED for text, one in said_of(rows)}
     return found, source
 
-
-COMPILED = [Witness.COMPILED] * 3
 
 SHAPES = {
     "Hardhat, Brownie, Truffle": {"contractName": "C", "abi": ABI, "bytecode": "0x60", "deployedBytecode": CODE},
@@ -88,25 +79,23 @@ SHAPES = {
     "Sourcify": {"abi": ABI, "runtimeBytecode": {"recompiledBytecode": None, "onchainBytecode": CODE}},
     "creation code alone": {"abi": ABI, "bytecode": creation_code(runtime()).hex()},
     "runtime code called bytecode": {"abi": ABI, "bytecode": CODE},
+    "method identifiers": {"contracts": {"a.sol": {"C": {"abi": ABI, "evm": {
+        "deployedBytecode": {"object": CODE}, "methodIdentifiers": {"f(uint256)": hash_of(TEXTS[0])[:4].hex()}}}}}},
     "human-readable": {"abi": list(TEXTS), "deployedBytecode": CODE},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize("shape", SHAPES)
 def test_the_runtime_code_is_found_in_each_shape(tmp_path: Path, shape: str) -> None:
-    """The function, the event and the error are compiled, and the contract's key is that of its code."""
+    """The function, the event and the error are compiled, and the contract's key is that of its code.
+
+    solc's output has a contract's functions twice; both are of one contract, which is counted once.
+    """
     found, source = sightings(tmp_path / "a.json", SHAPES[shape])
-    assert [found[text.partition(" ")[2]].witness for text in TEXTS] == COMPILED
+    assert [found[text.partition(" ")[2]].witness for text in TEXTS] == [Witness.COMPILED] * 3
     assert {one.contract.key for one in found.values() if one.contract} == {key()}
-    assert source.bytecode.to_dict() == {"contracts": 1, "compiled": 3, "declared": 0, "misfits": 0, "unread": {}}
-
-
-def test_method_identifiers_are_checked_with_the_abi(tmp_path: Path) -> None:
-    """solc's output has a contract's functions twice; both are of one contract, which is counted once."""
-    evm = {"deployedBytecode": {"object": CODE}, "methodIdentifiers": {"f(uint256)": hash_of(TEXTS[0])[:4].hex()}}
-    found, source = sightings(tmp_path / "a.json", {"contracts": {"a.sol": {"C": {"abi": ABI, "evm": evm}}}})
-    assert {one.contract.key for one in found.values() if one.contract} == {key()}
-    assert source.bytecode.to_dict() == {"contracts": 1, "compiled": 4, "declared": 0, "misfits": 0, "unread": {}}
+    count = 3 + (shape == "method identifiers")
+    assert source.bytecode.to_dict() == {"contracts": 1, "compiled": count, "declared": 0, "misfits": 0, "unread": {}}
 
 
 def test_a_forged_entry_stays_declared(tmp_path: Path) -> None:
@@ -124,7 +113,7 @@ def test_a_forged_entry_stays_declared(tmp_path: Path) -> None:
     assert source.bytecode.to_dict() == {"contracts": 3, "compiled": 8, "declared": 5, "misfits": 1, "unread": {}}
 
 
-BAD = {
+BAD: dict[str, tuple[Any, dict[str, int]]] = {
     "not hex": ("0x60zz", {"not_hex": 1}),
     "creation code only": ("0x6001600255", {"creation_only": 1}),
     "EraVM": (CONTRACTS["EraVM"]["runtime"], {"other_machine": 1}),
@@ -135,31 +124,25 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", list(BAD))
+@pytest.mark.parametrize("case", BAD)
 def test_bytecode_that_cannot_be_read(tmp_path: Path, case: str) -> None:
     """Its contract's candidates are declared, nothing is lost, and the report counts the reason."""
     code, unread = BAD[case]
-    for shape in ({"abi": ABI, "bytecode": code}, {"abi": ABI, "bytecode": {"object": code}}):
-        found, source = sightings(tmp_path / "a.json", shape)
-        assert len(found) == 3
-        assert Witness.COMPILED not in {one.witness for one in found.values()}
-        assert source.bytecode.unread == unread
-        assert not source.bytecode.contracts
+    for bytecode in (code, {"object": code}):
+        found, source = sightings(tmp_path / "a.json", {"abi": ABI, "bytecode": bytecode})
+        assert [one.witness for one in found.values()] == [Witness.DECLARED] * 3
+        assert (source.bytecode.unread, source.bytecode.contracts) == (unread, 0)
 
 
-def test_a_proxy_s_code_has_none_of_its_abi(tmp_path: Path) -> None:
-    """The ABI is that of the code behind it, so its texts are declared."""
-    code = "363d3d373d3d3d363d73" + "ab" * 20 + "5af43d82803e903d91602b57fd5bf3"
-    contracts = {f"a.sol:{name}": {"abi": ABI, "bin-runtime": code} for name in ("A", "B")}
+def test_the_code_of_proxies_and_stubs_is_not_their_key(tmp_path: Path) -> None:
+    """The ABI of a proxy is that of the code behind it; two libraries of internal functions have the same code."""
+    proxy = "363d3d373d3d3d363d73" + "ab" * 20 + "5af43d82803e903d91602b57fd5bf3"
+    contracts = {f"a.sol:{name}": {"abi": ABI, "bin-runtime": proxy} for name in ("A", "B")}
     found, source = sightings(tmp_path / "a.json", {"contracts": contracts})
     assert {one.witness for one in found.values()} == {Witness.DECLARED}
     assert key() not in {one.contract.key for one in found.values() if one.contract}
     counts = source.bytecode.to_dict()
     assert (counts["compiled"], counts["declared"], counts["unread"]) == (0, 6, {})
-
-
-def test_stubs_keep_the_key_of_their_name(tmp_path: Path) -> None:
-    """The code of two libraries of internal functions is the same, and they are two contracts."""
     stub = "0x" + (bytes.fromhex("6080604052600080fdfe") + metadata()).hex()
     contracts = {f"a.sol:{name}": {"abi": abi(f"error {name}()"), "bin-runtime": stub} for name in ("A", "B")}
     found, _ = sightings(tmp_path / "a.json", {"contracts": contracts})
@@ -181,12 +164,9 @@ def test_the_time_for_the_bytecodes_of_a_file_is_limited(tmp_path: Path, monkeyp
 
 def test_the_report_counts_contracts(tmp_path: Path) -> None:
     """In JSON for all inputs and for each, and as one line for people; none where no input has bytecode."""
-    files = {
-        "a.json": {"abi": ABI, "deployedBytecode": CODE},
-        "b.json": {"abi": ABI, "bytecode": "0xzz"},
-        "c.json": ABI,
-    }
-    paths = write_files(tmp_path / "in", {name: json.dumps(document) for name, document in files.items()})
+    documents = [{"abi": ABI, "deployedBytecode": CODE}, {"abi": ABI, "bytecode": "0xzz"}, ABI]
+    files = {f"{number}.json": json.dumps(document) for number, document in enumerate(documents)}
+    paths = write_files(tmp_path / "in", files)
     report = json.loads(invoke(tmp_path / "w", "import", *paths, "--json").stdout)
     counts = {"contracts": 1, "compiled": 3, "declared": 0, "misfits": 0, "unread": {"not_hex": 1}}
     assert report["bytecode"] == counts
@@ -199,9 +179,7 @@ def test_the_report_counts_contracts(tmp_path: Path) -> None:
 
 
 def test_the_corpora_s_artifacts(tmp_path: Path) -> None:
-    """All 134 functions, 41 of 52 events and 76 of 145 errors are compiled, and every ABI fits its bytecode. Each text has a
-    kind.
-    """
+    """134 functions, 41 of 52 events and 76 of 145 errors are compiled, every ABI fits its code, each text has a kind."""
     folder = corpus("artifacts")
     report = json.loads(invoke(tmp_path / "w", "import", folder, "--json").stdout)
     assert report["bytecode"] == {"contracts": 81, "compiled": 251, "declared": 80, "misfits": 0, "unread": {}}

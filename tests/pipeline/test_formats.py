@@ -30,13 +30,11 @@ from sigdir.pipeline.formats.parquet import largest_page
 from sigdir.pipeline.formats.registry import by_name, detect
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import BLOCK_BYTES
-from sigdir.signatures.candidates import Candidates, ReadTask
-from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES
 from sigdir.signatures.grammar import REASONS
 from tests.conftest import import_files
 from tests.examples import examples
-from tests.pipeline.support import COMPRESSORS, keccak256, parquet_bytes, read_alone, write_files
+from tests.pipeline.support import COMPRESSORS, canonicalised, keccak256, parquet_bytes, read_alone, write_files
 
 
 class Reject(NamedTuple):
@@ -82,7 +80,7 @@ def read_path(
     with source.open(lambda _: None):
         chosen = by_name(format) if format is not None else detect(source)
         assert chosen is not None, f"{path} is of no known format"
-        results = [canonicalise(batch, by) for task in read_alone(chosen, source) for batch in batches_of(task)]
+        results = list(canonicalised(read_alone(chosen, source), by))
     texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
     rejects = []
     for result in results:
@@ -104,10 +102,6 @@ def detected(path: Path, found_in: Path | None = None) -> str | None:
     with source.open(lambda _: None):
         format = detect(source)
     return format.name if format is not None else None
-
-
-def batches_of(task: ReadTask) -> Iterable[Candidates]:
-    return [task] if isinstance(task, Candidates) else task()
 
 
 def selector(text: str) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find
-from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import MAX_VARIANTS, canonicalise
 from sigdir.signatures.collections import EVENTS
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from tests.pipeline.formats_table import PAGE, with_table
-from tests.pipeline.support import invoke, read_alone, write_files
+from tests.pipeline.support import canonicalised, invoke, read_alone, said_of, write_files
 from tests.pipeline.test_formats import detected
 
 _SAMPLE = re.compile(
@@ -38,17 +38,11 @@ class Said(NamedTuple):
 def sightings(path: Path, format: str | None = None) -> list[tuple[str, Sighting | None]]:
     """The texts of an input and what it says about each, in order; None for a plain text of a list."""
     [source] = find([str(path)])
-    found: list[tuple[str, Sighting | None]] = []
     with source.open(lambda _: None):
         reader = by_name(format) if format else detect(source)
         assert reader is not None
-        for task in read_alone(reader, source):
-            for batch in [task] if isinstance(task, Candidates) else task():
-                for rows in canonicalise(batch).accepted.values():
-                    said = rows.sightings
-                    for row, text in enumerate(rows.text.to_pylist()):
-                        found.append((text, said.values[said.of_row[row]] if said is not None else None))
-    return found
+        results = canonicalised(read_alone(reader, source))
+        return [one for result in results for rows in result.accepted.values() for one in said_of(rows)]
 
 
 def said(path: Path, format: str | None = None) -> set[Said]:
@@ -188,36 +182,38 @@ def test_a_sample(tmp_path: Path, key: str) -> None:
     assert said(path) == SAID[key]
 
 
-def test_a_plain_list_has_no_sightings(tmp_path: Path) -> None:
-    """A batch of canonical lines has no column of sightings: it costs nothing."""
-    [path] = write_files(tmp_path, {"list.txt": "set(uint256)\nget()\n"})
-    assert sightings(path) == [(SET, None), ("get()", None)]
-
-
 def test_lines_that_are_declarations(tmp_path: Path) -> None:
-    """A line in words counts as listed, with its kind and its parameters' names; others of its batch stay plain."""
-    lines = (
-        "set(uint256)\nfunction f(uint a) public view returns (bool ok);\nset(uint)\nset(uint value)\nerror Low(uint)\n"
-    )
-    [path] = write_files(tmp_path, {"list.txt": lines})
-    assert [one or Sighting() for _, one in sightings(path)] == [
+    """A line in words counts as listed, with its kind and its parameters' names; others of its batch stay plain.
+
+    A batch of canonical lines has no column of sightings: it costs nothing.
+    """
+    lines = [
+        "set(uint256)",
+        "function f(uint a) public view returns (bool ok);",
+        "set(uint)",
+        "set(uint value)",
+        "error Low(uint)",
+    ]
+    words, plain = write_files(tmp_path, {"list.txt": "\n".join(lines), "plain.txt": "set(uint256)\nget()\n"})
+    assert [one or Sighting() for _, one in sightings(words)] == [
         Sighting(),
         Sighting(F, LISTED, "function f(uint256 a) view returns (bool ok)"),
         Sighting(),
         Sighting(U, LISTED, "set(uint256 value)"),
         Sighting(X, LISTED, "error Low(uint256)"),
     ]
+    assert sightings(plain) == [(SET, None), ("get()", None)]
 
 
 def test_many_variants_of_one_text(tmp_path: Path) -> None:
-    """Of 10,000 variants of one text the first are kept. Every line is a sighting with its kind, and none is lost."""
-    lines = [f"function set(uint name{number})" for number in range(10_000)]
+    """Of many variants of one text the first are kept. Every line is a sighting with its kind, and none is lost."""
+    lines = [f"function set(uint name{number})" for number in range(1_000)]
     [path] = write_files(tmp_path, {"list.txt": "\n".join(lines) + "\n"})
     found = sightings(path)
     assert {text for text, _ in found} == {SET}
     declarations = [one.declaration for _, one in found if one and one.kind is F]
     kept = [f"function set(uint256 name{number})" for number in range(MAX_VARIANTS)]
-    assert declarations == kept + [""] * (10_000 - MAX_VARIANTS)
+    assert declarations == kept + [""] * (1_000 - MAX_VARIANTS)
 
 
 def test_equal_declarations_of_a_block_are_one_value() -> None:
@@ -241,20 +237,50 @@ def test_equal_declarations_of_a_block_are_one_value() -> None:
     assert topics.sightings.of_row.tolist() == [1, 1, 2, 1, 2]
 
 
-def test_rejected_rows_are_no_variants(tmp_path: Path) -> None:
-    """Placeholders of a dump have no text, and are not many declarations of one text."""
-    lines = [
+def test_the_report_counts_declarations_that_are_left_out(tmp_path: Path) -> None:
+    """Of a text with too many of them, for all inputs, for each, and as a line for people.
+
+    Placeholders of a dump have no text, and are not many declarations of one text.
+    """
+    lines = [f"function set(uint256 name{number})" for number in range(MAX_VARIANTS + 36)]
+    dump = [
         json.dumps({"selector": f"0x{number:08x}", "abi": {
             "type": "function", "name": f"unknown{number:08x}", "inputs": [], "outputs": []}})
         for number in range(2 * MAX_VARIANTS)
     ]  # fmt: skip
-    path = write_files(tmp_path, {"dump.jsonl": "\n".join(lines)})
-    report = json.loads(invoke(tmp_path / "w", "import", *path, "--json").stdout)
-    assert report["totals"]["rejected"] == len(lines)
-    assert report["variants_left_out"] == 0
+    files = {"many.txt": "\n".join(lines) + "\n", "few.txt": lines[0], "dump.jsonl": "\n".join(dump)}
+    paths = write_files(tmp_path / "in", files)
+    report = json.loads(invoke(tmp_path / "w", "import", *paths, "--json").stdout)
+    assert (report["totals"]["rejected"], report["variants_left_out"]) == (len(dump), 36)
+    assert {Path(file["path"]).name: file.get("variants_left_out") for file in report["files"]} == {
+        "many.txt": 36, "few.txt": None, "dump.jsonl": None,
+    }  # fmt: skip
+    shown = invoke(tmp_path / "w", "import", "--dry-run", *paths)
+    assert "declarations left out: 36, of texts with over 64" in shown.stdout.decode() + shown.stderr
+    assert "left out" not in invoke(tmp_path / "w", "import", "--dry-run", tmp_path / "in" / "few.txt").stderr
 
 
-ARTIFACT = '{"contractName": "Store", "sourceName": "contracts/Store.sol", "abi": [{"type": "function", "name": "%s", "inputs": []}]}'
+def test_a_contract_is_one_wherever_it_lies(tmp_path: Path) -> None:
+    """The key of a contract is made of its source's path and its name, not of the folder of the artifact.
+
+    In a build-info the source and the output name the same contract, and so do an artifact and its metadata.
+    """
+    abi = [{"type": "function", "name": "set", "inputs": []}]
+    metadata = {"output": {"abi": abi}, "settings": {"compilationTarget": {"Store.sol": "Store"}}}
+    artifacts: dict[str, dict[str, Any]] = {
+        "a/Store.json": {"contractName": "Store", "sourceName": "contracts/Store.sol", "abi": abi},
+        "b/c/Store.json": {"contractName": "Store", "sourceName": "x/node_modules/p/Store.sol", "abi": abi},
+        "d/Store.json": {"contractName": "Store", "sourceName": "node_modules/p/Store.sol", "abi": abi},
+        "e/Store.json": {"abi": abi, "metadata": metadata},
+    }
+    files = {name: json.dumps(artifact) for name, artifact in artifacts.items()}
+    *paths, info = write_files(tmp_path, files | {"info.json": BY_KEY["build-info.json"].data})
+    found = [{one.contract for _, one in sightings(path) if one} for path in paths]
+    store, package = Contract.at("contracts/Store.sol", "Store"), Contract.at("node_modules/p/Store.sol", "Store")
+    assert found == [{store}, {package}, {package}, {Contract.at("Store.sol", "Store")}]
+    assert len(store.key) == len(package.key) == 8
+    assert store.key != package.key
+    assert len({one.contract for _, one in sightings(info) if one}) == 1
 
 
 def test_what_does_not_fit_in_a_row_with_evidence_is_left_out(tmp_path: Path) -> None:
@@ -277,20 +303,6 @@ def test_what_does_not_fit_in_a_row_with_evidence_is_left_out(tmp_path: Path) ->
     assert {text for text, _ in sightings(path)} == {SET}
 
 
-def test_the_report_counts_declarations_that_are_left_out(tmp_path: Path) -> None:
-    """Of a text with too many of them, for all inputs, for each, and as a line for people."""
-    lines = [f"function set(uint256 name{number})" for number in range(MAX_VARIANTS + 36)]
-    paths = write_files(tmp_path / "in", {"many.txt": "\n".join(lines) + "\n", "few.txt": lines[0]})
-    report = json.loads(invoke(tmp_path / "w", "import", *paths, "--json").stdout)
-    assert report["variants_left_out"] == 36
-    assert {Path(file["path"]).name: file.get("variants_left_out") for file in report["files"]} == {
-        "many.txt": 36, "few.txt": None,
-    }  # fmt: skip
-    shown = invoke(tmp_path / "w", "import", "--dry-run", *paths)
-    assert "declarations left out: 36, of texts with over 64" in shown.stdout.decode() + shown.stderr
-    assert "left out" not in invoke(tmp_path / "w", "import", "--dry-run", tmp_path / "in" / "few.txt").stderr
-
-
 def test_the_contracts_of_a_list_have_their_own_names(tmp_path: Path) -> None:
     """The name and the path that each artifact of a list has; the file names those that have none, and a bare ABI."""
     abi = [{"type": "function", "name": "set", "inputs": []}]
@@ -304,33 +316,3 @@ def test_the_contracts_of_a_list_have_their_own_names(tmp_path: Path) -> None:
         Contract.at("contracts/Store.sol", "Store"), Contract.at("contracts/Store.sol", "Other"), of_file,
         Contract.at("src/Deep.sol", "Deep"), Contract.at("all.json", "Inner"), of_file,
     ]  # fmt: skip
-
-
-def test_a_contract_is_one_wherever_it_lies(tmp_path: Path) -> None:
-    """The key of a contract is made of its source's path and its name, not of the folder of the artifact."""
-    paths = write_files(
-        tmp_path,
-        {
-            "a/Store.json": ARTIFACT % "a",
-            "b/c/Store.json": (ARTIFACT % "b").replace("contracts/", "x/node_modules/p/contracts/"),
-            "d/Store.json": (ARTIFACT % "b").replace("contracts/", "node_modules/p/contracts/"),
-        },
-    )
-    keys = [one.contract.key for path in paths for _, one in sightings(path) if one and one.contract]
-    assert [len(key) for key in keys] == [8, 8, 8]
-    assert keys[1] == keys[2] != keys[0]
-    assert keys[0] == Contract.at("contracts/Store.sol", "Store").key
-
-
-def test_a_source_and_its_abi_are_one_contract(tmp_path: Path) -> None:
-    """In a build-info the source and the output name the same contract."""
-    [path] = write_files(tmp_path, {"build-info.json": BY_KEY["build-info.json"].data})
-    assert len({one.contract for _, one in sightings(path) if one}) == 1
-
-
-def test_a_text_in_an_abi_is_declared_by_each_of_its_contracts(tmp_path: Path) -> None:
-    """An ABI inside of an artifact, as in its metadata, belongs to the artifact's contract."""
-    abi = '[{"type": "event", "name": "Set", "inputs": []}]'
-    metadata = f'{{"output": {{"abi": {abi}}}, "settings": {{"compilationTarget": {{"Store.sol": "Store"}}}}}}'
-    [path] = write_files(tmp_path, {"out/Store.json": f'{{"abi": {abi}, "metadata": {metadata}}}'})
-    assert {one.contract for _, one in sightings(path) if one} == {Contract.at("Store.sol", "Store")}

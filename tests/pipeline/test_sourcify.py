@@ -12,12 +12,11 @@ import pytest
 
 from sigdir.pipeline.formats.sourcify import SourcifyTables
 from sigdir.pipeline.inputs import find
-from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.evidence import Kind, Sighting, Witness
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from tests.conftest import import_files
-from tests.pipeline.support import keccak256, parquet_bytes, write_files
+from tests.pipeline.support import canonicalised, keccak256, parquet_bytes, said_of, write_files
 
 SET, LOGGED, LOW, BOTH, SENT = "set(uint256)", "Set(uint256)", "Low(uint256)", "both(bool)", "sent(bool)"
 COMPILATIONS = [
@@ -64,12 +63,9 @@ def said(
             source.number = number
             with source.open(lambda _: None):
                 reader.add(source)
-        for batch in reader.read():
-            result = canonicalise(batch)
+        for result in canonicalised(reader.read()):
             for collection, rows in result.accepted.items():
-                for row, text in enumerate(rows.text.to_pylist()):
-                    sighting = rows.sightings.values[rows.sightings.of_row[row]] if rows.sightings else Sighting()
-                    found.append((result.file, str(collection), text, sighting))
+                found += [(result.file, str(collection), text, one or Sighting()) for text, one in said_of(rows)]
     return found, [warning for source in sources for warning in source.warnings]
 
 
