@@ -86,31 +86,21 @@ def own(filled: Paths, tmp_path: Path) -> Paths:
     return copied(filled, tmp_path)
 
 
-@pytest.fixture(params=["empty", "created", "filled"])
-def any_warehouse(request: pytest.FixtureRequest, filled: Paths, tmp_path: Path) -> sigdir.warehouse.Warehouse:
-    match request.param:
-        case "filled":
-            return sigdir.open(filled.root)
-        case "created":  # the table is there, nothing was published
-            return sigdir.open(filled.root, 0)
-        case _:
-            return sigdir.open(empty_warehouse(tmp_path))
-
-
 # The views.
 
 
-def test_views_have_the_same_columns_everywhere(any_warehouse: sigdir.warehouse.Warehouse) -> None:
-    """Names, order and types of the columns are the same in an empty warehouse and in a filled one.
+def test_views_have_the_same_columns_everywhere(filled: Paths, tmp_path: Path) -> None:
+    """Names, order and types are the same in an empty warehouse, in one where nothing was published, and in a filled one.
 
     ``arrow`` gives the types of the table: no dictionary, no local time zone.
     """
-    for view, columns in VIEWS.items():
-        described = any_warehouse.sql(f"DESCRIBE {view}").rows()
-        assert ", ".join(f"{name} {kind}" for name, kind, *_ in described) == columns
-    for view in ("signatures", "event_signatures"):
-        schema = any_warehouse.sql(f"SELECT * FROM {view}").arrow().schema
-        assert list(zip(schema.names, schema.types, strict=True)) == ROW_TYPES
+    for warehouse in (sigdir.open(filled.root), sigdir.open(filled.root, 0), sigdir.open(empty_warehouse(tmp_path))):
+        for view, columns in VIEWS.items():
+            described = warehouse.sql(f"DESCRIBE {view}").rows()
+            assert ", ".join(f"{name} {kind}" for name, kind, *_ in described) == columns
+        for view in ("signatures", "event_signatures"):
+            schema = warehouse.sql(f"SELECT * FROM {view}").arrow().schema
+            assert list(zip(schema.names, schema.types, strict=True)) == ROW_TYPES
 
 
 def test_an_empty_warehouse_has_empty_views(tmp_path: Path) -> None:
@@ -126,8 +116,8 @@ def test_an_empty_warehouse_has_empty_views(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == files
 
 
-def test_the_row_views_have_the_rows_of_the_table(filled: Paths) -> None:
-    """Each row of the snapshot is in its view once, with the derived columns."""
+def test_views_have_the_rows_the_history_and_the_rejects(filled: Paths) -> None:
+    """Each row of the snapshot once with the derived columns, a row per import with its sums, each reject with its place."""
     warehouse = sigdir.open(filled.root)
     for collection, view in ((SIGNATURES, "signatures"), (EVENT_SIGNATURES, "event_signatures")):
         found = warehouse.sql(f"SELECT * FROM {view} ORDER BY id").arrow()
@@ -135,16 +125,11 @@ def test_the_row_views_have_the_rows_of_the_table(filled: Paths) -> None:
         assert found.select(stored.schema.names).to_pylist() == stored.to_pylist()
         assert found["hex_signature"].to_pylist() == ["0x" + value.hex() for value in stored["hash"].to_pylist()]
     assert warehouse.count(SIGNATURES) == 151
-
-
-def test_the_imports_view_has_the_history(filled: Paths) -> None:
-    """One row per import: number, version, label, sums and sources."""
-    warehouse = sigdir.open(filled.root)
-    rows = warehouse.sql(
+    imports = warehouse.sql(
         "SELECT import_id, version, source, files, read, imported, duplicate, rejected, seconds,"
         " sources[1].path, sources[1].imported FROM imports ORDER BY import_id"
     ).rows()
-    assert rows == [
+    assert imports == [
         (1, 1, "by hand", 1, 112, 110, 0, 2, 0.5, "in.txt", 110),
         (2, 2, "by hand", 1, 50, 50, 0, 0, 0.5, "in.txt", 50),
         (3, 3, "by hand", 1, 1, 0, 0, 1, 0.5, "in.txt", 0),
@@ -153,12 +138,7 @@ def test_the_imports_view_has_the_history(filled: Paths) -> None:
     assert list(times) == sorted(times) == [entry["committed_at"] for entry in warehouse.history()]
     assert all(entry["committed_at"].tzinfo is UTC for entry in warehouse.history())
     assert abs(times[-1] - datetime.now(UTC)).total_seconds() < 3600
-
-
-def test_the_rejects_view_has_every_reject(filled: Paths) -> None:
-    """Each reject has its import, text, reason, position, file and line."""
-    rows = sigdir.open(filled.root).sql("SELECT * FROM rejects ORDER BY import_id, line").rows()
-    assert rows == [
+    assert warehouse.sql("SELECT * FROM rejects ORDER BY import_id, line").rows() == [
         (1, SIGNATURES, "1bad(", "bad_name", 1, "in.txt", 1),
         (1, SIGNATURES, "2bad(", "bad_name", 1, "in.txt", 2),
         (3, SIGNATURES, "3bad(", "bad_name", 1, "in.txt", 1),
@@ -226,8 +206,8 @@ def test_parameters_are_bound(filled: Paths) -> None:
     assert warehouse.sql("SELECT ?", [None]).rows() == [(None,)]
 
 
-def test_a_result_is_an_arrow_table_a_frame_and_tuples(filled: Paths) -> None:
-    """All three have the same rows, with times in UTC to the microsecond, and can be read repeatedly."""
+def test_a_result_is_an_arrow_table_a_frame_tuples_and_a_stream(filled: Paths) -> None:
+    """All have the same rows, with times in UTC to the microsecond, and can be read repeatedly; without rows, the columns."""
     warehouse = sigdir.open(filled.root)
     result = warehouse.sql("SELECT id, created_at, text_signature, hash FROM signatures ORDER BY id LIMIT 3")
     table, frame, rows = result.arrow(), result.df(), result.rows()
@@ -241,67 +221,52 @@ def test_a_result_is_an_arrow_table_a_frame_and_tuples(filled: Paths) -> None:
     assert rows[0][1] == table_of(warehouse.snapshot, SIGNATURES)["created_at"][0].as_py()
     assert result.rows() == rows
     assert "f0(uint256)" in str(result)
-
-
-def test_a_result_streams(filled: Paths) -> None:
-    """``reader`` gives the rows in batches."""
-    reader = sigdir.open(filled.root).sql("SELECT id FROM signatures ORDER BY id").reader(50)
+    reader = warehouse.sql("SELECT id FROM signatures ORDER BY id").reader(50)
     assert pa.Table.from_batches(list(reader))["id"].to_pylist() == list(range(1, 152))
+    none = warehouse.sql("SELECT id, hash FROM signatures WHERE id < 0")
+    assert none.rows() == []
+    assert none.arrow().schema.types == [pa.int64(), pa.binary()]
+    assert none.df().columns.tolist() == ["id", "hash"]
+    assert none.reader().schema.names == ["id", "hash"]
+    assert "id" in str(none)
 
 
-def test_a_query_without_rows_has_its_columns(filled: Paths) -> None:
-    """A result without rows has its columns in every form, also as a stream."""
-    result = sigdir.open(filled.root).sql("SELECT id, hash FROM signatures WHERE id < 0")
-    assert result.rows() == []
-    assert result.arrow().schema.types == [pa.int64(), pa.binary()]
-    assert result.df().columns.tolist() == ["id", "hash"]
-    assert result.reader().schema.names == ["id", "hash"]
-    assert "id" in str(result)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELEC 1",
-        "SELECT * FROM nothing",
-        "SELECT nothing FROM signatures",
-        "SELECT text_signature::INTEGER FROM signatures",
-        "SELECT error('boom')",
-        "SELECT ?",
-        "SELECT * FROM signatures WHERE id = 'x'",
-    ],
-)
-def test_bad_sql_is_a_query_error(filled: Paths, query: str) -> None:
-    """Errors of parsing and of running raise QueryError in every form of the result."""
+def test_bad_sql_is_a_query_error(filled: Paths) -> None:
+    """Errors of parsing, of running and of parameters that do not fit raise QueryError in every form of the result."""
     warehouse = sigdir.open(filled.root)
-    for form in ("arrow", "df", "rows", "__str__"):
-        with pytest.raises(QueryError):
-            getattr(warehouse.sql(query), form)()
+    bad: list[tuple[str, Any]] = [
+        ("SELEC 1", None), ("SELECT * FROM nothing", None), ("SELECT nothing FROM signatures", None), ("SELECT ?", None),
+        ("SELECT text_signature::INTEGER FROM signatures", None), ("SELECT error('boom')", None),
+        ("SELECT * FROM signatures WHERE id = 'x'", None),
+        ("SELECT $1", [1, 2]), ("SELECT $1", {"other": 1}), ("SELECT $1", [object()]),
+    ]  # fmt: skip
+    for query, parameters in bad:
+        for form in ("arrow", "df", "rows", "__str__"):
+            with pytest.raises(QueryError):
+                getattr(warehouse.sql(query, parameters), form)()
 
 
-@pytest.mark.parametrize("parameters", [[1, 2], {"other": 1}, [object()]])
-def test_parameters_that_do_not_fit_are_a_query_error(filled: Paths, parameters: list[object]) -> None:
-    """Too many parameters, another name, and a type that SQL does not have raise QueryError."""
-    with pytest.raises(QueryError):
-        sigdir.open(filled.root).sql("SELECT $1", parameters).rows()
-
-
-@pytest.mark.parametrize("format", ["table", "csv", "json", "ndjson", "parquet"])
-def test_an_error_while_rows_are_written_ends_the_command(filled: Paths, format: str) -> None:
+def test_an_error_while_rows_are_written_ends_the_command(filled: Paths) -> None:
     """The command ends with status 2 and no traceback, in every output format."""
     query = "SELECT CASE WHEN id > 140 THEN error('boom') ELSE id END FROM signatures"
-    result = call_command("sql", query, "--format", format, "--warehouse", filled.root)
-    assert (type(result.exception), result.exit_code) == (SystemExit, 2)
-    assert "boom" in result.stderr
-    assert "Traceback" not in result.stderr
+    for format in ("table", "csv", "json", "ndjson", "parquet"):
+        result = call_command("sql", query, "--format", format, "--warehouse", filled.root)
+        assert (type(result.exception), result.exit_code) == (SystemExit, 2), format
+        assert "boom" in result.stderr
+        assert "Traceback" not in result.stderr
 
 
 # A warehouse in Python.
 
 
-def test_a_warehouse_stays_at_its_version(own: Paths) -> None:
-    """An open warehouse keeps its version until ``refresh``, and a pinned one keeps it then too."""
-    warehouse = sigdir.open(own.root)
+def test_a_warehouse_stays_at_its_version(own: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An open warehouse keeps its version until ``refresh``, and a pinned one keeps it then too.
+
+    A later change of the working directory changes nothing.
+    """
+    monkeypatch.chdir(own.root.parent)
+    warehouse = sigdir.open("warehouse")
+    monkeypatch.chdir("/")
     pinned = sigdir.open(own.root, 1)
     publish(own, ["new()"])
     count = "SELECT count(*) FROM signatures"
@@ -310,14 +275,6 @@ def test_a_warehouse_stays_at_its_version(own: Paths) -> None:
     assert (warehouse.version, warehouse.count(SIGNATURES), warehouse.sql(count).rows()) == (4, 152, [(152,)])
     pinned.refresh()
     assert (pinned.version, pinned.count(SIGNATURES), pinned.count(EVENT_SIGNATURES)) == (1, 100, 10)
-
-
-def test_a_relative_path_is_fixed_when_opened(own: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later change of the working directory changes nothing."""
-    monkeypatch.chdir(own.root.parent)
-    warehouse = sigdir.open("warehouse")
-    monkeypatch.chdir("/")
-    assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(151,)]
 
 
 # What a query may access.
@@ -375,33 +332,26 @@ REFUSED = [
 ]
 
 
-@pytest.fixture(scope="module")
-def sandbox(filled: Paths, tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    """A copy of the warehouse beside a file that a link in it names."""
-    folder = tmp_path_factory.mktemp("sandbox")
-    shutil.copytree(filled.root, folder / "warehouse")
-    (folder / "outside.txt").write_text("secret")
-    (folder / "warehouse" / "link").symlink_to(folder / "outside.txt")
-    return Paths(folder / "warehouse")
-
-
-@pytest.mark.parametrize("query", REFUSED)
-def test_a_query_reads_the_warehouse_and_nothing_else(sandbox: Paths, query: str) -> None:
+def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths) -> None:
     """Other files, the network, the caller's variables and the settings are out of reach.
 
     No query writes a file, also not in the warehouse, because SQL may come from anyone.
     """
     frame = pa.table({"secret": [1]})
-    file = read_snapshot(sandbox).files[SIGNATURES][0].path
+    outside = own.root.with_name("outside.txt")
+    outside.write_text("secret")
+    (own.root / "link").symlink_to(outside)
+    file = read_snapshot(own).files[SIGNATURES][0].path
 
     def content() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in sandbox.root.parent.rglob("*") if path.is_file()}
+        return {path: path.read_bytes() for path in own.root.parent.rglob("*") if path.is_file()}
 
     before = content()
-    warehouse = sigdir.open(sandbox.root)
-    with pytest.raises(QueryError):
-        warehouse.sql(query.format(root=sandbox.root, outside=sandbox.root.parent / "outside.txt", file=file)).rows()
-    assert content() == before
+    warehouse = sigdir.open(own.root)
+    for query in REFUSED:
+        with pytest.raises(QueryError):
+            warehouse.sql(query.format(root=own.root, outside=outside, file=file)).rows()
+        assert content() == before, query
     assert frame.num_rows == 1
 
 
@@ -424,22 +374,19 @@ def test_only_listed_table_functions_can_be_called(own: Paths) -> None:
 
 
 def test_unsafe_sql_has_the_whole_engine(own: Paths) -> None:
-    """With unsafe=True queries read and write other files and change settings; the views are the same."""
+    """With unsafe=True queries read and write other files and change settings; the views are the same.
+
+    sigdir sql reads another file only with --unsafe, and its help says what that allows.
+    """
     outside = own.root.parent / "outside.csv"
     outside.write_text("secret\n7\n")
+    query = f"SELECT secret FROM '{outside}'"
     warehouse = sigdir.open(own.root, unsafe=True)
-    assert warehouse.sql(f"SELECT secret FROM '{outside}'").rows() == [(7,)]
+    assert warehouse.sql(query).rows() == [(7,)]
     warehouse.sql(f"COPY (SELECT id FROM signatures LIMIT 1) TO '{own.root.parent}/out.csv'").rows()
     assert (own.root.parent / "out.csv").exists()
     warehouse.sql("SET memory_limit = '2GB'").rows()
     assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(warehouse.count(SIGNATURES),)]
-
-
-def test_the_command_is_confined_without_unsafe(own: Paths) -> None:
-    """sigdir sql reads another file only with --unsafe, and its help says what that allows."""
-    outside = own.root.parent / "outside.csv"
-    outside.write_text("secret\n7\n")
-    query = f"SELECT secret FROM '{outside}'"
     arguments = ["sql", "--warehouse", str(own.root), "--format", "csv", query]
     assert_fails_in_one_line(call_command(*arguments))
     unsafe = call_command(*arguments, "--unsafe")
@@ -448,9 +395,10 @@ def test_the_command_is_confined_without_unsafe(own: Paths) -> None:
     assert "With --unsafe it does whatever DuckDB can: read and write any file that you can" in help_text
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_every_reading_statement_is_allowed(filled: Paths) -> None:
+    """Statements that only read run, also those that look like writing."""
+    warehouse = sigdir.open(filled.root)
+    for query in (
         "FROM signatures LIMIT 1",
         "WITH x AS (SELECT id FROM signatures) SELECT max(id) FROM x",
         "WITH RECURSIVE x AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM x WHERE a < 3) FROM x",
@@ -463,11 +411,8 @@ def test_the_command_is_confined_without_unsafe(own: Paths) -> None:
         "explain analyze select count(*) from signatures",
         "SELECT 'COPY (SELECT 1) TO x; EXPLAIN '",
         "SELECT 1 AS copy_query_node; -- that is all",
-    ],
-)
-def test_every_reading_statement_is_allowed(filled: Paths, query: str) -> None:
-    """Statements that only read run, also those that look like writing."""
-    assert sigdir.open(filled.root).sql(query).rows()
+    ):
+        assert warehouse.sql(query).rows(), query
 
 
 # Damage.
@@ -542,21 +487,18 @@ def test_older_versions_survive_damage_to_newer_ones(own: Paths) -> None:
     assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(100,)]
 
 
-@pytest.mark.parametrize("version", [4, 2**40, -1])
-def test_a_missing_version_is_an_error(filled: Paths, tmp_path: Path, version: int) -> None:
-    """The error has the number of the version, also in a warehouse without any version, and comes soon."""
-    for root in (filled.root, empty_warehouse(tmp_path)):
-        with pytest.raises(UnreadableWarehouse, match=str(version)) as caught:
-            sigdir.open(root, version)
-        assert "\n" not in str(caught.value)
-    assert call_command("stats", "--as-of", str(version), "--warehouse", filled.root).exit_code == 2
-
-
-def test_a_missing_folder_or_a_file_is_no_warehouse(tmp_path: Path) -> None:
-    """A mistyped path is refused by name instead of read as empty, and no folder is made."""
+def test_what_is_missing_is_an_error(filled: Paths, tmp_path: Path) -> None:
+    """A version is named by its number, also in a warehouse without any; a mistyped path by name, and no folder is made."""
+    empty = empty_warehouse(tmp_path / "empty")
+    for version in (4, 2**40, -1):
+        for root in (filled.root, empty):
+            with pytest.raises(UnreadableWarehouse, match=str(version)) as caught:
+                sigdir.open(root, version)
+            assert "\n" not in str(caught.value)
+        assert call_command("stats", "--as-of", str(version), "--warehouse", filled.root).exit_code == 2
     with pytest.raises(sigdir.warehouse.WarehouseError, match=f"^{tmp_path / 'missing'}: there is no such folder"):
         sigdir.open(tmp_path / "missing")
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [empty]
     (path := tmp_path / "file").write_text("x")
     with pytest.raises(UnreadableWarehouse, match=str(path)):
         sigdir.open(path)
