@@ -124,7 +124,10 @@ def add_more(paths: Paths, name: str) -> None:
 
 @pytest.mark.parametrize("link", [False, True], ids=["", "linked"])
 def test_a_backup_is_the_same_warehouse(paths: Paths, copy: Paths, link: bool) -> None:
-    """Copied or linked, a backup has all rows, and its next ids lie above them. Only data files are linked."""
+    """Copied or linked, a backup has all rows, and its next ids lie above them. Only data files are linked.
+
+    The command reports the same numbers.
+    """
     report = backup(paths, copy, link)
     assert (report.version, report.rows, report.staged) == (3, 5, 2)
     assert_same(paths, copy)
@@ -133,6 +136,12 @@ def test_a_backup_is_the_same_warehouse(paths: Paths, copy: Paths, link: bool) -
     for file in copy.root.rglob("*"):
         if file.is_file():
             assert (file.stat().st_nlink > 1) == (link and file.suffix == ".parquet"), file
+    command = ["backup", copy.root.with_name("by command"), "--warehouse", paths.root, *(["--link"] if link else [])]
+    said = json.loads(call_command(*command, "--json").stdout)
+    assert (said["version"], said["rows"], said["staged"], said["copied"]) == (3, 5, 2, report.copied)
+    again = call_command(*command).stdout
+    assert "version 3, 5 rows and 2 staged" in again
+    assert "0 files copied (0.0 MB), 0 linked, 9 there already" in again
 
 
 def test_a_backup_has_old_versions_and_their_evidence(paths: Paths, copy: Paths) -> None:
@@ -149,15 +158,19 @@ def test_a_backup_has_old_versions_and_their_evidence(paths: Paths, copy: Paths)
 
 
 def test_the_next_backup_copies_only_new_files(paths: Paths, copy: Paths) -> None:
-    """A second backup copies the new files alone, and a third one none."""
+    """A second backup copies the new files alone, and a third one none; a checkpoint and the entries around it come along."""
     first = backup(paths, copy)
     add_more(paths, "more")
     second = backup(paths, copy)
     assert second.present == first.copied
     assert (second.copied, second.log_entries) == (9, 2)
-    assert_same(paths, copy)
     third = backup(paths, copy)
     assert (third.copied, third.log_entries, third.bytes) == (0, 0, 0)
+    assert_same(paths, copy)
+    DeltaTable(paths.table).create_checkpoint()
+    add_more(paths, "evenmore")
+    backup(paths, copy)
+    assert copy.last_checkpoint.read_bytes() == paths.last_checkpoint.read_bytes()
     assert_same(paths, copy)
 
 
@@ -181,29 +194,6 @@ def test_a_restored_copy_takes_writes(paths: Paths, copy: Paths) -> None:
     other = Paths(copy.root.with_name("of the copy"))
     backup(copy, other)
     assert_same(copy, other)
-
-
-def test_a_checkpoint_is_copied(paths: Paths, copy: Paths) -> None:
-    """A backup copies a checkpoint and the log entries around it."""
-    backup(paths, copy)
-    add_more(paths, "more")
-    DeltaTable(paths.table).create_checkpoint()
-    add_more(paths, "evenmore")
-    backup(paths, copy)
-    assert copy.last_checkpoint.read_bytes() == paths.last_checkpoint.read_bytes()
-    assert_same(paths, copy)
-
-
-def test_the_command_reports_its_numbers(paths: Paths, copy: Paths) -> None:
-    """The report has the version, rows, staged rows and files, as JSON and as text."""
-    result = call_command("backup", copy.root, "--json", "--warehouse", paths.root)
-    assert result.exit_code == 0
-    report = json.loads(result.stdout)
-    assert (report["version"], report["rows"], report["staged"], report["copied"]) == (3, 5, 2, 9)
-    result = call_command("backup", copy.root, "--warehouse", paths.root)
-    assert result.exit_code == 0
-    assert "version 3, 5 rows and 2 staged" in result.stdout
-    assert "0 files copied (0.0 MB), 0 linked, 9 there already" in result.stdout
 
 
 # Writes during a backup.
@@ -255,8 +245,19 @@ def test_rows_that_arrive_during_a_backup_are_in_the_next_one(paths: Paths, copy
 
 
 def test_a_vacuum_during_a_backup_takes_old_versions_only(paths: Paths, copy: Paths) -> None:
-    """The backup leaves out what the vacuum deletes meanwhile, documents of evidence too, and has the newest version."""
+    """The backup leaves out what the vacuum deletes meanwhile, documents of evidence too, and has the newest version.
+
+    After a vacuum that was killed, the manifest of an old version may be there without its sources.
+    """
     compact(paths)
+    sources = read_snapshot(paths, 1).evidence.sources_file
+    assert sources is not None
+    halfway = copied(paths, copy.root.with_name("halfway"))
+    (halfway.evidence / sources[0]).unlink()
+    other = Paths(copy.root.with_name("other"))
+    result = call_command("backup", other.root, "--warehouse", halfway.root)  # reads the manifests anew
+    assert result.exit_code == 0, result.stderr
+    assert_same_newest(halfway, other)
     found: list[Vacuumed] = []
 
     def meanwhile(report: TransferReport) -> None:
@@ -269,17 +270,6 @@ def test_a_vacuum_during_a_backup_takes_old_versions_only(paths: Paths, copy: Pa
     assert report.left_out >= len(gone) - 1
     assert_same_newest(paths, copy)
     backup(paths, copy)
-    assert_same_newest(paths, copy)
-
-
-def test_a_vacuum_that_was_killed_is_no_error_of_a_backup(paths: Paths, copy: Paths) -> None:
-    """The manifest of an old version may be there without its sources."""
-    compact(paths)
-    sources = read_snapshot(paths, 1).evidence.sources_file
-    assert sources is not None
-    (paths.evidence / sources[0]).unlink()
-    result = call_command("backup", copy.root, "--warehouse", paths.root)  # reads the manifests anew
-    assert result.exit_code == 0, result.stderr
     assert_same_newest(paths, copy)
 
 
@@ -336,31 +326,28 @@ def assert_refused(paths: Paths, copy: Paths, why: str) -> None:
     assert before == {path: path.read_bytes() for path in copy.root.rglob("*") if path in before}
 
 
-def other_files(paths: Paths, copy: Paths) -> str:
-    make_folder(copy.root)
-    (copy.root / "letter.txt").write_text("dear")
-    return "is neither empty nor a backup"
+def test_a_folder_of_something_else_is_refused(paths: Paths, copy: Paths) -> None:
+    """A folder that is neither empty nor a backup of this warehouse stays as it is. So does one that is not apart.
 
-
-def another_warehouse(paths: Paths, copy: Paths) -> str:
-    publish(copy, ["other(uint256)"])
-    return "is another warehouse"
-
-
-def another_backup(paths: Paths, copy: Paths) -> str:
-    other = Paths(copy.root.with_name("other"))
+    While a backup holds the lock of the folder, another one fails and names its process.
+    """
+    other, foreign, letters = (Paths(copy.root.with_name(name)) for name in ("other", "foreign", "letters"))
     publish(other, ["other(uint256)"])
-    backup(other, copy)
-    return "is another warehouse"
-
-
-@pytest.mark.parametrize("fill", [other_files, another_warehouse, another_backup])
-def test_a_folder_of_something_else_is_refused(paths: Paths, copy: Paths, fill: Callable[[Paths, Paths], str]) -> None:
-    """A folder that is neither empty nor a backup of this warehouse stays as it is."""
-    why = fill(paths, copy)
-    before = sorted(copy.root.rglob("*"))
-    assert_refused(paths, copy, f"{copy.root} {why}")
-    assert sorted({*copy.root.rglob("*")} - {copy.lock}) == [path for path in before if path != copy.lock]
+    backup(other, foreign)
+    make_folder(letters.root)
+    (letters.root / "letter.txt").write_text("dear")
+    for folder, why in (
+        (letters, "is neither empty nor a backup"), (other, "is another warehouse"), (foreign, "is another warehouse"),
+    ):  # fmt: skip
+        before = {*folder.root.rglob("*")} - {folder.lock}
+        assert_refused(paths, folder, f"{folder.root} {why}")
+        assert {*folder.root.rglob("*")} - {folder.lock} == before
+    for where in (".", "below", ".."):
+        assert_refused(paths, Paths(paths.root / where), "is not apart from")
+        assert not (paths.root / "below").exists()
+    backup(paths, copy)
+    with FileLock(copy.lock):
+        assert_refused(paths, copy, f"{copy.lock} is held by process {os.getpid()}")
 
 
 USES: dict[str, Callable[[Paths], object]] = {
@@ -381,13 +368,6 @@ def test_a_copy_that_was_written_to_is_refused(paths: Paths, copy: Paths, use: C
     assert_refused(paths, copy, str(copy.root))
 
 
-@pytest.mark.parametrize("where", [".", "below", ".."])
-def test_a_folder_that_is_not_apart_is_refused(paths: Paths, where: str) -> None:
-    """The warehouse itself, a folder in it and a folder around it are refused."""
-    assert_refused(paths, Paths(paths.root / where), "is not apart from")
-    assert not (paths.root / "below").exists()
-
-
 def test_a_missing_warehouse_is_an_error(tmp_path: Path, copy: Paths) -> None:
     """The command fails in one line and makes no folder."""
     result = call_command("backup", copy.root, "--warehouse", tmp_path / "nowhere")
@@ -399,13 +379,6 @@ def test_a_missing_warehouse_is_an_error(tmp_path: Path, copy: Paths) -> None:
     assert "no warehouse, because the folder has no warehouse.json" in result.stderr
     assert not copy.root.exists()
     assert list((tmp_path / "nowhere").iterdir()) == []
-
-
-def test_a_second_backup_into_a_folder_names_the_first(paths: Paths, copy: Paths) -> None:
-    """While a backup holds the lock of the folder, another one fails and names its process."""
-    backup(paths, copy)
-    with FileLock(copy.lock):
-        assert_refused(paths, copy, f"{copy.lock} is held by process {os.getpid()}")
 
 
 def test_a_full_disk_is_named_by_the_side_that_is_full(paths: Paths, disk: Disk) -> None:
