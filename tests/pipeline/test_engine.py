@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,19 +73,30 @@ def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "SPLIT_BLOCKS", 1)
 
 
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory, s3_running: S3) -> Iterator[tuple[Path, str]]:
+    """The folder of executors that work elsewhere, with a folder for temporary files, and the URL of their master."""
+    pytest.importorskip("pysail")
+    folder = tmp_path_factory.mktemp("executor")
+    (folder / "tmp").mkdir()
+    environ = s3_running.variables | {"TMPDIR": str(folder / "tmp")}
+    with sail_server(folder.with_name("sail.stderr"), None, folder, environ) as (_, master):
+        yield folder, master
+
+
+CONTENTS = {
+    "signatures": "SELECT id, text_signature, hash, import_id FROM signatures ORDER BY created_at",
+    "events": "SELECT id, text_signature, hash, import_id FROM event_signatures ORDER BY created_at",
+    "sightings": "SELECT * FROM sightings ORDER BY ALL",
+    "rejects": "SELECT * FROM rejects ORDER BY ALL",
+    "history": "SELECT * EXCLUDE (committed_at, seconds) FROM imports ORDER BY import_id",
+}
+
+
 def contents(warehouse: Path) -> dict[str, Any]:
     """All that an import leaves, without times and names of runs."""
     opened = sigdir.open(warehouse)
-    found: dict[str, Any] = {
-        name: opened.sql(query).rows()
-        for name, query in {
-            "signatures": "SELECT id, text_signature, hash, import_id FROM signatures ORDER BY created_at",
-            "events": "SELECT id, text_signature, hash, import_id FROM event_signatures ORDER BY created_at",
-            "sightings": "SELECT * FROM sightings ORDER BY ALL",
-            "rejects": "SELECT * FROM rejects ORDER BY ALL",
-            "history": "SELECT * EXCLUDE (committed_at, seconds) FROM imports ORDER BY import_id",
-        }.items()
-    }
+    found: dict[str, Any] = {name: opened.sql(query).rows() for name, query in CONTENTS.items()}
     found["rejects_sha256"] = [entry.get("rejects_sha256") for entry in history(Paths(warehouse))]  # in their order
     found["sources"] = {
         source.label: (source.number, source.sightings, source.digest)
@@ -202,10 +212,9 @@ def shapes(folder: Path) -> list[Path]:
     "options",
     [
         {"source": "one label"},
-        *(
-            pytest.param(options, marks=pytest.mark.long)
-            for options in ({}, {"collection": EVENT_SIGNATURES}, {"dry_run": True})
-        ),
+        pytest.param({}, marks=pytest.mark.long),
+        pytest.param({"collection": EVENT_SIGNATURES}, marks=pytest.mark.long),
+        pytest.param({"dry_run": True}, marks=pytest.mark.long),
     ],
 )
 def test_every_shape(session: Any, tmp_path: Path, options: dict[str, Any]) -> None:
@@ -244,29 +253,23 @@ def test_solidity_by_projects(session: Any, tmp_path: Path) -> None:
 def test_inputs_in_a_store(session: Any, tmp_path: Path) -> None:
     """Objects are read by tasks, each as a whole, whatever is in their names."""
     shapes(tmp_path / "in")
-    write_files(
-        tmp_path / "in" / "a", {"50%20off #1/a b%41?.txt": "strange(uint256)\n", "50%20off #1/" + "a9059cbb": "x()"}
-    )
-    urls = [
-        f"file://{tmp_path}/in/{name}" for name in ("a", "b.zip", "d", "f", "a/50%2520off%20%231/a%20b%2541%3F.txt")
-    ]
-    reports = []
-    for name, imported in (("local", import_files), ("engine", partial(by_engine, session))):
-        reports.append(told(imported(urls, Path(tmp_path / name))))
-    assert reports[0] == reports[1]
+    strange = {"50%20off #1/a b%41?.txt": "strange(uint256)\n", "50%20off #1/a9059cbb": "x()"}
+    write_files(tmp_path / "in" / "a", strange)
+    names = ("a", "b.zip", "d", "f", "a/50%2520off%20%231/a%20b%2541%3F.txt")
+    urls = [f"file://{tmp_path}/in/{name}" for name in names]
+    assert told(import_files(urls, tmp_path / "local")) == told(by_engine(session, urls, tmp_path / "engine"))
     assert contents(tmp_path / "engine") == contents(tmp_path / "local")
 
 
 @pytest.mark.usefixtures("small_splits")
 def test_large_objects_in_splits(session: Any, tmp_path: Path, s3: S3) -> None:
     """Text and JSON lines in a store are read by ranges, as files are; the whole object once, for its sha256. Parquet is
-    read as a whole.
+    read as a whole, and one that cannot be opened is a fault.
     """
     texts = [f"text{number}_{'x' * (number % 50)}(uint256,address)" for number in range(_LINES)]
-    rows = "".join(json.dumps({"id": 7, "text_signature": text}) + "\n" for text in texts[: _LINES // 2])
     files: dict[str, str | bytes] = {
         "a.txt": "\ufeff" + "\n".join(lines(_LINES)),
-        "b.jsonl": rows,
+        "b.jsonl": "".join(json.dumps({"id": 7, "text_signature": text}) + "\n" for text in texts[: _LINES // 2]),
         "c.parquet": parquet_bytes({"text_signature": [f"{text}x" for text in texts]}, row_group_size=20_000, compression=None),
     }  # fmt: skip
     write_files(tmp_path / "in", files)
@@ -280,14 +283,12 @@ def test_large_objects_in_splits(session: Any, tmp_path: Path, s3: S3) -> None:
         ranges = sum(path.endswith(name) for path in s3.ranges)
         assert name == "c.parquet" or ranges > 2
         assert sum(method == "GET" and path.endswith(name) for method, path in s3.requests) == ranges + 1
-    expected = contents(tmp_path / "local")
-    found = contents(tmp_path / "engine")
+    expected, found = contents(tmp_path / "local"), contents(tmp_path / "engine")
     for name in ("signatures", "events", "sightings"):
         assert found[name] == expected[name]
     few = open_store(f"s3://{BUCKET}/{tmp_path.name}/few")  # the large one cannot be opened, to be split
     few.put("c.parquet", tmp_path / "in" / "c.parquet")
-    [small] = write_files(tmp_path, {"a.txt": "a()\n"})
-    few.put("a.txt", small)
+    few.put("a.txt", *write_files(tmp_path, {"a.txt": "a()\n"}))
     s3.faults.append(Fault("404", "GET", "c.parquet"))
     broken = by_engine(session, [few.url], tmp_path / "broken")
     assert [fault.path for fault in broken.faults] == [f"{few.url}/c.parquet"]
@@ -345,70 +346,56 @@ def far_process(*arguments: str, url: str, cwd: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("imports", [("/a",), pytest.param(("/a/list.txt", "", "--dry-run"), marks=pytest.mark.long)])
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
-def test_executors_without_a_shared_folder(tmp_path: Path, s3: S3, imports: tuple[str, ...]) -> None:
+def test_executors_without_a_shared_folder(
+    tmp_path: Path, s3: S3, far: tuple[Path, str], imports: tuple[str, ...]
+) -> None:
     """Executors elsewhere read inputs from a store, and a warehouse's files go through it: the rows, ids, evidence and
     rejects are those of a local import. Nothing of the run is left, neither in the store nor on the executors' machine.
     """
-    pytest.importorskip("pysail")
+    executor, master = far
     lists, url = open_store(f"s3://{BUCKET}/far-{tmp_path.name}"), f"s3://{BUCKET}/{tmp_path.name}/far"
     shapes(tmp_path / "in")
     write_files(tmp_path / "in", {"a/list.txt": "\n".join(lines(5000)), "a/b/S.sol": "error No(uint a);\n"})
     for file in (tmp_path / "in").rglob("*"):
         if file.is_file():
             lists.put(file.relative_to(tmp_path / "in").as_posix(), file)
-    (tmp_path / "executor" / "tmp").mkdir(parents=True)
-    at_executor = {"TMPDIR": str(tmp_path / "executor" / "tmp")}
-    with sail_server(tmp_path / "sail.stderr", None, tmp_path / "executor", at_executor) as (_, master):
-        for name in imports:
-            path, options = (lists.url, [name]) if name.startswith("-") else (lists.url + name, [])
-            with far_process(path, *options, "--master", master, url=url, cwd=tmp_path / "driver") as driver:
-                _, said = driver.communicate()
-            assert driver.returncode == (0 if name.endswith("txt") else 1), said  # a file is broken
-            if not options:
-                import_files([path], tmp_path / "local")
-        assert list((tmp_path / "executor").rglob("*")) == [tmp_path / "executor" / "tmp", *own_folder(tmp_path)]
+    for name in imports:
+        path, options = (lists.url, [name]) if name.startswith("-") else (lists.url + name, [])
+        with far_process(path, *options, "--master", master, url=url, cwd=tmp_path / "driver") as driver:
+            _, said = driver.communicate()
+        assert driver.returncode == (0 if name.endswith("txt") else 1), said  # a file is broken
+        if not options:
+            import_files([path], tmp_path / "local")
+    of_tasks = executor / "tmp" / f"sigdir-tasks-{os.getuid()}"  # it stays, empty
+    assert list(executor.rglob("*")) == [executor / "tmp", of_tasks]
     assert contents(pulled(url, tmp_path / "copy").root) == contents(tmp_path / "local")
     assert [each.name for each in open_store(url).list("tmp")] == []
 
 
-def own_folder(tmp_path: Path) -> list[Path]:
-    """The folder of an executor's tasks, which stays, empty."""
-    return [tmp_path / "executor" / "tmp" / f"sigdir-tasks-{os.getuid()}"]
-
-
-def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths(tmp_path: Path, far: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Executors work in another folder than the driver: inputs are found, and called as the user did."""
-    pytest.importorskip("pysail")
     paths = [path.relative_to(tmp_path).as_posix() for path in shapes(tmp_path / "in")]
     write_files(tmp_path / "in" / "a", {"wrong/a9059cbb": "notTransfer()"})
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "executor").mkdir()
-    with sail_server(tmp_path / "sail.stderr", None, tmp_path / "executor") as (_, master):
-        command = [*command_line(), "import", *paths, "--engine", "spark", "--master", master, "--quiet"]
-        environ = environment(tmp_path / "engine") | {"PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr  # a file is broken
+    result = invoke(tmp_path / "engine", "import", *paths, "--engine", "spark", "--master", far[1], "--quiet")
+    assert result.status == 1, result.stderr  # a file is broken
     import_files(paths, tmp_path / "local")
     assert contents(tmp_path / "engine") == contents(tmp_path / "local")
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
-def test_a_killed_driver_of_far_executors(tmp_path: Path, s3: S3) -> None:
+def test_a_killed_driver_of_far_executors(tmp_path: Path, s3: S3, far: tuple[Path, str]) -> None:
     """What its run has in the store is removed by the next import of that machine."""
-    pytest.importorskip("pysail")
     lists, url = open_store(f"s3://{BUCKET}/far-{tmp_path.name}"), f"s3://{BUCKET}/{tmp_path.name}/far"
-    write_files(tmp_path, {"a.txt": "\n".join(lines(3000))})
-    lists.put("a.txt", tmp_path / "a.txt")
-    (tmp_path / "executor").mkdir()
-    with sail_server(tmp_path / "sail.stderr", None, tmp_path / "executor", {}) as (_, master):
-        with far_process(lists.url, "--master", master, url=url, cwd=tmp_path / "driver") as driver:
-            until(lambda: bool(open_store(url).list("tmp")), "a task in the store")
-            driver.kill()
-        assert open_store(url).list("tmp") != []
-        with far_process(lists.url, "--master", master, url=url, cwd=tmp_path / "driver") as driver:
-            _, said = driver.communicate()
-        assert driver.returncode == 0, said
+    lists.put("a.txt", *write_files(tmp_path, {"a.txt": "\n".join(lines(3000))}))
+    with far_process(lists.url, "--master", far[1], url=url, cwd=tmp_path / "driver") as driver:
+        until(lambda: bool(open_store(url).list("tmp")), "a task in the store")
+        driver.kill()
+    assert open_store(url).list("tmp") != []
+    with far_process(lists.url, "--master", far[1], url=url, cwd=tmp_path / "driver") as driver:
+        _, said = driver.communicate()
+    assert driver.returncode == 0, said
     assert open_store(url).list("tmp") == []
     assert_clean(pulled(url, tmp_path / "copy"))
 
@@ -453,7 +440,7 @@ def test_an_interrupted_import_leaves_nothing(warehouse: Path, tmp_path: Path) -
     """SIGTERM while tasks run ends the command with status 130 and removes the run."""
     pytest.importorskip("pysail")
     [path] = write_files(tmp_path, {"a.txt": "\n".join(lines(300_000))})
-    command = [argument for argument in engine_command(path) if argument != "--quiet"]
+    command = [*command_line(), "import", str(path), "--engine", "spark"]
     with subprocess.Popen(command, env=environment(warehouse), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         next(line for line in process.stderr if line.startswith("read"))
@@ -463,10 +450,7 @@ def test_an_interrupted_import_leaves_nothing(warehouse: Path, tmp_path: Path) -
     assert list(Paths(warehouse).tmp.iterdir()) == []
 
 
-def engine_command(path: Path) -> list[str]:
-    return [*command_line(), "import", str(path), "--engine", "spark", "--quiet"]
-
-
+@pytest.mark.long
 def test_a_process_without_a_main_file(tmp_path: Path) -> None:
     """`python -c` has a session too: pyspark takes it for its own doctests, and would end it.
 
@@ -481,9 +465,8 @@ def test_a_process_without_a_main_file(tmp_path: Path) -> None:
         "with open_session(None) as session: print(session.range(3).count())"
     )
     environ = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environ, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[]\n3\n"), done.stderr
 
 
@@ -515,28 +498,21 @@ PYSPARK = os.environ.get("SIGDIR_TEST_PYSPARK", "")
 """A Python with the package pyspark, which cannot be installed beside pyspark-client."""
 
 
-needs_pyspark = pytest.mark.skipif(
+@pytest.mark.skipif(
     shutil.which("java") is None or not PYSPARK,
     reason="PySpark needs Java, and a Python with pyspark that SIGDIR_TEST_PYSPARK names",
 )
-
-
-def pyspark_import(paths: Iterable[Path | str], warehouse: Path, master: str) -> tuple[list[str], dict[str, str]]:
-    """The command and its environment. pyspark has noted in this process's that it uses Spark Connect."""
-    command = [PYSPARK, "-m", "sigdir", "import", *map(str, paths), "--engine", "spark", "--master", master, "--quiet"]
-    environ = {name: value for name, value in environment(warehouse).items() if not name.startswith("SPARK_")}
-    return command, {**environ, "PYTHONPATH": str(ROOT)}
-
-
-@needs_pyspark
 @pytest.mark.long
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
 def test_pyspark_gives_the_same(warehouse: Path, tmp_path: Path, master: str) -> None:
     """PySpark, in threads and in processes of its own, leaves the warehouse that the local import leaves."""
     paths = [*shapes(tmp_path / "in"), *write_files(tmp_path / "large", {"list.txt": "\n".join(lines(_LINES))})]
+    command = [PYSPARK, "-m", "sigdir", "import", *map(str, paths), "--engine", "spark", "--master", master, "--quiet"]
+    # pyspark has noted in this process's environment that it uses Spark Connect
+    environ = {name: value for name, value in environment(warehouse).items() if not name.startswith("SPARK_")}
+    environ["PYTHONPATH"] = str(ROOT)
     for _ in range(2):
         import_files(paths, tmp_path / "local")
-        command, environ = pyspark_import(paths, warehouse, master)
         done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 1, done.stderr  # a file is broken
         assert contents(warehouse) == contents(tmp_path / "local")

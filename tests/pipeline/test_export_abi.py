@@ -40,68 +40,60 @@ class Notes(Reporter):
         self.texts.append(text)
 
 
-@pytest.fixture
-def stored(tmp_path: Path, warehouse: Path) -> Path:
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An ABI, and a list that has a text that collides with one of its functions."""
-    (tmp_path / "abi.json").write_text(json.dumps([TRANSFER, MOVED, BROKEN]))
-    (tmp_path / "list.txt").write_text("many_msg_babbage(bytes1)\nplain(uint256)\n")
-    import_files([tmp_path / "list.txt", tmp_path / "abi.json"], warehouse)
-    return warehouse
+    folder = tmp_path_factory.mktemp("abi")
+    (folder / "abi.json").write_text(json.dumps([TRANSFER, MOVED, BROKEN]))
+    (folder / "list.txt").write_text("many_msg_babbage(bytes1)\nplain(uint256)\n")
+    import_files([folder / "list.txt", folder / "abi.json"], folder / "warehouse")
+    return folder / "warehouse"
 
 
-def exported(stored: Path, notes: Reporter | None = None, **options: Any) -> Any:
-    target = stored.with_name("out.json")
+def exported(stored: Path, target: Path, notes: Reporter | None = None, **options: Any) -> Any:
     run_export(Options("abi", str(target), stored, **options), notes or Reporter())
     return json.loads(target.read_bytes())
 
 
-def test_entries_of_texts_have_the_names_of_their_declarations(stored: Path) -> None:
-    """A text that nobody declared has none; a declaration names its text, and a text twice is one."""
+def test_entries_of_texts_and_hashes_have_the_names_of_their_declarations(stored: Path, tmp_path: Path) -> None:
+    """A text that nobody declared has none; a declaration names its text, and a text twice is one.
+
+    A hash in any spelling gives the first of its texts. What is unknown is named, and the rest is written.
+    """
     texts = ("transfer(address,uint256)", "event Moved((uint8)[],address)", "error Broken(string)", "plain(uint)")
-    assert exported(stored, texts=(*texts, "function transfer(address a, uint b)")) == [TRANSFER, MOVED, BROKEN, PLAIN]
-
-
-def test_a_hash_gives_the_first_of_its_texts(stored: Path) -> None:
-    """In any spelling. What is unknown is named, and the rest is written."""
+    found = exported(stored, tmp_path / "a.json", texts=(*texts, "function transfer(address a, uint b)"))
+    assert found == [TRANSFER, MOVED, BROKEN, PLAIN]
     notes = Notes()
     topic = "0xDDF252AD1BE2C89B69C2B068FC378DAA952BA7F163C4A11628F55A4DF523B3EF"
-    assert exported(stored, notes, hashes=("a9059cbb", topic), texts=("nobody()",)) == [TRANSFER]
-    assert notes.texts == [
-        "nobody(): not in the warehouse",
-        f"{topic.lower().replace('0X', '0x')}: not in the warehouse",
-    ]
+    found = exported(stored, tmp_path / "a.json", notes, hashes=("a9059cbb", topic), texts=("nobody()",))
+    assert found == [TRANSFER]
+    assert notes.texts == ["nobody(): not in the warehouse", f"{topic.lower()}: not in the warehouse"]
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
+def test_what_is_no_signature(stored: Path, tmp_path: Path) -> None:
+    """It is refused by name, and nothing is written; other formats take all rows."""
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "name them with --text or --hashes"),
         ({"texts": ("f(uint7)",)}, "bad width"),
         ({"hashes": ("0x12",)}, "neither a selector nor a topic"),
         ({"hashes": ("zzzzzzzz",)}, "neither a selector nor a topic"),
-    ],
-)
-def test_what_is_no_signature(stored: Path, options: dict[str, Any], told: str) -> None:
-    """It is refused by name, and nothing is written."""
-    with pytest.raises(BadTarget, match=told):
-        exported(stored, **options)
-    assert not stored.with_name("out.json").exists()
-
-
-def test_other_formats_take_all_rows(stored: Path) -> None:
+    ]
+    for options, told in wrong:
+        with pytest.raises(BadTarget, match=told):
+            exported(stored, tmp_path / "a.json", **options)
     with pytest.raises(BadTarget, match="are for abi"):
-        run_export(Options("csv", str(stored.with_name("out.csv")), stored, texts=("f()",)), Reporter())
+        run_export(Options("csv", str(tmp_path / "a.csv"), stored, texts=("f()",)), Reporter())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ranked_exports_take_the_best_text_of_a_selector(tmp_path: Path, warehouse: Path) -> None:
     """A declared text before an older one that a list names. The tree joins both in that order; other formats refuse."""
     older, younger = "orange_beacon_planet(uint64,bytes1,bytes)", "join_engine_17f7d6e(bytes16,bool,address)"
-    (tmp_path / "list.txt").write_text(f"a()\n{older}\n")
     inputs = [{"name": "", "type": type} for type in ("bytes16", "bool", "address")]
     abi = [{"type": "function", "name": "join_engine_17f7d6e", "inputs": inputs, "outputs": []}]
-    (tmp_path / "abi.json").write_text(json.dumps(abi))
-    import_files([tmp_path / "list.txt"], warehouse)
-    import_files([tmp_path / "abi.json"], warehouse)
+    for name, content in (("list.txt", f"a()\n{older}\n"), ("abi.json", json.dumps(abi))):
+        (tmp_path / name).write_text(content)
+        import_files([tmp_path / name], warehouse)
     texts = {}
     for ranked in (False, True):
         run_export(Options("4byte.json", str(tmp_path / "map"), warehouse, ranked=ranked), Reporter())
