@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.candidates import Entry, pack
-from sigdir.signatures.canonicalise import canonicalise
-from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import REASONS
-from tests.pipeline.support import CORPORA
+from tests.pipeline.support import CORPORA, canonicalised
 
 
 def corpus(name: str) -> Path:
@@ -27,53 +26,33 @@ def corpus(name: str) -> Path:
     return path
 
 
-def openchain() -> list[tuple[bytes, bytes]]:
-    """The OpenChain export: declared hash and text."""
-    lines = gzip.decompress(corpus("openchain-export.csv.gz").read_bytes()).splitlines()
-    pairs = (line.split(b",", 1) for line in lines)
-    return [(bytes.fromhex(declared[2:].decode()), text) for declared, text in pairs]
-
-
-def hash_map(name: str) -> list[tuple[bytes, bytes]]:
-    """A JSON object from hash to text: declared hash and text."""
-    document = json.loads(gzip.decompress(corpus(name).read_bytes()))
-    return [(bytes.fromhex(declared), text.encode()) for declared, text in document.items()]
-
-
-def result(pairs: list[tuple[bytes, bytes]], declared_kind: int) -> tuple[list[str], list[tuple[str, str]]]:
-    """The accepted texts of the collection, and the rejects as (reason, text)."""
-    accepted: list[str] = []
-    rejected: list[tuple[str, str]] = []
-    entries = (Entry(text, line, declared_kind, declared) for line, (declared, text) in enumerate(pairs, 1))
-    for batch in pack(entries, 0):
-        found = canonicalise(batch)
-        for collection, rows in found.accepted.items():
-            assert collection.code == declared_kind
-            accepted += rows.text.to_pylist()
-        reasons = [REASONS[code] for code in found.rejected.reasons.tolist()]
-        rejected += zip(reasons, found.rejected.text.to_pylist(), strict=True)
-    return accepted, rejected
+def declared(name: str) -> list[tuple[bytes, bytes]]:
+    """The declared hash and the text of each line of a CSV file, or of each member of a JSON object from hash to text."""
+    data = gzip.decompress(corpus(name).read_bytes())
+    if name.endswith(".csv.gz"):
+        pairs = (line.split(b",", 1) for line in data.splitlines())
+        return [(bytes.fromhex(digits[2:].decode()), text) for digits, text in pairs]
+    return [(bytes.fromhex(digits), text.encode()) for digits, text in json.loads(data).items()]
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "count"), [("openchain-export.csv.gz", FUNCTIONS, 132_284), ("topic0.json.gz", EVENTS, 19_312)]
+    ("name", "collection", "count", "reasons"),
+    [
+        ("openchain-export.csv.gz", SIGNATURES, 132_284, {}),
+        ("topic0.json.gz", EVENT_SIGNATURES, 19_312, {}),
+        ("4byte.json.gz", SIGNATURES, 121_136, {"library_type": 376, "unknown_type": 1}),
+    ],
 )
-def test_canonical_corpora_are_accepted_whole(name: str, kind: int, count: int) -> None:
-    """Every text of the export and of the topic map is canonical and has its declared hash, to the last byte."""
-    pairs = openchain() if kind == FUNCTIONS else hash_map(name)
-    accepted, rejected = result(pairs, kind)
-    assert (len(pairs), rejected) == (count, [])
-    assert accepted == [text.decode() for _, text in pairs]
-
-
-def test_4byte_map_is_accepted_except_library_functions() -> None:
-    """Texts of go-ethereum's map hash to their keys; all rejects have types of libraries or contracts."""
-    pairs = hash_map("4byte.json.gz")
-    accepted, rejected = result(pairs, FUNCTIONS)
-    assert len(pairs) == 121_136
-    assert Counter(reason for reason, _ in rejected) == {"library_type": 376, "unknown_type": 1}
-    assert [text for reason, text in rejected if reason == "unknown_type"] == [
-        "getDArbitraryData(IxIface,bytes32,bytes)"
-    ]
-    refused = {text for _, text in rejected}
+def test_canonical_corpora_are_accepted(name: str, collection: Collection, count: int, reasons: dict[str, int]) -> None:
+    """Texts are canonical and have their declared hashes, to the last byte, except types of libraries or contracts."""
+    pairs = declared(name)
+    entries = (Entry(text, line, collection.code, digest) for line, (digest, text) in enumerate(pairs, 1))
+    accepted: list[str] = []
+    refused: dict[str, str] = {}
+    for found in canonicalised(pack(entries, 0)):
+        assert found.accepted.keys() <= {collection}
+        accepted += [text for rows in found.accepted.values() for text in rows.text.to_pylist()]
+        why = [REASONS[code] for code in found.rejected.reasons.tolist()]
+        refused |= dict(zip(found.rejected.text.to_pylist(), why, strict=True))
+    assert (len(pairs), Counter(refused.values())) == (count, reasons)
     assert accepted == [text.decode() for _, text in pairs if text.decode() not in refused]

@@ -28,44 +28,44 @@ TEXTS = [
 COUNTS = {"read": 5, "imported": 3, "duplicate": 1, "rejected": 1}
 
 
-def data_of(kind: str, folder: Path) -> Any:
-    if kind == "path":
-        (folder / "list.txt").write_text("\n".join(TEXTS))
-        return folder / "list.txt"
-    kinds: dict[str, Callable[[], Any]] = {
-        "pandas": lambda: pd.DataFrame({"number": range(5), "text_signature": TEXTS}, index=list("abcde")),
-        "table": lambda: pa.table({"text_signature": TEXTS}),
-        "views": lambda: pa.table({"text_signature": pa.array(TEXTS, pa.string_view())}),
-        "reader": lambda: pa.table({"text_signature": TEXTS}).to_reader(2),
-        "list": lambda: TEXTS,
-        "generator": lambda: (text.encode() for text in TEXTS),
-    }
-    return kinds[kind]()
+KINDS: dict[str, Callable[[], Any]] = {
+    "pandas": lambda: pd.DataFrame({"number": range(5), "text_signature": TEXTS}, index=list("abcde")),
+    "table": lambda: pa.table({"text_signature": TEXTS}),
+    "views": lambda: pa.table({"text_signature": pa.array(TEXTS, pa.string_view())}),
+    "reader": lambda: pa.table({"text_signature": TEXTS}).to_reader(2),
+    "list": lambda: TEXTS,
+    "generator": lambda: (text.encode() for text in TEXTS),
+}
 
 
-@pytest.mark.parametrize("kind", ["path", "pandas", "table", "views", "reader", "list", "generator"])
-def test_every_kind_of_data_is_imported(tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """One version with the rows, their sightings and the rejects; the opened warehouse shows it, and nothing is printed."""
+def test_every_kind_of_data_is_imported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A version with the rows, their sightings and the rejects; the opened warehouse shows it, and nothing is printed.
+
+    A source adds; with ``replace_source`` the data is all that it says, and the same data changes nothing.
+    """
+    (tmp_path / "list.txt").write_text("\n".join(TEXTS))
     thresholds = gc.get_threshold()
     with sigdir.open(tmp_path / "w", create=True) as warehouse:
-        report = warehouse.add(data_of(kind, tmp_path), source="mine")
+        report = warehouse.add(tmp_path / "list.txt", source="mine")
         assert (report.totals(), report.version, warehouse.version) == (COUNTS, 1, 1)
-        found = warehouse.sql("SELECT source, file, declaration FROM sightings WHERE declaration LIKE 'f%'").rows()
-        assert found == [("mine", "list.txt" if kind == "path" else "mine", "function set(uint256 value)")]
-        assert Path(report.files[0].path).name == found[0][1]
-        assert warehouse.sql("SELECT text, reason FROM rejects").rows() == [("no text", "bad_name")]
+        assert Path(report.files[0].path).name == "list.txt"
+        for kind, made in KINDS.items():
+            report = warehouse.add(made(), source=kind)
+            assert report.totals() == COUNTS | {"imported": 0, "duplicate": 4}, kind
+            assert (report.files[0].path, report.version) == (kind, warehouse.version)
+        found = warehouse.sql(
+            "SELECT source, file, declaration FROM sightings WHERE declaration LIKE 'f%' ORDER BY source = 'mine', source"
+        ).rows()
+        names = [*((kind, kind) for kind in sorted(KINDS)), ("mine", "list.txt")]
+        assert found == [(source, file, "function set(uint256 value)") for source, file in names]
+        rejects = warehouse.sql("SELECT text, reason FROM rejects").rows()
+        assert rejects == [("no text", "bad_name")] * (1 + len(KINDS))
+        assert not warehouse.add(TEXTS, source="list", replace_source=True).published
+        warehouse.add(["b()"], source="mine")
+        assert warehouse.count("signatures") == 3
+        assert warehouse.add(["b()"], source="mine", replace_source=True).withdrawn.texts == 3
     assert (capfd.readouterr(), gc.get_threshold()) == (("", ""), thresholds)
     assert_clean(Paths(tmp_path / "w"))
-
-
-def test_what_is_added_twice(tmp_path: Path) -> None:
-    """A source adds; with ``replace_source`` the data is all that it says."""
-    warehouse = sigdir.open(tmp_path, create=True)
-    for texts in (["a()"], ["b()"]):
-        warehouse.add(texts, source="mine")
-    assert warehouse.count("signatures") == 2
-    assert not warehouse.add(["a()", "b()"], source="mine").published
-    assert warehouse.add(["b()"], source="mine", replace_source=True).withdrawn.texts == 1
 
 
 def test_hashes_of_a_frame_are_checked(tmp_path: Path) -> None:
@@ -75,19 +75,17 @@ def test_hashes_of_a_frame_are_checked(tmp_path: Path) -> None:
     assert report.totals() == {"read": 3, "imported": 1, "duplicate": 0, "rejected": 2}
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (pd.DataFrame({"one": [1], "two": ["a"]}), "mine.*one.*two.*or call it text_signature"),
-        (5, "mine: not a table, texts or a path"),
-        ("no/such/file.txt", "no such file"),
-    ],
-)
-def test_data_without_texts_is_refused(tmp_path: Path, data: Any, message: str) -> None:
+def test_data_without_texts_is_refused(tmp_path: Path) -> None:
     """The error names the source and the columns that the table has; nothing is published."""
     warehouse = sigdir.open(tmp_path / "w", create=True)
-    with pytest.raises(BadInput, match=message):
-        warehouse.add(data, source="mine")
+    frame = pd.DataFrame({"one": [1], "two": ["a"]})
+    for data, message in (
+        (frame, "mine.*one.*two.*or call it text_signature"),
+        (5, "mine: not a table, texts or a path"),
+        ("no/such/file.txt", "no such file"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            warehouse.add(data, source="mine")
     assert (warehouse.version, list((tmp_path / "w" / "tmp").glob("*"))) == (-1, [])
 
 
