@@ -79,30 +79,20 @@ def imported(app: Application, value: Any, path: str = IMPORT) -> Any:
 # Lookup.
 
 
-def test_both_kinds_are_always_there(app: Application) -> None:
-    """`function` and `event` are in every result, because clients read both."""
+def test_a_lookup_answers_each_hash_as_it_was_sent(app: Application) -> None:
+    """Clients read both kinds, so both are there; a hash that is unknown or of the other kind has no texts."""
+    upper = "0x" + selector("under_score()")[2:].upper()
+    broken, zero = selector("Broken(uint256)"), "0x" + "0" * 64
     assert result(app, LOOKUP) == {"function": {}, "event": {}}
     assert result(app, LOOKUP, event=topic(EVENT)) == {"function": {}, "event": {topic(EVENT): [name(EVENT)]}}
-
-
-def test_hashes_are_echoed_as_sent_and_unknown_ones_are_empty(app: Application) -> None:
-    """Upper case finds what lower case finds, under its own key; an unknown hash has an empty list, never null."""
-    upper = "0x" + selector("under_score()")[2:].upper()
-    wanted = f"{upper}, 0x00000001,{selector('Broken(uint256)')},"
-    assert result(app, LOOKUP, function=wanted, event="0x" + "0" * 64) == {
-        "function": {
-            upper: [name("under_score()")],
-            "0x00000001": [],
-            selector("Broken(uint256)"): [name("Broken(uint256)")],  # a custom error
-        },
-        "event": {"0x" + "0" * 64: []},
+    assert result(app, LOOKUP, function=f"{upper}, 0x00000001,{broken},", event=zero) == {
+        "function": {upper: [name("under_score()")], "0x00000001": [], broken: [name("Broken(uint256)")]},
+        "event": {zero: []},
     }
-
-
-def test_a_hash_of_the_other_kind_is_empty(app: Application) -> None:
-    """A topic is no selector."""
     found = result(app, LOOKUP, function=topic(EVENT), event=selector(TRANSFER))
     assert found == {"function": {topic(EVENT): []}, "event": {selector(TRANSFER): []}}
+    repeated = get(app, f"{LOOKUP}?function={selector(MANY[0])}&function={selector(MANY[1])}")
+    assert list(repeated.json()["result"]["function"]) == [selector(MANY[0]), selector(MANY[1])]
 
 
 def test_what_is_not_canonical_is_filtered(app: Application) -> None:
@@ -114,12 +104,6 @@ def test_what_is_not_canonical_is_filtered(app: Application) -> None:
     assert unfiltered == {wanted: [name(TRANSFER), name(SPAM, filtered=True)]}
     upper = "0xA9059CBB"
     assert result(app, LOOKUP, function=upper)["function"] == {upper: [name(TRANSFER)]}
-
-
-def test_a_parameter_may_be_repeated(app: Application) -> None:
-    """Some clients send one parameter for each hash."""
-    path = f"{LOOKUP}?function={selector(MANY[0])}&function={selector(MANY[1])}"
-    assert list(get(app, path).json()["result"]["function"]) == [selector(MANY[0]), selector(MANY[1])]
 
 
 def test_thousands_of_hashes_fit_a_request(app: Application) -> None:
@@ -160,7 +144,7 @@ def test_a_lookup_can_be_kept_until_it_changes(app: Application, path: str) -> N
 
 
 def test_search_answers_by_hash_and_kind(app: Application) -> None:
-    """The pattern must match the whole text; an underscore is a literal; case matters."""
+    """A pattern fits the whole text, as it is spelt; spam is left out; without wildcards any length will do."""
     found = result(app, SEARCH, query="under_score()")
     assert found == {"function": {selector("under_score()"): [name("under_score()")]}, "event": {}}
     assert set(result(app, SEARCH, query="under?score()")["function"]) == {
@@ -169,13 +153,10 @@ def test_search_answers_by_hash_and_kind(app: Application) -> None:
     assert result(app, SEARCH, query="under*score")["function"] == {}
     assert result(app, SEARCH, query="Under*") == {"function": {}, "event": {}}
     assert result(app, SEARCH, query="*ransfer(address,*")["event"] == {topic(EVENT): [name(EVENT)]}
-
-
-def test_search_filters_too(app: Application) -> None:
-    """Spam is left out unless filter=false."""
     assert result(app, SEARCH, query=SPAM)["function"] == {}
     found = result(app, SEARCH, query="many_msg*", filter="false")["function"]
     assert found == {selector(SPAM): [name(SPAM, filtered=True)]}
+    assert result(app, SEARCH, query="a" * 5000 + "()") == {"function": {}, "event": {}}
 
 
 def test_search_has_a_hundred_of_each_kind_at_most(app: Application) -> None:
@@ -189,11 +170,6 @@ def test_search_has_a_hundred_of_each_kind_at_most(app: Application) -> None:
 def test_a_bad_query_is_refused(app: Application, query: str) -> None:
     """A query with characters that no text has, an empty one and a long one are 400."""
     error(get(app, f"{SEARCH}?{urlencode({'query': query})}"), 400)
-
-
-def test_a_long_text_without_wildcards_is_searched(app: Application) -> None:
-    """A text without wildcards is looked up by its hash, whatever its length."""
-    assert result(app, SEARCH, query="a" * 5000 + "()") == {"function": {}, "event": {}}
 
 
 @given(
@@ -243,7 +219,7 @@ def test_the_work_of_a_pattern_is_bounded() -> None:
 
 
 def test_an_import_reports_every_text(app: Application) -> None:
-    """New, known and invalid texts are listed as they were sent, with the hash of the stored text."""
+    """Texts are listed as they were sent, with the hash of the stored text; errors are functions."""
     sent = ["x(uint)", "function y(uint a) returns (bool)", TRANSFER, "bad(", "event z()", "", "x(uint)", "x(uint256)"]
     value = imported(app, {"function": sent, "event": ["Y(uint indexed a)", EVENT]})
     assert value == {
@@ -267,14 +243,9 @@ def test_an_import_reports_every_text(app: Application) -> None:
         "function": {selector("x(uint256)"): [name("x(uint256)")]},
         "event": {topic("Y(uint256)"): [name("Y(uint256)")]},
     }
-
-
-def test_errors_are_imported_as_functions(app: Application) -> None:
-    """A custom error has a selector."""
     value = imported(app, {"error": ["Refused(address)"], "function": ["error Denied()"]})["function"]
-    assert value["imported"] == {
-        "Refused(address)": selector("Refused(address)"), "error Denied()": selector("Denied()"),
-    }  # fmt: skip
+    errors = {"Refused(address)": selector("Refused(address)"), "error Denied()": selector("Denied()")}
+    assert value["imported"] == errors
 
 
 def test_more_than_a_thousand_texts_are_imported(app: Application) -> None:
@@ -294,15 +265,18 @@ def test_half_of_a_surrogate_pair_is_an_invalid_text(app: Application) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "status"),
+    ("path", "value", "status"),
     [
-        ({}, 400), ({"function": [], "event": []}, 400), ({"function": "f()"}, 400), ({"event": [1]}, 400),
-        ({"function": None}, 400), ([], 400), ({"function": ["f()"] * 200_000}, 413),
+        *((IMPORT, value, 400) for value in ({}, {"function": [], "event": []}, {"function": "f()"}, {"event": [1]})),
+        *((IMPORT, value, 400) for value in ({"function": None}, [])),
+        (IMPORT, {"function": ["f()"] * 200_000}, 413),
+        *((OLDER_IMPORT, value, 400) for value in ({}, {"type": "code", "data": {}})),
+        *((OLDER_IMPORT, {"type": kind, "data": data}, 400) for kind, data in (("raw", []), ("abi", [{}]))),
     ],
-)  # fmt: skip
-def test_a_body_of_another_shape_is_refused(app: Application, value: Any, status: int) -> None:
-    """A body without a list of texts, or over the size limit, is an error in the envelope."""
-    error(post(app, IMPORT, value), status)
+)
+def test_a_body_of_another_shape_is_refused(app: Application, path: str, value: Any, status: int) -> None:
+    """A body without a list of texts, of another type, or over the size limit is an error in the envelope."""
+    error(post(app, path, value), status)
 
 
 def test_a_body_that_is_no_json_is_refused(app: Application) -> None:
@@ -445,26 +419,21 @@ def test_the_older_import_takes_texts_and_abis(app: Application) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "value", [{}, {"type": "code", "data": {}}, {"type": "raw", "data": []}, {"type": "abi", "data": [{}]}]
-)
-def test_an_older_import_of_another_shape_is_refused(app: Application, value: Any) -> None:
-    """Another type or shape is 400 in the envelope."""
-    error(post(app, OLDER_IMPORT, value), 400)
-
-
-def test_a_file_has_the_texts_the_canonical_one_first(app: Application) -> None:
-    """Otterscan takes the text before the first semicolon, so spam comes after it although it is older."""
+def test_a_file_has_its_texts_and_may_be_cached(app: Application) -> None:
+    """Otterscan takes the text before the first semicolon, so spam is last. A row elsewhere keeps the ETag."""
+    assert get(app, f"/topic0/{TOPIC}").body == EVENT.encode()
     answer = get(app, "/signatures/a9059cbb")
     assert answer.status == 200
     assert answer.body == f"{TRANSFER};{SPAM}".encode()
     assert answer.header("Content-Type") == "text/plain; charset=utf-8"
+    assert answer.header("Cache-Control") == "public, max-age=3600"
     assert get(app, "/signatures/A9059CBB").body == answer.body
-
-
-def test_a_topic_has_a_file(app: Application) -> None:
-    """The file of a topic has one text, because 32 bytes do not collide."""
-    assert get(app, f"/topic0/{TOPIC}").body == EVENT.encode()
+    tag = answer.header("ETag")
+    assert post_text(app, "another(uint256)").status == 201
+    again = get(app, "/signatures/a9059cbb", {"If-None-Match": tag})
+    assert (again.status, again.body) == (304, b"")
+    head = request(app, "HEAD", "/signatures/a9059cbb")
+    assert (head.status, head.header("Content-Length"), head.header("ETag")) == (200, str(len(answer.body)), tag)
 
 
 @pytest.mark.parametrize(
@@ -480,18 +449,6 @@ def test_any_other_file_is_not_there(app: Application, path: str) -> None:
     answer = get(app, path)
     assert answer.status == 404
     assert "max-age" not in answer.header("Cache-Control")
-
-
-def test_a_file_may_be_cached(app: Application) -> None:
-    """A file is fresh for an hour. Its ETag depends on its content only: a new row elsewhere leaves it as it is."""
-    answer = get(app, "/signatures/a9059cbb")
-    assert answer.header("Cache-Control") == "public, max-age=3600"
-    tag = answer.header("ETag")
-    assert post_text(app, "another(uint256)").status == 201
-    again = get(app, "/signatures/a9059cbb", {"If-None-Match": tag})
-    assert (again.status, again.body) == (304, b"")
-    head = request(app, "HEAD", "/signatures/a9059cbb")
-    assert (head.status, head.header("Content-Length"), head.header("ETag")) == (200, str(len(answer.body)), tag)
 
 
 def test_a_file_is_there_once_its_text_is(app: Application) -> None:
