@@ -136,7 +136,8 @@ def test_a_backup_is_the_same_warehouse(paths: Paths, copy: Paths, link: bool) -
     for file in copy.root.rglob("*"):
         if file.is_file():
             assert (file.stat().st_nlink > 1) == (link and file.suffix == ".parquet"), file
-    command = ["backup", copy.root.with_name("by command"), "--warehouse", paths.root, *(["--link"] if link else [])]
+    command = ["backup", str(copy.root.with_name("by command")), "--warehouse", str(paths.root)]
+    command += ["--link"] if link else []
     said = json.loads(call_command(*command, "--json").stdout)
     assert (said["version"], said["rows"], said["staged"], said["copied"]) == (3, 5, 2, report.copied)
     again = call_command(*command).stdout
