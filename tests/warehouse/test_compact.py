@@ -244,7 +244,10 @@ def test_a_large_file_is_cut_into_row_groups(paths: Paths, monkeypatch: pytest.M
 
 
 def test_history_has_a_compaction_and_imports_do_not(base: Base, tmp_path: Path) -> None:
-    """The commit has its own entry; imports, sources, rejects and counts are unchanged."""
+    """The commit has its own entry, which the command reports; imports, sources, rejects and counts are unchanged.
+
+    In the log every action has dataChange false, so tailers skip its rows; the high water stays, and deltalake lists our files.
+    """
     paths = base.copy(tmp_path)
     queries = [
         "SELECT * FROM imports ORDER BY import_id",
@@ -254,8 +257,12 @@ def test_history_has_a_compaction_and_imports_do_not(base: Base, tmp_path: Path)
     warehouse = sigdir.open(paths.root)
     before = [warehouse.sql(query).rows() for query in queries]
     stats = json.loads(call_command("stats", "--json", "--warehouse", paths.root).stdout)
-    compact(paths)
-    warehouse = sigdir.open(paths.root)
+    done = call_command("compact", "--json", "--warehouse", paths.root)
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["version"] == base.version + 1
+    assert report["collections"][EVENT_SIGNATURES]["files_before"] == 5
+    old, warehouse = warehouse.snapshot, sigdir.open(paths.root)
     assert [warehouse.sql(query).rows() for query in queries] == before
     entry = warehouse.history()[-1]
     assert (entry["kind"], entry["version"]) == ("compact", base.version + 1)
@@ -270,20 +277,20 @@ def test_history_has_a_compaction_and_imports_do_not(base: Base, tmp_path: Path)
         }  # fmt: skip
     assert after["collections"][SIGNATURES]["files"] == 1
 
-
-def test_the_log_says_that_no_data_changed(base: Base, tmp_path: Path) -> None:
-    """Every action has dataChange false, so tailers skip its rows; the high water stays, and deltalake lists our files."""
-    paths = base.copy(tmp_path)
-    before = read_snapshot(paths)
-    compact(paths)
     actions = log_actions(paths, base.version + 1)
     adds, removes = ([action[kind] for action in actions if kind in action] for kind in ("add", "remove"))
-    assert {paths.table / remove["path"] for remove in removes} == {f.path for fs in before.files.values() for f in fs}
+    assert {paths.table / remove["path"] for remove in removes} == {f.path for fs in old.files.values() for f in fs}
     assert len(adds) == 2
     assert not any(action["dataChange"] for action in [*adds, *removes])
     marks = {action["txn"]["appId"]: action["txn"]["version"] for action in actions if "txn" in action}
-    assert marks == {f"sigdir:{collection}": before.high_water[collection].id for collection in COLLECTIONS}
+    assert marks == {f"sigdir:{collection}": old.high_water[collection].id for collection in COLLECTIONS}
     assert set(DeltaTable(paths.table).file_uris()) == {str(file.path) for file in read_snapshot(paths).all_files()}
+
+    again = call_command("compact", "--warehouse", paths.root)
+    assert (again.exit_code, again.stdout) == (0, "nothing to compact\n")
+    assert json.loads(call_command("compact", "--json", "--warehouse", paths.root).stdout)["version"] is None
+    publish(paths, ["new()"])
+    assert call_command("compact", "--warehouse", paths.root).stdout.startswith(f"version {base.version + 3} published")
 
 
 def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,21 +315,6 @@ def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: py
     assert texts(visible(paths)[SIGNATURES]) == [f"{name}{number}()" for number in range(3) for name in "fg"]
     fold(paths)
     assert read_snapshot(paths).high_water[EVENT_SIGNATURES].id == 3
-
-
-def test_the_command_reports_its_version_and_files(base: Base, tmp_path: Path) -> None:
-    """The report has the version and the file counts; without work it says that there is nothing to compact."""
-    paths = base.copy(tmp_path)
-    done = call_command("compact", "--json", "--warehouse", paths.root)
-    assert done.exit_code == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert report["version"] == base.version + 1
-    assert report["collections"][EVENT_SIGNATURES]["files_before"] == 5
-    again = call_command("compact", "--warehouse", paths.root)
-    assert (again.exit_code, again.stdout) == (0, "nothing to compact\n")
-    assert json.loads(call_command("compact", "--json", "--warehouse", paths.root).stdout)["version"] is None
-    publish(paths, ["new()"])
-    assert call_command("compact", "--warehouse", paths.root).stdout.startswith(f"version {base.version + 3} published")
 
 
 # Servers.

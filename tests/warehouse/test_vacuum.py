@@ -155,17 +155,6 @@ def test_versions_of_the_window_stay_whole(paths: Paths, days: dict[int, float],
     assert set(paths.table.glob("collection=*/*")) == named
 
 
-def test_a_vacuumed_version_is_refused_in_one_line(paths: Paths) -> None:
-    """The error for --as-of with a vacuumed version names the version and vacuum; kept versions work."""
-    vacuum(paths, NOTHING)
-    for arguments in (["sql", "SELECT 1"], ["stats"]):
-        result = call_command(*arguments, "--as-of", "4", "--warehouse", paths.root)
-        assert_fails_in_one_line(result)
-        assert "version 4 of" in result.stderr
-        assert "vacuum" in result.stderr
-        assert call_command(*arguments, "--as-of", "6", "--warehouse", paths.root).exit_code == 0
-
-
 # Leftovers of dead processes.
 
 
@@ -185,26 +174,24 @@ def test_old_files_that_no_version_names_are_removed(paths: Paths) -> None:
     assert read_snapshot(paths).version == 7
 
 
-def test_running_imports_keep_their_folders(paths: Paths) -> None:
-    """A run folder whose lock is held stays."""
-    with RunFolder(paths.tmp) as living:
-        (living.path / "spill").write_bytes(b"rows")
-        assert vacuum(paths, NOTHING, dry_run=True).waste
-        vacuum(paths, NOTHING)
-        assert (living.path / "spill").read_bytes() == b"rows"
+def test_what_is_in_use_stays(paths: Paths) -> None:
+    """A run folder whose lock is held stays, and the indexes of the newest version.
 
-
-def test_indexes_of_the_newest_version_stay(paths: Paths) -> None:
-    """The indexes of replaced files are removed, though the files stay within the window."""
+    The indexes of replaced files are removed, though the files stay within the window.
+    """
     make_folder(paths.cache)
     old = read_snapshot(paths, 5).files[SIGNATURES][-1]
     build_index(paths, old)
     Reader(paths).close()
     used = files_below(paths.cache) - {file for file in files_below(paths.cache) if old.path.stem in str(file)}
-    done = vacuum(paths, DAY)
-    assert {waste.kind for waste in done.waste} == {"index"}
-    assert files_below(paths.cache) == used
-    assert old.path.exists()
+    with RunFolder(paths.tmp) as living:
+        (living.path / "spill").write_bytes(b"rows")
+        done = vacuum(paths, DAY)
+        assert {waste.kind for waste in done.waste} == {"index"}
+        assert files_below(paths.cache) == used
+        assert old.path.exists()
+        assert vacuum(paths, NOTHING).waste
+        assert (living.path / "spill").read_bytes() == b"rows"
 
 
 def test_the_next_vacuum_finishes_a_killed_one(paths: Paths) -> None:
@@ -258,7 +245,10 @@ def test_a_log_that_cannot_be_read_stops_it(paths: Paths) -> None:
 
 
 def test_the_command_reports_files_bytes_and_versions(paths: Paths) -> None:
-    """The dry run and the real run report the same files, bytes and readable versions."""
+    """The dry run and the real run report the same files, bytes and readable versions.
+
+    The error for --as-of with a vacuumed version names the version and vacuum; kept versions work.
+    """
     dry = call_command("vacuum", "--keep", "0s", "--dry-run", "--json", "--warehouse", paths.root)
     report = json.loads(dry.stdout)
     assert (report["dry_run"], report["keep_seconds"]) == (True, 0)
@@ -273,18 +263,19 @@ def test_the_command_reports_files_bytes_and_versions(paths: Paths) -> None:
     done = call_command("vacuum", "--keep", "0s", "--warehouse", paths.root)
     assert done.stdout == shown.replace("would be removed", "removed").replace("would be", "are")
     assert not any(Path(entry["path"]).exists() for entry in report["removed"])
+    for arguments in (["sql", "SELECT 1"], ["stats"]):
+        result = call_command(*arguments, "--as-of", "4", "--warehouse", paths.root)
+        assert_fails_in_one_line(result)
+        assert "version 4 of" in result.stderr
+        assert "vacuum" in result.stderr
+        assert call_command(*arguments, "--as-of", "6", "--warehouse", paths.root).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("0s", 0), ("90s", 90), ("15m", 900), ("36h", 129_600), ("7d", 604_800), ("2w", 1_209_600)]
-)
-def test_a_window_is_a_number_and_a_unit(text: str, seconds: int) -> None:
-    """A duration is a whole number with s, m, h, d or w."""
-    assert Duration().convert(text, None, None).total_seconds() == seconds
-
-
-@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1.5d", "7 d", "7D", "9999999d", "7days"])
-def test_another_window_is_refused(text: str) -> None:
-    """Any other text is an error of the option."""
-    with pytest.raises(click.BadParameter, match="is not a duration"):
-        Duration().convert(text, None, None)
+def test_a_window_is_a_number_and_a_unit() -> None:
+    """A duration is a whole number with s, m, h, d or w; any other text is an error of the option."""
+    durations = {"0s": 0, "90s": 90, "15m": 900, "36h": 129_600, "7d": 604_800, "2w": 1_209_600}
+    for text, seconds in durations.items():
+        assert Duration().convert(text, None, None).total_seconds() == seconds
+    for text in ("", "7", "d", "-1d", "1.5d", "7 d", "7D", "9999999d", "7days"):
+        with pytest.raises(click.BadParameter, match="is not a duration"):
+            Duration().convert(text, None, None)
