@@ -332,39 +332,3 @@ def test_javascript_without_an_abi(read: Read, tmp_path: Path) -> None:
         assert detected(path) is None
     with pytest.raises(BadInput, match=r"a.js: no ABI, no identifiers and no sources inside$"):
         read("a.js", "[]", "javascript")
-
-
-# Tables.
-
-
-def test_tables_of_each_kind(read: Read) -> None:
-    """Rows over several lines are joined, rows of Markdown have no rules, constructors are none, hashes are checked."""
-    data = f"""
-╭-------------+---------------------------------+------------╮
-| Type        | Signature                       | Selector   |
-+============================================================+
-| event       | Transfer(address,address,uint2  | {topic(MOVED)[:34]} |
-|             | 56)                             | {topic(MOVED)[34:]} |
-|-------------+---------------------------------+------------|
-| function    | transfer(address,uint256) nonpayable returns (bool) | 0xa9059cbb |
-|-------------+---------------------------------+------------|
-| function    | put(struct Lib.Order)           | 0x12345678 |
-|-------------+---------------------------------+------------|
-| constructor | constructor() nonpayable        |            |
-╰-------------+---------------------------------+------------╯
-
-Token
-| Method | Identifier |
-|--------|------------|
-| {TRANSFER} | a9059cbb |
-| approve(address,uint256) | a9059cbb |
-| odd() | |
-"""
-    reading = read("inspect.txt", data)
-    assert reading.functions == [TRANSFER, TRANSFER]
-    assert reading.events == [MOVED]
-    assert [(*inner(reject), reject.line) for reject in reading.rejects] == [
-        ("unknown_type", "put(struct Lib.Order)", 10),
-        ("hash_mismatch", "approve(address,uint256)", 19),
-        ("bad_entry", "odd() | ", 20),
-    ]
