@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,87 +18,51 @@ SAFARI = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 NEITHER = {"detail": "Could not satisfy the request Accept header."}
 NOT_FOUND = {"detail": "Not found."}
+UNKNOWN = ["xml", "JSON", "html", "api ", "csv", "\0", "é"]
 
 
 @pytest.mark.parametrize(
-    ("accept", "kind"),
+    ("format", "kind", "accepts"),
     [
-        ("", JSON),
-        ("*/*", JSON),
-        ("application/*", JSON),
-        ("application/json", JSON),
-        ("application/json; indent=4", JSON),
-        ("application/json;charset=utf-8", JSON),
-        ("APPLICATION/JSON", JSON),
-        (" application/json ", JSON),
-        ("application/json, text/plain, */*", JSON),
-        ("application/xml, application/json", JSON),
-        ("application/json, text/html", JSON),
-        ("text/html, application/json", JSON),
-        ("application/json;q=0.5, */*;q=0.1", JSON),
-        ("text/html;q=0.5, application/json;q=0.9", JSON),
-        ("text/html;q=0, */*", JSON),
-        ("text/html;q=0.1, */*;q=0.9", JSON),
-        ("text/html", HTML),
-        ("TEXT/HTML", HTML),
-        ("text/*", HTML),
-        ("text/html, */*", HTML),
-        ("text/html;q=0.9, application/json;q=0.5", HTML),
-        ("application/json;q=0, */*", HTML),
-        (FIREFOX, HTML),
-        (CHROME, HTML),
-        (SAFARI, HTML),
+        ("", JSON, ["", "*/*", "application/*", "application/json", "application/json; indent=4", "APPLICATION/JSON"]),
+        ("", JSON, ["application/json;charset=utf-8", " application/json ", "application/json, text/plain, */*"]),
+        ("", JSON, ["application/xml, application/json", "application/json, text/html", "text/html, application/json"]),
+        ("", JSON, ["application/json;q=0.5, */*;q=0.1", "text/html;q=0.5, application/json;q=0.9"]),
+        ("", JSON, ["text/html;q=0, */*", "text/html;q=0.1, */*;q=0.9"]),
+        ("", HTML, ["text/html", "TEXT/HTML", "text/*", "text/html, */*", "text/html;q=0.9, application/json;q=0.5"]),
+        ("", HTML, ["application/json;q=0, */*", FIREFOX, CHROME, SAFARI]),
+        ("json", JSON, ["", "*/*", "application/json", FIREFOX, "text/html, */*;q=0.1", "application/*"]),
+        ("api", JSON, ["", "*/*", "application/json", "application/json, text/html;q=0.9", "application/xml"]),
+        ("api", HTML, [FIREFOX, "text/html", "text/html, application/json;q=0.9"]),
     ],
 )
-def test_what_an_accept_gets(accept: str, kind: str) -> None:
-    """JSON unless HTML is named more closely or wanted more."""
-    assert representation(accept, "") == kind
+def test_what_an_accept_and_a_format_get(format: str, kind: str, accepts: list[str]) -> None:
+    """JSON unless HTML is named more closely or wanted more; format=json is JSON alone, format=api JSON for all others."""
+    for accept in accepts:
+        assert representation(accept, format) == kind, accept
 
 
 @pytest.mark.parametrize(
-    "accept",
+    ("formats", "status", "body", "accepts"),
     [
-        "application/xml", "text/plain", "image/*", "application/xml, text/csv", "application/json;q=0",
-        "text/html;q=0", "*/*;q=0", "application/json;q=0, text/html;q=0.0", "json", "application", ",", ";", "*/json",
+        (
+            [""],
+            406,
+            NEITHER,
+            ["application/xml", "text/plain", "image/*", "application/xml, text/csv", "json", "*/json"],
+        ),
+        ([""], 406, NEITHER, ["application/json;q=0", "text/html;q=0", "*/*;q=0", "application", ",", ";"]),
+        ([""], 406, NEITHER, ["application/json;q=0, text/html;q=0.0"]),
+        (["json"], 406, NEITHER, ["text/html", "application/xml", "text/*", "application/json;q=0"]),
+        (UNKNOWN, 404, NOT_FOUND, ["", "application/json", "application/xml", FIREFOX]),
     ],
-)  # fmt: skip
-def test_who_takes_neither_is_refused(accept: str) -> None:
-    """An Accept that allows neither JSON nor HTML is 406."""
-    with pytest.raises(HttpError) as refused:
-        representation(accept, "")
-    assert (refused.value.status, refused.value.body) == (406, NEITHER)
-
-
-@pytest.mark.parametrize(
-    ("accept", "format", "kind"),
-    [
-        ("", "json", JSON), ("*/*", "json", JSON), ("application/json", "json", JSON), (FIREFOX, "json", JSON),
-        ("text/html, */*;q=0.1", "json", JSON), ("application/*", "json", JSON),
-        ("", "api", JSON), ("*/*", "api", JSON), ("application/json", "api", JSON), (FIREFOX, "api", HTML),
-        ("text/html", "api", HTML), ("text/html, application/json;q=0.9", "api", HTML),
-        ("application/json, text/html;q=0.9", "api", JSON), ("application/xml", "api", JSON),
-    ],
-)  # fmt: skip
-def test_what_a_format_gets(accept: str, format: str, kind: str) -> None:
-    """format=json is JSON alone; format=api is HTML for who prefers it and JSON for all others."""
-    assert representation(accept, format) == kind
-
-
-@pytest.mark.parametrize("accept", ["text/html", "application/xml", "text/*", "application/json;q=0"])
-def test_format_json_refuses_who_does_not_take_json(accept: str) -> None:
-    """format=json does not overrule an Accept that leaves JSON out."""
-    with pytest.raises(HttpError) as refused:
-        representation(accept, "json")
-    assert (refused.value.status, refused.value.body) == (406, NEITHER)
-
-
-@pytest.mark.parametrize("format", ["xml", "JSON", "html", "api ", "csv", "\0", "é"])
-@pytest.mark.parametrize("accept", ["", "application/json", "application/xml", FIREFOX])
-def test_an_unknown_format_is_not_found(accept: str, format: str) -> None:
-    """Any other format is 404, whatever Accept is."""
-    with pytest.raises(HttpError) as refused:
-        representation(accept, format)
-    assert (refused.value.status, refused.value.body) == (404, NOT_FOUND)
+)
+def test_what_is_refused(formats: list[str], status: int, body: dict[str, str], accepts: list[str]) -> None:
+    """Who takes neither, or not the format that is asked for, is 406; an unknown format is 404 whatever Accept is."""
+    for format, accept in product(formats, accepts):
+        with pytest.raises(HttpError) as refused:
+            representation(accept, format)
+        assert (refused.value.status, refused.value.body) == (status, body), (format, accept)
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,8 @@ def test_the_folder_for_indexes_can_be_given(disk: Path, tmp_path: Path, tempora
     assert list(temporary.glob("sigdir-*")) == []
 
 
-def test_commands_that_read_work(disk: Path, temporary: Path) -> None:
-    """Decode, SQL, export, verify, stats, history: with status 0, and the folder for what SQL spills is empty."""
+def test_commands_read_and_do_not_write(disk: Path, tmp_path: Path, temporary: Path) -> None:
+    """What reads has status 0 and leaves no temporary file; what writes names the disk in one line, with status 2."""
     for command, expected in (
         (["decode", CALLDATA], TRANSFER), (["sql", "SELECT count(*) AS n FROM signatures"], "2"),
         (["export", "csv", "-"], SPAM), (["verify"], ""), (["stats"], "signatures"), (["history"], ""),
@@ -111,10 +111,6 @@ def test_commands_that_read_work(disk: Path, temporary: Path) -> None:
         assert done.status == 0, (command, done.stderr)
         assert expected.encode() in done.stdout, command
     assert list(temporary.glob("sigdir-*/*")) == []
-
-
-def test_what_writes_names_the_disk(disk: Path, tmp_path: Path) -> None:
-    """In one line, with status 2."""
     for command in (["import", str(tmp_path / "lines.txt")], ["fold"], ["suppress", TRANSFER]):
         done = invoke(disk, *command)
         assert done.status == 2, (command, done.stderr)
