@@ -23,6 +23,7 @@ from sigdir.pipeline.mirror import CHANGES_BYTES, CHANGES_ROWS, PAGE_BYTES, Mirr
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import SIGNATURES
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
+from tests.examples import long_except
 from tests.pipeline.directories import EAGER, NOT_THERE, Reply, Script, pages_of, reply, row, scripted, sending
 from tests.pipeline.support import peak_mib, texts
 from tests.serve.support import SIGNATURES_PATH
@@ -51,43 +52,13 @@ def page(ids: range | list[int], count: int, more: bool = True) -> Reply:
 # Pages.
 
 
-def ignores_page(_: str, __: dict[str, str]) -> Reply:
-    return page([5, 6], 6)
+def always(answer: Reply) -> Script:
+    return lambda *_: answer
 
 
-def ignores_ordering(*_: Any) -> Reply:
-    return page([6, 5], 6)
-
-
-def always_says_next(_: str, query: dict[str, str]) -> Reply:
-    top = 2 * int(query["page"])
-    return page([top - 1, top], 50)
-
-
-def circle(_: str, query: dict[str, str]) -> Reply:
-    top = 100 * (int(query["page"]) % 5)
-    return page(range(top + 1, top + 101), 1_000_000)
-
-
-def says_it_has_more_than_anybody(_: str, query: dict[str, str]) -> Reply:
-    top = 2 * int(query["page"])
-    return page([top - 1, top], 2**61)
-
-
-def every_page_is_empty(*_: Any) -> Reply:
-    return page([], 1_000_000)
-
-
-def highest_id_in_the_middle(*_: Any) -> Reply:
-    return page([6, 7, HIGHEST_ID, 8], 4, more=False)
-
-
-def highest_id_on_the_second_page(_: str, query: dict[str, str]) -> Reply:
-    return page([7, 8], 4) if query["page"] == "1" else page([HIGHEST_ID, 9], 4, more=False)
-
-
-def more_rows_than_a_page_has(*_: Any) -> Reply:
-    return page(range(1, 5_001), 5_000, more=False)
+def by_number(make: Callable[[int], Reply]) -> Script:
+    """A directory whose page of a number is made by a function."""
+    return lambda _, query: make(int(query["page"]))
 
 
 BAD_PAGES: dict[str, tuple[Reply, str]] = {
@@ -112,17 +83,27 @@ BAD_PAGES: dict[str, tuple[Reply, str]] = {
     "large": ((200, {}, b" " * (PAGE_BYTES + 1)), "an answer of over"),
     "of a wrong length": ((200, {"Content-Length": "x"}, b" " * (PAGE_BYTES + 1)), "an answer of over"),
 }
-WALKS: list[tuple[Script, str]] = [
-    (ignores_page, "id 6 after id 6: the ids of a walk must rise"),
-    (ignores_ordering, "id 5 after id 6: the ids of a page must rise"),
-    (always_says_next, "of a directory that says it has 50"),
-    (circle, "id 100 after id 500: the ids of a walk must rise"),
-    (says_it_has_more_than_anybody, "a directory of 2,305,843,009,213,693,952 rows, over the limit of 100,000,000"),
-    (every_page_is_empty, "an empty page that is not the last"),
-    (highest_id_in_the_middle, f"id 8 after id {HIGHEST_ID}: the ids of a page must rise"),
-    (highest_id_on_the_second_page, f"id 9 after id {HIGHEST_ID}: the ids of a page must rise"),
-    (more_rows_than_a_page_has, "a page of over 1,000 rows"),
-]
+WALKS: dict[str, tuple[Script, str]] = {
+    "ignores page": (always(page([5, 6], 6)), "id 6 after id 6: the ids of a walk must rise"),
+    "ignores ordering": (always(page([6, 5], 6)), "id 5 after id 6: the ids of a page must rise"),
+    "always says next": (by_number(lambda n: page([2 * n - 1, 2 * n], 50)), "of a directory that says it has 50"),
+    "circle": (
+        by_number(lambda n: page(range(100 * (n % 5) + 1, 100 * (n % 5) + 101), 1_000_000)),
+        "id 100 after id 500: the ids of a walk must rise",
+    ),
+    "more than anybody has": (
+        always(page([1, 2], 2**61)), "a directory of 2,305,843,009,213,693,952 rows, over the limit of 100,000,000",
+    ),
+    "every page is empty": (always(page([], 1_000_000)), "an empty page that is not the last"),
+    "highest id in the middle": (
+        always(page([6, 7, HIGHEST_ID, 8], 4, more=False)), f"id 8 after id {HIGHEST_ID}: the ids of a page must rise",
+    ),
+    "highest id on the second page": (
+        by_number(lambda n: page([7, 8], 4) if n == 1 else page([HIGHEST_ID, 9], 4, more=False)),
+        f"id 9 after id {HIGHEST_ID}: the ids of a page must rise",
+    ),
+    "more rows than a page has": (lambda *_: page(range(1, 5_001), 5_000, more=False), "a page of over 1,000 rows"),
+}  # fmt: skip
 
 
 def test_walks_that_are_never_short_end(warehouse: Path) -> None:
@@ -185,57 +166,49 @@ def feed(ids: range | list[int], cursor: str = "s7", more: bool = True, total: i
     return lambda path, _: (200, {}, b"\n".join(lines)) if path != SIGNATURES_PATH else page([1], total)
 
 
-def endless_feed(path: str, query: dict[str, str]) -> Reply:
-    after = int(query.get("after", "s0")[1:])
-    return feed(range(after + 1, after + 60), f"s{after + 59}")(path, query)
+def by_cursor(make: Callable[[int], Script]) -> Script:
+    """A directory whose feed behind a cursor is made by a function."""
+    return lambda path, query: make(int(query.get("after", "s0")[1:]))(path, query)
 
 
-def cursors_in_a_circle(path: str, query: dict[str, str]) -> Reply:
-    after = int(query.get("after", "s0")[1:])
-    return feed(range(after + 1, after + 3), f"s{(after + 2) % 6}")(path, query)
-
-
-def ignores_after(path: str, query: dict[str, str]) -> Reply:
-    return feed([1, 2], f"s{len(query.get('after', '')) + 1}")(path, query)
-
-
-def too_long_feed(path: str, query: dict[str, str]) -> Reply:
-    return feed(range(1, CHANGES_ROWS + 2))(path, query)
-
-
+NO_CURSOR = "no rows that end with a cursor and the number of those left"
 BAD_FEEDS: dict[str, tuple[bytes, str]] = {
-    "no line": (b"", "no rows that end with a cursor"),
-    "no cursor": (b'{"id":1,"text_signature":"f()"}\n', "no rows that end with a cursor"),
-    "a cursor alone": (b'{"next":"s1"}\n', "no rows that end with a cursor"),
-    "a cursor that is a number": (b'{"next":7,"more":false,"left":0}\n', "no rows that end with a cursor"),
-    "no number of rows": (
-        b'{"next":"s1","more":false}\n',
-        "no rows that end with a cursor and the number of those left",
-    ),
-    "below zero rows": (b'{"next":"s1","more":false,"left":-1}\n', "no rows that end with a cursor and the number"),
+    "no line": (b"", NO_CURSOR),
+    "no cursor": (b'{"id":1,"text_signature":"f()"}\n', NO_CURSOR),
+    "a cursor alone": (b'{"next":"s1"}\n', NO_CURSOR),
+    "a cursor that is a number": (b'{"next":7,"more":false,"left":0}\n', NO_CURSOR),
+    "no number of rows": (b'{"next":"s1","more":false}\n', NO_CURSOR),
+    "below zero rows": (b'{"next":"s1","more":false,"left":-1}\n', NO_CURSOR),
     "no rows": (b'{"next":"s1","more":true,"left":9}\n', "no rows, and more to come"),
     "a number for a row": (b'7\n{"next":"s1","more":true,"left":9}\n', "a row that is not an object"),
     "a cursor that stays": (b'{"id":1}\n{"next":"","more":true,"left":9}\n', "the cursor does not move"),
     "cut JSON in a feed": (b'{"id":1}\n{"next":', "the answer is not JSON"),
 }
+
 FEEDS: dict[str, tuple[Script, str]] = {
-    "endless": (endless_feed, "row 118 of a directory that says it has 100"),
-    "cursors in a circle": (cursors_in_a_circle, "id 1 after id 6: the ids of a feed must rise"),
-    "ignores after": (ignores_after, "id 1 after id 2: the ids of a feed must rise"),
+    "endless": (
+        by_cursor(lambda after: feed(range(after + 1, after + 60), f"s{after + 59}")),
+        "row 118 of a directory that says it has 100",
+    ),
+    "cursors in a circle": (
+        by_cursor(lambda after: feed(range(after + 1, after + 3), f"s{(after + 2) % 6}")),
+        "id 1 after id 6: the ids of a feed must rise",
+    ),
+    "ignores after": (
+        by_cursor(lambda after: feed([1, 2], f"s{after + 1}")), "id 1 after id 2: the ids of a feed must rise",
+    ),
     "falling": (feed([2, 1]), "id 1 after id 2: the ids of a feed must rise"),
-    "over limit": (too_long_feed, "over 20,000 rows, which is more than were requested"),
+    "over limit": (
+        by_cursor(lambda _: feed(range(1, CHANGES_ROWS + 2))), "over 20,000 rows, which is more than were requested",
+    ),
     "too many": (feed([1], total=10**9), "a directory of 1,000,000,000 rows, over the limit of 100,000,000"),
     "no list": (lambda path, _: NOT_THERE if path == SIGNATURES_PATH else feed([1])(path, {}), "404 Not Found"),
-}
-
-
-def always(answer: Reply) -> Script:
-    return lambda *_: answer
+}  # fmt: skip
 
 
 HOSTILE: dict[str, tuple[Way, Script, str]] = {
     **{name: ("pages", always(answer), reason) for name, (answer, reason) in BAD_PAGES.items()},
-    **{script.__name__: ("pages", script, reason) for script, reason in WALKS},
+    **{name: ("pages", script, reason) for name, (script, reason) in WALKS.items()},
     **{name: ("changes", always((200, {}, body)), reason) for name, (body, reason) in BAD_FEEDS.items()},
     **{name: ("changes", script, reason) for name, (script, reason) in FEEDS.items()},
 }
@@ -319,9 +292,9 @@ def test_an_answer_has_a_deadline_and_a_size(name: str) -> None:
 
 
 def test_a_run_has_a_number_of_requests(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request more ends it."""
     monkeypatch.setattr("sigdir.pipeline.fetch.MAX_REQUESTS", 3)
-    rows = rows_of(range(1, 20))
-    with scripted(lambda path, query: pages_of(rows, path, query)) as server:
+    with scripted(lambda path, query: pages_of(rows_of(range(1, 20)), path, query)) as server:
         with pytest.raises(FetchError, match="over 3 requests in one run"):
             mirror(server.url, warehouse, "pages")
         assert len(server.asked) == 3
@@ -334,26 +307,24 @@ def filled(piece: bytes, size: int, begin: bytes = b"", end: bytes = b"") -> byt
     return begin + piece * ((size - len(begin) - len(end)) // len(piece)) + end
 
 
-LARGE: dict[str, tuple[Way, Script, str]] = {
-    "empty rows of a page": (
+LARGE: list[tuple[Way, Script, str]] = [
+    (
         "pages",
         lambda *_: (200, {}, filled(b"{},", PAGE_BYTES, b'{"count":9,"next":null,"results":[', b"{}]}")),
         "over 32,000 JSON values where rows belong",
     ),
-    "empty rows of a feed": (
-        "changes", lambda *_: (200, {}, filled(b"{}\n", CHANGES_BYTES, b'{"id":1}\n')), "a row without an id",
-    ),
-    "a row of empty lists": (
+    (
         "changes",
         lambda *_: (200, {}, filled(b"[],", CHANGES_BYTES, b'{"id":1,"x":[', b"1]}\n")),
         "over 32 JSON values where rows belong",
     ),
-}  # fmt: skip
+    ("changes", lambda *_: (200, {}, filled(b"{}\n", CHANGES_BYTES, b'{"id":1}\n')), "a row without an id"),
+]
 
 
-@pytest.mark.parametrize("name", LARGE)
-def test_memory_has_a_bound(warehouse: Path, name: str) -> None:
-    way, script, reason = LARGE[name]
+@pytest.mark.parametrize(("way", "script", "reason"), long_except(LARGE[:2], LARGE), ids=["page", "row", "feed"])
+def test_memory_has_a_bound(warehouse: Path, way: Way, script: Script, reason: str) -> None:
+    """Of an answer that is as large as one may be and has very many values."""
     with scripted(script) as server:
         status, error, peak = run_command(warehouse, server.url, way)
     assert reason in error
