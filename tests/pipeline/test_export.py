@@ -9,8 +9,9 @@ import os
 import stat
 import subprocess
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +22,11 @@ from backports import zstd
 import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.standards import canonical
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.paths import Paths
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files, import_lines
 from tests.pipeline.support import CommandResult, invoke, keccak256, write_files
+from tests.warehouse.support import stage
 
 MADE = 3_500
 """Functions beside the named ones; pieces are cut to a thousand."""
@@ -39,6 +43,7 @@ class Row(NamedTuple):
     hex: str
 
 
+@cache
 def rows_of(warehouse: Path, collection: Collection, version: int | None = None) -> list[Row]:
     """All rows in id order, by SQL."""
     query = (
@@ -103,6 +108,7 @@ def export(warehouse: Path, format: str, target: Path, *more: str) -> dict[str, 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
 def test_geths_object_has_the_oldest_text_of_each_hash(warehouse: Path, tmp_path: Path, collection: Collection) -> None:
+    """And says how many texts it leaves out."""
     report = export(warehouse, "4byte.json", tmp_path / "4byte.json", "--collection", collection)
     written = json.loads((tmp_path / "4byte.json").read_bytes())
     rows = rows_of(warehouse, collection)
@@ -170,17 +176,15 @@ def test_foundrys_cache(warehouse: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
 def test_parquet_with_sourcifys_columns(warehouse: Path, tmp_path: Path, collection: Collection) -> None:
+    """In Sourcify's types; an event's too has four bytes."""
     more = ["--collection", collection] if collection != SIGNATURES else []
     export(warehouse, "parquet", tmp_path / "s.parquet", "--columns", "sourcify", *more)
     written = pq.read_table(tmp_path / "s.parquet")
     rows = rows_of(warehouse, collection)
-    types = {field.name: str(field.type) for field in written.schema}
-    assert types == {
-        "signature_hash_32": "binary",
-        "signature_hash_4": "binary",
-        "signature": "string",
+    assert {field.name: str(field.type) for field in written.schema} == {
+        "signature_hash_32": "binary", "signature_hash_4": "binary", "signature": "string",
         "created_at": "timestamp[ns]",
-    }
+    }  # fmt: skip
     assert written["signature"].to_pylist() == [row.text for row in rows]
     digests = [keccak256(row.text) for row in rows]
     assert written["signature_hash_32"].to_pylist() == digests
@@ -207,20 +211,14 @@ def of_tar(target: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("name", "look", "format", "collection"),
-    [
-        ("tree", of_folder, "topic0", EVENT_SIGNATURES),
-        ("tree.tar", of_tar, "4bytes", SIGNATURES),
-        ("tree.tar.gz", of_tar, "topic0", EVENT_SIGNATURES),
-    ],
+    ("name", "format", "collection"),
+    [("tree", "topic0", EVENT_SIGNATURES), ("t.tar", "4bytes", SIGNATURES), ("t.tar.gz", "topic0", EVENT_SIGNATURES)],
 )
-def test_trees(
-    warehouse: Path, tmp_path: Path, name: str, look: Callable[[Path], Mapping[str, bytes]], format: str,
-    collection: Collection,
-) -> None:  # fmt: skip
+def test_trees(warehouse: Path, tmp_path: Path, name: str, format: str, collection: Collection) -> None:
+    """A file a hash with all its texts, in a folder or a tar."""
     report = export(warehouse, format, tmp_path / name)
-    written = {name: content.decode() for name, content in look(tmp_path / name).items()}
-    assert written == grouped(rows_of(warehouse, collection))
+    written = (of_folder if name == "tree" else of_tar)(tmp_path / name)
+    assert {name: content.decode() for name, content in written.items()} == grouped(rows_of(warehouse, collection))
     assert report["files"] == len(written)
     assert report["rows"][collection] == len(rows_of(warehouse, collection))
 
@@ -242,28 +240,20 @@ def test_the_text_of_the_standard_is_the_one_that_is_shown(tmp_path: Path) -> No
     }
 
 
-@pytest.mark.parametrize(
-    ("format", "expected"),
-    [
-        ("4byte.json", b"{\n}\n"),
-        ("openchain", b""),
-        ("csv", b"text_signature,hex_signature,created_at,id\n"),
-        ("ndjson", b""),
-        ("foundry", b'{"functions":{},"errors":{},"events":{}}'),
-    ],
-)
-def test_an_empty_warehouse(tmp_path: Path, format: str, expected: bytes) -> None:
-    done = run(empty_warehouse(tmp_path), format, "-")
-    assert (done.status, done.stdout) == (0, expected)
-
-
-@pytest.mark.parametrize("columns", ["ours", "sourcify"])
-def test_an_empty_warehouse_as_parquet_and_tree(tmp_path: Path, columns: str) -> None:
-    empty_warehouse(tmp_path / "none")
-    export(tmp_path / "none", "parquet", tmp_path / "out", "--columns", columns)
-    assert pq.read_table(tmp_path / "out").num_rows == 0
-    export(tmp_path / "none", "4bytes", tmp_path / "tree")
-    export(tmp_path / "none", "4bytes", tmp_path / "tree.tar")
+def test_an_empty_warehouse(tmp_path: Path) -> None:
+    """Each format has a file without rows."""
+    empty = empty_warehouse(tmp_path / "none")
+    for format, expected in {
+        "4byte.json": b"{\n}\n", "openchain": b"", "ndjson": b"",
+        "csv": b"text_signature,hex_signature,created_at,id\n",
+        "foundry": b'{"functions":{},"errors":{},"events":{}}',
+    }.items():  # fmt: skip
+        assert run(empty, format, "-")[:2] == (0, expected)
+    for columns in ("ours", "sourcify"):
+        export(empty, "parquet", tmp_path / columns, "--columns", columns)
+        assert pq.read_table(tmp_path / columns).num_rows == 0
+    export(empty, "4bytes", tmp_path / "tree")
+    export(empty, "4bytes", tmp_path / "tree.tar")
     assert of_folder(tmp_path / "tree") == of_tar(tmp_path / "tree.tar") == {}
 
 
@@ -275,7 +265,7 @@ def all_pairs(rows: list[Row]) -> list[tuple[str, str]]:
 
 
 def first_pairs(rows: list[Row]) -> list[tuple[str, str]]:
-    return [(text, hex) for hex, text in first_texts(rows).items()]
+    return list(first_texts(rows).items())
 
 
 Content = Callable[[list[Row]], Any]
@@ -312,6 +302,7 @@ def test_an_export_comes_back_as_it_was(
 
 
 def test_an_older_version_is_exported_as_it_was(warehouse: Path, tmp_path: Path) -> None:
+    """Without the texts that came after it."""
     report = export(warehouse, "openchain", tmp_path / "old", "--as-of", "1")
     assert report["version"] == 1
     expected = [f"{row.hex},{row.text}\n" for row in rows_of(warehouse, SIGNATURES, 1)]
@@ -320,27 +311,18 @@ def test_an_older_version_is_exported_as_it_was(warehouse: Path, tmp_path: Path)
 
 
 def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
-    from sigdir.warehouse.publish.publish import fold
-    from sigdir.warehouse.staging.transaction import NO_HIGH_WATER, NewText
-    from sigdir.warehouse.staging.writer import Staging
-    from sigdir.warehouse.table.paths import Paths
-
-    import_files(write_files(tmp_path, {"in.txt": "a()\nb()"}), tmp_path / "warehouse")
-    paths = Paths(tmp_path / "warehouse")
-    staging = Staging(paths.staging)
-    with staging.exclusive() as transaction:
-        transaction.stage_all([NewText(SIGNATURES, "posted()", keccak256("posted()"))], NO_HIGH_WATER)
-    staging.close()
-    assert b"posted" not in run(paths.root, "openchain", "-").stdout
-    fold(paths)
-    import_files(write_files(tmp_path, {"more.txt": "c()"}), tmp_path / "warehouse")
-    texts = [line.partition(b",")[2] for line in run(paths.root, "openchain", "-").stdout.splitlines()]
+    """At the place that the fold gave them."""
+    warehouse = import_lines(tmp_path / "warehouse", "a()", "b()")
+    stage(Paths(warehouse), SIGNATURES, "posted()")
+    assert b"posted" not in run(warehouse, "openchain", "-").stdout
+    fold(Paths(warehouse))
+    import_lines(warehouse, "c()")
+    texts = [line.partition(b",")[2] for line in run(warehouse, "openchain", "-").stdout.splitlines()]
     assert texts == [b"a()", b"b()", b"posted()", b"c()"]
 
 
-def test_standard_output_has_what_a_file_has_and_the_report_goes_to_standard_error(
-    warehouse: Path, tmp_path: Path
-) -> None:
+def test_standard_output_has_what_a_file_has(warehouse: Path, tmp_path: Path) -> None:
+    """The report goes to standard error. A file is packed by its ending, to the same bytes each time."""
     for format in ("csv", "topic0", "parquet"):
         target = tmp_path / f"{format}.tar"
         export(warehouse, format, target)
@@ -348,95 +330,67 @@ def test_standard_output_has_what_a_file_has_and_the_report_goes_to_standard_err
         assert done.stdout == target.read_bytes()
         report = json.loads(done.stderr)
         assert (report["target"], report["bytes"]) == ("standard output", None)
-
-
-def test_packed_by_the_ending_the_same_bytes_each_time(warehouse: Path, tmp_path: Path) -> None:
-    plain = run(warehouse, "csv", "-").stdout
-    for ending, unpack in ((".gz", gzip.decompress), (".zst", unzstd)):
+    for ending, unpack in ((".gz", gzip.decompress), (".zst", zstd.decompress)):
         one, two = tmp_path / f"one{ending}", tmp_path / f"two{ending}"
         export(warehouse, "csv", one)
         export(warehouse, "csv", two)
-        assert unpack(one.read_bytes()) == plain
+        assert unpack(one.read_bytes()) == (tmp_path / "csv.tar").read_bytes()
         assert one.read_bytes() == two.read_bytes()
 
 
-def unzstd(packed: bytes) -> bytes:
-    unpacked: bytes = zstd.decompress(packed)
-    return unpacked
-
-
-@pytest.fixture
-def damaged(tmp_path: Path) -> Path:
-    """A warehouse one of whose later files is cut short."""
+def test_an_export_that_fails_leaves_the_target_as_it_was(tmp_path: Path) -> None:
+    """Where a later file of the warehouse is cut short."""
     for number in range(2):
-        import_files(write_files(tmp_path, {"in.txt": f"f{number}()"}), tmp_path / "damaged")
+        import_lines(tmp_path / "damaged", f"f{number}()")
     file = max((tmp_path / "damaged" / "table" / f"collection={SIGNATURES}").iterdir())
     file.write_bytes(file.read_bytes()[:-20])
-    return tmp_path / "damaged"
-
-
-@pytest.mark.parametrize("format", ["csv", "parquet", "4byte.json", "4bytes"])
-def test_an_export_that_fails_leaves_the_target_as_it_was(damaged: Path, tmp_path: Path, format: str) -> None:
-    folder = tmp_path / "out"
-    folder.mkdir()
-    target = folder / "target"
-    if format != "4bytes":
-        target.write_text("what was there")
-    before = {path: path.read_bytes() for path in folder.rglob("*")}
-    done = run(damaged, format, target)
-    assert done.status == 2
-    assert done.stderr.startswith("Error: ")
-    assert done.stderr.count("\n") == 1
-    assert {path: path.read_bytes() for path in folder.rglob("*")} == before
+    (tmp_path / "out").mkdir()
+    for format in ("4bytes", "csv", "parquet", "4byte.json"):
+        if format != "4bytes":
+            (tmp_path / "out" / "target").write_text("what was there")
+        before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*")}
+        done = run(tmp_path / "damaged", format, tmp_path / "out" / "target")
+        assert (done.status, done.stderr[:7], done.stderr.count("\n")) == (2, "Error: ", 1)
+        assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*")} == before
 
 
 def test_a_link_stays_a_link_and_a_pipe_a_pipe(warehouse: Path, tmp_path: Path) -> None:
+    """What they lead to has the rows. A reader that closes the pipe early is no error."""
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     assert run(warehouse, "openchain", tmp_path / "link").status == 0
     assert (tmp_path / "link").is_symlink()
-    expected = (tmp_path / "real").read_bytes()
     os.mkfifo(tmp_path / "pipe")
-    command = [*command_line(), "export", "--quiet", "openchain", str(tmp_path / "pipe")]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.DEVNULL)
-    assert (tmp_path / "pipe").read_bytes() == expected
-    assert process.wait(SAFETY_SECONDS) == 0
+    export = [*command_line(), "export", "--quiet"]
+    started = partial(subprocess.Popen, text=True, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE)
+    with started([*export, "openchain", str(tmp_path / "pipe")]) as process:
+        assert (tmp_path / "pipe").read_bytes() == (tmp_path / "real").read_bytes()
+        assert process.wait(SAFETY_SECONDS) == 0
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-
-
-def test_a_reader_that_closes_the_pipe(warehouse: Path) -> None:
-    command = [*command_line(), "export", "--quiet", "ndjson", "-"]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with started([*export, "ndjson", "-"], stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline().startswith(b'{"id":1,')
+        assert process.stdout.readline().startswith('{"id":1,')
         process.stdout.close()
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == ""
         assert process.wait(SAFETY_SECONDS) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["4bytes", "{full}"], "exists already; name a new folder"),
-        (["csv", "{full}"], "is a folder"),
-        (["csv", "{tmp}/none/a.csv"], "/none: No such file or directory"),
-        (["topic0", "{tmp}/t", "--collection", "signatures"], "topic0: cannot hold signatures"),
-        (["csv", "{tmp}/t", "--columns", "sourcify"], "--columns sourcify is for parquet"),
-        (["csv", "{tmp}/t", "--as-of", "77"], "has no version 77"),
-    ],
-)
-def test_errors_are_one_line(warehouse: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
-    full = tmp_path / "full"
-    full.mkdir()
+def test_errors_are_one_line(warehouse: Path, tmp_path: Path) -> None:
+    """They say what cannot be written where, and nothing is."""
+    (full := tmp_path / "full").mkdir()
     (full / "file").touch()
-    done = run(warehouse, *(argument.format(full=full, tmp=tmp_path) for argument in arguments))
-    assert done.status == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+    wrong: list[tuple[list[str | Path], str]] = [
+        (["4bytes", full], "exists already; name a new folder"), (["csv", full], "is a folder"),
+        (["csv", tmp_path / "none/a.csv"], "/none: No such file or directory"),
+        (["topic0", tmp_path / "t", "--collection", "signatures"], "topic0: cannot hold signatures"),
+        (["csv", tmp_path / "t", "--columns", "sourcify"], "--columns sourcify is for parquet"),
+        (["csv", tmp_path / "t", "--as-of", "77"], "has no version 77"),
+    ]  # fmt: skip
+    for arguments, message in wrong:
+        done = run(warehouse, *arguments)
+        assert (done.status, done.stderr.count("\n"), message in done.stderr) == (2, 1, True), done.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
 def test_the_name_of_an_object_is_unquoted(warehouse: Path, tmp_path: Path) -> None:
@@ -448,12 +402,13 @@ def test_the_name_of_an_object_is_unquoted(warehouse: Path, tmp_path: Path) -> N
 
 
 def test_the_report_for_people(warehouse: Path, tmp_path: Path) -> None:
+    """It counts what is left out, and says how to export one collection."""
     out = run(warehouse, "4byte.json", tmp_path / "out.json").stdout.decode()
     rows = rows_of(warehouse, SIGNATURES)
     kept = len(first_texts(rows))
     assert f"signatures: {kept:,} rows, {len(rows) - kept} left out: another text of the selector is exported" in out
     assert "--collection" not in out
-    both = run(warehouse, "csv", tmp_path / "out.csv").stdout.decode().splitlines()[-1]
-    assert both == "both collections, and an id is unique in its collection only; --collection NAME exports one"
     assert f"{kept:,} rows of version 2 in " in out
     assert str(tmp_path / "out.json") in out
+    both = run(warehouse, "csv", tmp_path / "out.csv").stdout.decode().splitlines()[-1]
+    assert both == "both collections, and an id is unique in its collection only; --collection NAME exports one"
