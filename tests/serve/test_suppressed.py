@@ -197,7 +197,8 @@ def test_no_route_shows_a_suppressed_text(served: Served) -> None:
 
 
 def test_pages_have_no_holes(served: Served) -> None:
-    """Each page but the last is full, cursors meet every shown row once, and the feed and the dumps agree."""
+    """Each page but the last is full, the feed and the dumps agree; what is taken off the list is back as it was."""
+    before = served.get(f"{SIGNATURES_PATH}?hex_signature={selector(RUDE)}").json
     served.suppress(*(f"{kind} {text}" for kind, text in KINDS))
     rows = served.get(f"{SIGNATURES_PATH}?ordering=created_at&page_size=1000").json["results"]
     pages = [served.get(f"{SIGNATURES_PATH}?ordering=created_at&page_size=7&page={n}").json for n in range(1, 7)]
@@ -210,14 +211,8 @@ def test_pages_have_no_holes(served: Served) -> None:
     version = served.get("/dumps/1/").json
     assert version["rows"] == {"signatures": OTHERS, "event-signatures": 2}
     assert sum(file["rows"] for file in version["files"]) == OTHERS + 2
-
-
-def test_a_text_that_is_taken_off_the_list_is_back(served: Served) -> None:
-    """With its id and time, for every route."""
-    before = served.get(f"{SIGNATURES_PATH}?hex_signature={selector(RUDE)}").json
-    served.suppress(RUDE)
     assert served.get(f"{SIGNATURES_PATH}?hex_signature={selector(RUDE)}").json["count"] == 0
-    served.suppress(RUDE, remove=True)
+    served.suppress(*(f"{kind} {text}" for kind, text in KINDS), remove=True)
     assert served.get(f"{SIGNATURES_PATH}?hex_signature={selector(RUDE)}").json == before
     tidy(served.paths)
     assert list(served.paths.visible.glob("*")) == []
@@ -269,8 +264,13 @@ def test_a_file_of_suppressed_rows_alone_is_no_file(tmp_path: Path, warehouse: P
         assert served.get("/dumps/latest/signatures.ndjson").text == ""
 
 
-def test_a_server_that_sees_the_new_list_writes_nothing(served: Served) -> None:
-    """Whoever changes the list has built what servers map, the order of each selector's texts too."""
+def test_a_server_that_sees_a_new_list_writes_nothing(served: Served) -> None:
+    """Of an empty one nothing is built; else whoever changes the list builds it, the order of texts too."""
+    served.paths.suppressed.write_text("# nothing yet\n\n")
+    view = served.reader.refreshed()
+    assert {file.path for file in view.snapshot.all_files()} == set(served.paths.data_files())
+    assert view.suppressed.id == ""
+    assert not served.paths.visible.exists()
     change_list(served.paths, add=entries_of(RUDE))
     written = sorted(served.paths.visible.rglob("*"))
     assert any(entry.suffix == ".summaries" for entry in written)
@@ -290,15 +290,6 @@ def test_later_imports_and_compactions_are_masked_before_they_are_seen(served: S
     assert sorted(entry.name for entry in folder.glob("*/*.parquet")) == written
 
 
-def test_an_empty_list_changes_nothing(served: Served) -> None:
-    """No file is written, and the view has the snapshot's own files."""
-    served.paths.suppressed.write_text("# nothing yet\n\n")
-    view = served.reader.refreshed()
-    assert {file.path for file in view.snapshot.all_files()} == set(served.paths.data_files())
-    assert view.suppressed.id == ""
-    assert not served.paths.visible.exists()
-
-
 def test_the_list_is_lines_that_the_operator_keeps(served: Served) -> None:
     """Comments stay, a text without a keyword names both collections, and a broken line is named."""
     list_file = served.paths.suppressed
@@ -315,18 +306,14 @@ def test_the_list_is_lines_that_the_operator_keeps(served: Served) -> None:
         read(served.paths)
 
 
-def test_a_list_that_breaks_under_a_server_keeps_hiding(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
-    """The last good list is used, and standard error says so once."""
+def test_a_list_that_breaks_keeps_hiding(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
+    """A server uses the last good list and says so once; none starts with a broken one."""
     served.suppress(RUDE)
     served.paths.suppressed.write_text("no signature\n")
     for _ in range(2):
         served.reader.refreshed()
         assert served.get(f"{SIGNATURES_PATH}?hex_signature={selector(RUDE)}").json["count"] == 0
     assert capfd.readouterr().err.count("line 1") == 1
-
-
-def test_a_server_does_not_start_with_a_broken_list(served: Served) -> None:
-    served.paths.suppressed.write_text("no signature\n")
     with pytest.raises(UnreadableWarehouse, match=r"suppressed\.txt, line 1"):
         Reader(served.paths)
 
