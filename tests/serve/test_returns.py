@@ -83,17 +83,14 @@ def test_a_declaration_may_be_given(app: Application) -> None:
     assert nested["candidates"][0]["nested"][0]["candidates"][0]["text_signature"] == TRANSFER
 
 
-def test_a_standard_is_known_without_a_source(app: Application) -> None:
+def test_a_standard_is_known_and_its_selector_makes_no_other_text_likely(app: Application) -> None:
+    """A mined text that returns nothing fits no data, as a call of an address without code has it: it comes last."""
     found = returned(app, data=f"0x{42:064x}", selector="70a08231")
     assert (values(found), found["candidates"][0]["confidence"]) == ([("balance", "42")], "high")
-
-
-def test_nothing_returned_does_not_make_a_text_with_a_standards_selector_likely(app: Application) -> None:
-    """A mined text that returns nothing fits no data, as a call of an address without code has it: it comes last."""
     mined = "watch_tg_invmru_119a5a98(address,uint256,uint256)"
-    found = returned(app, data="0x", selector=selector(mined))["candidates"]
-    assert [(one["text_signature"], one["decodes"]) for one in found] == [("balanceOf(address)", False), (mined, True)]
-    assert (found[1]["confidence"], found[1]["reasons"]) == (
+    texts = returned(app, data="0x", selector=selector(mined))["candidates"]
+    assert [(one["text_signature"], one["decodes"]) for one in texts] == [("balanceOf(address)", False), (mined, True)]
+    assert (texts[1]["confidence"], texts[1]["reasons"]) == (
         "low", ["declared 1 time", "its selector is that of balanceOf(address) of ERC-20"],
     )  # fmt: skip
     given = returned(app, data=ONE, texts=[f"function {mined} returns (bool)"])["candidates"][0]
