@@ -101,7 +101,7 @@ def main() -> None:
 def console() -> NoReturn:
     """Run the command in this process, and end it. Signals are noted to the end: what is freed last hears no exception."""
     status: int | str | None = 0
-    # Each mapped column and each connection holds a descriptor: where 256 are allowed, 13 large data files are too many.
+    # Each mapped column and each connection holds a descriptor: where 256 are allowed, 26 large data files are too many.
     _, most = getrlimit(RLIMIT_NOFILE)
     with suppress(ValueError):  # of macOS: it allows fewer than it says
         setrlimit(RLIMIT_NOFILE, (most, most))

@@ -57,7 +57,6 @@ LOCAL: dict[tuple[str, str], Any] = {
 class Use(NamedTuple):
     """A pattern of the source and how it is used."""
 
-    module: str
     source: str
     pattern: re.Pattern[Any]
     searches: bool
@@ -97,7 +96,7 @@ def _uses(path: str) -> Iterator[Use]:
                 if name == names.get(id(node)) and (where == path or not name.startswith("_"))
             }
         source = ast.unparse(node.args[0])
-        yield Use(path, source, _pattern(path, node), not methods or not methods <= _AT_ONE_PLACE)
+        yield Use(source, _pattern(path, node), not methods or not methods <= _AT_ONE_PLACE)
 
 
 def _pattern(path: str, call: ast.Call) -> re.Pattern[Any]:

@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -132,43 +131,84 @@ def test_commands_of_the_shell_stand_between_the_statements_of_standard_input(fo
     assert "Error: line 1: .tables: " in error_of(folder, "--output", folder.parent / "x.csv", stdin=".tables")
 
 
-NO_VALUES = "Error: 0 of 1 values: give the values after the query\n"
-NO_TIME = "until: a time is not within the years 1 to 9999; CAST it to VARCHAR"
-ERRORS: dict[str, list[str]] = {
-    "": [
-        "SELECT ?, $b|1|--param|b=2", "SELECT 1|1", "SELECT $a|--param|a", "SELECT $a|--param|=1",
-        "SELECT $a|--param|a=1|--param|a=2", "SELECT $a|--param|b=1", "SELECT 1; SELECT ?|1",
-        "SELECT 1; SELECT 2|--output|both.csv", "|--output|none.csv", "FROM x|--file|x", "FROM x|--file|x=/nonexistent",
-        "FROM x|--file|x=/", "SELECT 1|--output|/nonexistent/x", "SELECT 1|--memory-limit|much", "SELECT 1|--as-of|99",
-        "COPY (SELECT 1) TO 'x.csv'", "CREATE TABLE t AS SELECT 1",
-    ],
-    NO_VALUES: ["SELECT ?", "SELECT ?|--param|a=1"],
-    "Error: 1 of 2 values: give the values after the query\n": ["SELECT $1, $2|a"],
-    "no value for $a, $c: give --param a=VALUE --param c=VALUE\n": ["SELECT $a, $b, $c|--param|b=1"],
-    "write --file my_list=my-list.v2.txt": ["SELECT 1|--file|my-list.v2.txt"],
-    "write --file my_signatures=signatures.csv": ["SELECT 1|--file|signatures.csv"],
-    "write --file my_7=7.txt": ["SELECT 1|--file|7.txt"],
-    "seen is given twice": ["SELECT 1|--file|seen.csv|--file|seen=b.csv"],
-    NO_TIME: [
-        f"SELECT {value} AS until|--json"
-        for value in ("'infinity'::TIMESTAMPTZ", "'290000-01-01'::TIMESTAMP", "'99999-01-01'::DATE", "['infinity'::TIMESTAMP]")
-    ],
-    "/nowhere: No such file": ["SELECT 1|--output|nowhere/x.csv"],  # and not the temporary file, which is written first
-    "/list.txt: Not a directory": ["SELECT 1|--output|list.txt/x.csv"],
-    "neither a version nor a time": ["SELECT 1|--as-of|yesterday"],
-    "has no version at 2020-01-01T08:00:00.000Z; the first is of 2": ["SELECT 1|--as-of|2020-01-01T08:00Z"],
-}  # fmt: skip
+def test_a_foreign_list_is_read(folder: Path, tmp_path: Path) -> None:
+    """Lines of text as a table; the query selects those that the warehouse does not have."""
+    theirs = tmp_path / "theirs.txt"
+    theirs.write_text("transfer(address,uint)\nnever(uint,uint)\nbroken(\n")
+    query = """
+        SELECT text, canonical(text) AS canonical FROM theirs
+        WHERE canonical(text) IS NULL OR canonical(text) NOT IN (SELECT text_signature FROM signatures) ORDER BY text"""
+    assert rows_of(folder, query, "--file", f"theirs={theirs}") == [
+        {"text": "broken(", "canonical": None}, {"text": "never(uint,uint)", "canonical": "never(uint256,uint256)"},
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "line"), [(message, line) for message, lines in ERRORS.items() for line in lines])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["SELECT ?, $b", "1", "--param", "b=2"],
+        ["SELECT ?"],
+        ["SELECT 1", "1"],
+        ["SELECT $a", "--param", "a"],
+        ["SELECT $a", "--param", "=1"],
+        ["SELECT $a", "--param", "a=1", "--param", "a=2"],
+        ["SELECT $a", "--param", "b=1"],
+        ["SELECT 1; SELECT ?", "1"],
+        ["SELECT 1; SELECT 2", "--output", "both.csv"],
+        ["", "--output", "none.csv"],
+        ["FROM x", "--file", "x"],
+        ["FROM x", "--file", "x=/nonexistent"],
+        ["FROM x", "--file", "x=/"],
+        ["FROM signatures", "--file", "signatures=Makefile"],
+        ["SELECT 1", "--output", "/nonexistent/x.csv"],
+        ["SELECT 1", "--output", "/nonexistent/x"],
+        ["SELECT 1", "--memory-limit", "much"],
+        ["SELECT 1", "--as-of", "99"],
+        ["COPY (SELECT 1) TO 'x.csv'"],
+        ["CREATE TABLE t AS SELECT 1"],
+    ],
+)
 def test_what_cannot_be_done_is_an_error(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, message: str
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    """The status is 2, the error says what is wrong and what to do, and no file is written."""
+    """The status is 2, there is an error, and no file is written."""
+    monkeypatch.chdir(tmp_path)
+    assert "Error: " in error_of(folder, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+UNNAMED = {"my-list.v2.txt": "my_list", "signatures.csv": "my_signatures", "7.txt": "my_7"}
+"""Files whose names are none in SQL, and the names that are made from theirs."""
+NO_TIMES = (
+    "'infinity'::TIMESTAMPTZ", "'290000-01-01'::TIMESTAMP", "'99999-01-01'::DATE", "['infinity'::TIMESTAMP]",
+)  # fmt: skip
+NO_TIME = "until: a time is not within the years 1 to 9999; CAST it to VARCHAR"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["SELECT ?"], "Error: 0 of 1 values: give the values after the query\n"),
+        (["SELECT $1, $2", "a"], "Error: 1 of 2 values: give the values after the query\n"),
+        (["SELECT ?", "--param", "a=1"], "Error: 0 of 1 values: give the values after the query\n"),
+        (["SELECT $a, $b, $c", "--param", "b=1"], "no value for $a, $c: give --param a=VALUE --param c=VALUE\n"),
+        *((["SELECT 1", "--file", name], f"write --file {view}={name}") for name, view in UNNAMED.items()),
+        *(([f"SELECT {value} AS until", "--json"], NO_TIME) for value in NO_TIMES),
+        # The folder that is missing, and not the temporary file that is written first.
+        (["SELECT 1", "--output", "nowhere/x.csv"], "/nowhere: No such file"),
+        (["SELECT 1", "--output", "list.txt/x.csv"], "/list.txt: Not a directory"),
+        (["SELECT 1", "--file", "seen.csv", "--file", "seen=b.csv"], "seen is given twice"),
+        (["SELECT 1", "--as-of", "yesterday"], "neither a version nor a time"),
+    ],
+)
+def test_an_error_says_what_is_wrong_and_what_to_do(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    """In the message, with names, columns and folders; of input that is not UTF-8 the position."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "list.txt").touch()
-    assert re.search(rf"Error: .*{re.escape(message.removeprefix('Error: '))}", error_of(folder, *line.split("|")))
-    assert list(tmp_path.iterdir()) == [tmp_path / "list.txt"]
+    assert message in error_of(folder, *arguments)
+    assert "byte 7" in error_of(folder, stdin=b"SELECT \xff")
 
 
 def test_times_keep_their_zone_and_what_is_before_1970(folder: Path) -> None:
@@ -247,10 +287,12 @@ def test_a_csv_file_of_0x_alone_has_its_header(folder: Path, tmp_path: Path) -> 
 
 
 def test_a_time_names_a_version(folder: Path) -> None:
-    """The version that was the newest then."""
+    """The version that was the newest then; before the first one, an error that has its time."""
     query = "SELECT count(*) AS n FROM signatures"
     found = [rows_of(folder, query, *given) for given in ([], ["--as-of", "2100-01-01"], ["--as-of", "1"])]
     assert found == [found[0]] * 3
+    message = error_of(folder, query, "--as-of", "2020-01-01T08:00Z")
+    assert message.startswith(f"Error: {folder} has no version at 2020-01-01T08:00:00.000Z; the first is of 2")
 
 
 # The table that people see.

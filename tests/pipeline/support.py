@@ -86,13 +86,12 @@ def canonicalised(tasks: Iterable[ReadTask], by: int = FUNCTIONS) -> Iterator[Ba
             yield canonicalise(batch, by)
 
 
-def said_of(rows: Rows) -> list[tuple[str, Sighting | None]]:
+def texts_and_sightings(rows: Rows) -> list[tuple[str, Sighting | None]]:
     """The texts of rows and what their input says about each; None for a plain text of a list."""
-    said = rows.sightings
-    return [
-        (text, said.values[said.of_row[row]] if said is not None else None)
-        for row, text in enumerate(rows.text.to_pylist())
-    ]
+    texts, column = rows.text.to_pylist(), rows.sightings
+    if column is None:
+        return [(text, None) for text in texts]
+    return [(text, column.values[column.of_row[row]]) for row, text in enumerate(texts)]
 
 
 def keccak256(text: str) -> bytes:

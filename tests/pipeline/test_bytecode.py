@@ -15,7 +15,7 @@ from sigdir.pipeline.source import Source
 from sigdir.signatures.bytecode import analyse, contract_key
 from sigdir.signatures.evidence import LISTED, Sighting, Witness
 from sigdir.signatures.keccak import keccak256
-from tests.pipeline.support import canonicalised, invoke, said_of, write_files
+from tests.pipeline.support import canonicalised, invoke, texts_and_sightings, write_files
 from tests.pipeline.test_corpora import corpus
 from tests.signatures.assembly import creation_code, dispatcher, error_code, event_code, metadata
 from tests.signatures.test_bytecode import CONTRACTS
@@ -63,7 +63,7 @@ def sightings(path: Path, document: Any) -> tuple[dict[str, Sighting], Source]:
     with source.open(lambda _: None):
         for result in canonicalised(json_contracts.read(source)):
             for rows in result.accepted.values():
-                found |= {text: one or LISTED for text, one in said_of(rows)}
+                found |= {text: one or LISTED for text, one in texts_and_sightings(rows)}
     return found, source
 
 

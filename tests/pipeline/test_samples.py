@@ -16,7 +16,7 @@ from sigdir.signatures.canonicalise import MAX_VARIANTS, canonicalise
 from sigdir.signatures.collections import EVENTS
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from tests.pipeline.formats_table import PAGE, with_table
-from tests.pipeline.support import canonicalised, invoke, read_alone, said_of, write_files
+from tests.pipeline.support import canonicalised, invoke, read_alone, texts_and_sightings, write_files
 from tests.pipeline.test_formats import detected
 
 _SAMPLE = re.compile(
@@ -42,7 +42,7 @@ def sightings(path: Path, format: str | None = None) -> list[tuple[str, Sighting
         reader = by_name(format) if format else detect(source)
         assert reader is not None
         results = canonicalised(read_alone(reader, source))
-        return [one for result in results for rows in result.accepted.values() for one in said_of(rows)]
+        return [one for result in results for rows in result.accepted.values() for one in texts_and_sightings(rows)]
 
 
 def said(path: Path, format: str | None = None) -> set[Said]:

@@ -16,7 +16,7 @@ from sigdir.signatures.evidence import Kind, Sighting, Witness
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from tests.conftest import import_files
-from tests.pipeline.support import canonicalised, keccak256, parquet_bytes, said_of, write_files
+from tests.pipeline.support import canonicalised, keccak256, parquet_bytes, texts_and_sightings, write_files
 
 SET, LOGGED, LOW, BOTH, SENT = "set(uint256)", "Set(uint256)", "Low(uint256)", "both(bool)", "sent(bool)"
 COMPILATIONS = [
@@ -65,7 +65,9 @@ def said(
                 reader.add(source)
         for result in canonicalised(reader.read()):
             for collection, rows in result.accepted.items():
-                found += [(result.file, str(collection), text, one or Sighting()) for text, one in said_of(rows)]
+                found += [
+                    (result.file, str(collection), text, one or Sighting()) for text, one in texts_and_sightings(rows)
+                ]
     return found, [warning for source in sources for warning in source.warnings]
 
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish import dedupe
@@ -122,6 +123,15 @@ def test_keys_with_the_same_first_half_are_different(
         snapshot = snapshot_of(folder, collection, [[texts[n] for n in in_file]], digest)
         staged = [StagedRow(9, 9, texts[n], crafted(texts[n])) for n in in_staging]
         assert flags_of(spill, snapshot, staged) == first_of_each(batch, {*in_file, *in_staging})
+
+
+def test_the_second_half_of_a_key_decides(tmp_path: Path) -> None:
+    """Keys that differ in one bit of the last byte are different."""
+    keys = np.array([[7, 1], [7, 1 | 1 << 63], [7, 1], [8, 1], [7, 1 | 1 << 63]], np.uint64)
+    spill = Spill(tmp_path, SIGNATURES)
+    spill.append(Rows(pa.array(["a()", "b()", "a()", "c()", "b()"]), np.zeros((5, 4), np.uint8), keys))
+    spill.finish()
+    assert flags_of(spill, Snapshot(), []) == [True, True, False, True, False]
 
 
 def test_rows_are_found_by_their_digest(tmp_path: Path) -> None:

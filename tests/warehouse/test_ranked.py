@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.rank import Ranked
+from sigdir.signatures.rank import Ranked, Summary, noted_reasons, plain_reasons
 from sigdir.signatures.standards import NO_TEXT, canonical, sources
 from sigdir.warehouse.evidence.lookup import text_evidence
-from sigdir.warehouse.evidence.summaries import SightingCounts
+from sigdir.warehouse.evidence.summaries import KINDS, SightingCounts, Summaries, summed
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.summaries import summaries_of
@@ -29,6 +30,7 @@ from sigdir.warehouse.log.manifest import EvidenceFile
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.sql.engine import Database
+from sigdir.warehouse.sql.evidence import reasons_of
 from sigdir.warehouse.sql.ranking import SummaryReader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_lines
@@ -99,6 +101,23 @@ def test_summaries_of_scattered_texts(tmp_path: Path) -> None:
             assert found == (text.sources, text.contracts, text.declaration or None)
 
 
+def test_reasons() -> None:
+    """Each row has those of its counts and its day; a standard and why it looks mined come first."""
+    counts = [(1, 1, 0, 0, False), (3, 2, 3, 1, True), (4, 1, 0, 0, False), (1, 1, 0, 0, False)]
+    times = [0, 86_400_000_000, 86_400_000_001, 0]
+    standards, mined = ["ERC-20", None, None, None], [None, None, "odd", None]
+    plain = [pa.array(column, kind) for column, kind in zip(zip(*counts, strict=True), _COUNT_TYPES, strict=True)]
+    columns = [*plain, pa.array(times), pa.array(standards, pa.string()), pa.array(mined, pa.string())]
+    found = reasons_of(*(pa.chunked_array([column]) for column in columns)).to_pylist()
+    for row, ((witness, named, contracts, compiled, verified), time) in enumerate(zip(counts, times, strict=True)):
+        seen = datetime.fromtimestamp(time / 1e6, UTC)
+        text = Summary(0, "", Witness(witness), (), named, contracts, compiled, verified, seen)
+        assert found[row] == [*noted_reasons(standards[row] or "", mined[row] or ""), *plain_reasons(text)]
+
+
+_COUNT_TYPES = (pa.uint8(), pa.uint32(), pa.uint32(), pa.uint32(), pa.bool_())
+
+
 def test_declarations(known: Known, database: Database, expected: Expected) -> None:
     """Each variant of a text has a row with its number of contracts and sources, and the kind that its sightings state."""
     found = database.sql("SELECT collection, id, declaration, count, kind FROM declarations").rows()
@@ -121,6 +140,27 @@ def test_standards(database: Database) -> None:
         assert (text or NO_TEXT, standard) == (canonical()[hash], sources()[hash])
         assert hex_signature == f"0x{hash.hex()}"
     assert any(row[1] is None for row in found)
+
+
+def summary_of(summaries: Summaries, row: int) -> tuple[object, ...]:
+    counts = summaries.at(row)
+    return counts._replace(kinds=0), KINDS[counts.kinds], summaries.declaration_at(row)
+
+
+def test_sums(known: Known, expected: Expected) -> None:
+    """The sums of single texts, of some and of all are those of plain Python, with the commonest declaration."""
+    for collection in COLLECTIONS:
+        ids = np.array(sorted(id for of, id in expected if of == collection), np.int64)
+        every, few = summed(known.manifest, collection, ids), summed(known.manifest, collection, ids[::5])
+        for row, id in enumerate(ids.tolist()):
+            text = expected[collection, id].summary
+            counts = SightingCounts(text.sources, text.contracts, text.compiled, text.witness, 0, text.verified)
+            wanted = (counts, text.kinds, text.declaration)
+            assert summary_of(every, row) == summary_of(summed(known.manifest, collection, np.array([id])), 0) == wanted
+            if row % 5 == 0:
+                assert summary_of(few, row // 5) == wanted
+        declared = [expected[collection, id].summary.declaration or None for id in ids.tolist()]
+        assert every.declarations(np.arange(len(ids))).to_pylist() == declared
 
 
 def test_parameter_names(tmp_path: Path) -> None:

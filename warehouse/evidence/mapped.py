@@ -33,7 +33,7 @@ Shapes = Mapping[str, tuple[str, int, int | None]]
 """For each column its dtype, its rows, and its width: how many values a row has, None for one."""
 
 _ALIGNMENT = 8
-_READ_BYTES = 1 << 14
+_SMALL_BYTES = 1 << 14
 PIECE_ROWS = 1 << 16
 
 
@@ -81,7 +81,7 @@ def map_bytes(path: Path, mode: Literal["r", "r+"] = "r") -> Array:
     A mapping holds a descriptor for as long as it lives. A warehouse of many small versions has ten files for each of its
     data files, so what is small is read.
     """
-    if mode == "r" and path.stat().st_size <= _READ_BYTES:
+    if mode == "r" and path.stat().st_size <= _SMALL_BYTES:
         return as_readonly(np.fromfile(path, np.uint8))
     return np.asarray(np.memmap(path, np.uint8, mode))
 
