@@ -9,7 +9,7 @@ very many texts have, because no reader would take it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -21,8 +21,8 @@ from sigdir.pipeline.row_writers import rows_of
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.operator_key import PrivateKey
 from sigdir.signatures.pack import Pack
-from sigdir.signatures.pack_file import TEXTS, BadPack, PackColumns, pack_bytes
-from sigdir.signatures.pack_texts import COUNT, DIGITS, MAX_ROWS, PackRow, encoded, range_bytes, readable
+from sigdir.signatures.pack_file import TEXTS, BadPack, pack_bytes
+from sigdir.signatures.pack_texts import COUNT, DIGITS, MAX_ROWS, PackRow, encoded, range_bytes
 from sigdir.warehouse import Warehouse
 
 PACK = "pack"
@@ -60,8 +60,7 @@ def write_pack(
     parts = []
     for collection in collections:
         progress.stage(f"pack {collection}", warehouse.count(collection))
-        rows = _rows(warehouse, collection, options)
-        parts.append(PackColumns(collection, len(rows), encoded(rows)))
+        parts.append(encoded(collection, _rows(warehouse, collection, options)))
     try:
         written = pack_bytes(TEXTS, max(warehouse.version, 0), parts, None if options.indexed else key)
         out.write(Pack(written).indexed(key) if options.indexed else written)
@@ -76,7 +75,7 @@ def _rows(warehouse: Warehouse, collection: Collection, options: PackOptions) ->
     if options.texts is None and len(rows) > MAX_ROWS:
         raise BadTarget(PACK, f"takes at most {MAX_ROWS:,} texts of a collection; choose some by --texts")
     kept = [(text, position, said if options.declarations else "") for text, position, said in rows[:most]]
-    return readable([PackRow(text, position, said or "") for text, position, said in kept])
+    return [PackRow(text, position, said or "") for text, position, said in kept]
 
 
 # Ranges as files: what ``/range/signatures/a90`` answers is the file ``signatures/a90``, so that any web server can answer it.
@@ -92,32 +91,20 @@ def write_ranges(
     warehouse: Warehouse, collections: Sequence[Collection], folder: Path, progress: Reporter, *, padded: bool
 ) -> dict[Collection, int]:
     """Write all ranges, empty ones too; gives the number of their texts by collection."""
-    counts = {}
+    counts = dict.fromkeys(collections, 0)
     for collection in collections:
         progress.stage(f"ranges {collection}", warehouse.count(collection))
         (folder / collection).mkdir()
-        counts[collection] = 0
-        for name, rows in _with_empty(_ranges(warehouse, collection)):
+
+        def write(prefix: str, rows: list[PackRow], collection: Collection = collection) -> None:
             content = range_bytes(collection, max(warehouse.version, 0), rows, padded=padded)
-            (folder / collection / name).write_bytes(content)
+            (folder / collection / prefix).write_bytes(content)
+
+        for number in range(COUNT):
+            write(f"{number:0{DIGITS}x}", [])
+        ranked = rows_of(warehouse.sql(_RANKED, [collection.value]).reader())
+        for prefix, found in groupby(ranked, lambda row: row[0][2 : 2 + DIGITS]):
+            rows = [PackRow(text, position) for _, text, position in found]
+            write(prefix, rows)
             counts[collection] += len(rows)
     return counts
-
-
-def _with_empty(ranges: Iterator[tuple[str, list[PackRow]]]) -> Iterator[tuple[str, list[PackRow]]]:
-    """All ranges, of rising ones that have texts."""
-    found = next(ranges, None)
-    for number in range(COUNT):
-        name = f"{number:0{DIGITS}x}"
-        if found is not None and found[0] == name:
-            yield found
-            found = next(ranges, None)
-        else:
-            yield name, []
-
-
-def _ranges(warehouse: Warehouse, collection: Collection) -> Iterator[tuple[str, list[PackRow]]]:
-    """The ranges that have texts, each with its digits, in their order."""
-    rows = rows_of(warehouse.sql(_RANKED, [collection.value]).reader())
-    for prefix, some in groupby(rows, lambda row: row[0][2 : 2 + DIGITS]):
-        yield prefix, [PackRow(text, position) for _, text, position in some]

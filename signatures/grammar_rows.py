@@ -26,6 +26,7 @@ from sigdir.signatures.grammar import (
 )
 from sigdir.signatures.kernels import kernel, pointer
 from sigdir.signatures.spelling import spell
+from sigdir.signatures.types import MAX_TUPLES
 
 for part in JITABLE:
     register_jitable(part)
@@ -92,6 +93,8 @@ def is_canonical(data: Array, start: Any, end: Any) -> bool:
         state = np.uint32(_AUTOMATON[(state << np.uint32(8)) | np.uint32(byte)])
         if byte == OPEN:
             depth += 1
+            if depth > MAX_TUPLES:
+                return False
         elif byte == CLOSE:
             depth -= 1
             if depth <= 0:

@@ -25,11 +25,8 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from sigdir.signatures.operator_key import PrivateKey, public_key_of
-from sigdir.signatures.pack_file import INDEXED, TEXTS, BadPack, PackColumns, pack_bytes, read_pack
-from sigdir.signatures.pack_texts import Texts
+from sigdir.signatures.pack_file import INDEXED, BadPack, PackColumns, pack_bytes, read_pack
 from sigdir.signatures.types import parsed_declaration
-
-_COLUMNS = {TEXTS: pack_texts.COLUMNS, INDEXED: 5}
 
 
 class Pack:
@@ -46,7 +43,7 @@ class Pack:
 
     def __init__(self, source: str | Path | bytes, key: str | None = None) -> None:
         data = source if isinstance(source, bytes) else _mapped(Path(source))
-        file = read_pack(data, public_key_of(key) if key is not None else None, _COLUMNS)
+        file = read_pack(data, public_key_of(key) if key is not None else None)
         self.form, self.version = file.form, file.version
         """``version`` is that of the warehouse that it was made from."""
         self.signed_by = file.key.hex()
@@ -139,14 +136,9 @@ class _Index:
 
     def check(self) -> None:
         """Compare the numbers and places with those of the texts."""
-        ends = pack_texts.ends_of(self._texts, self.rows)
-        starts = pack_texts.starts_of(ends, np.arange(self.rows))
-        split = [line.partition(b"(") for line in bytes(self._texts).split(b"\n")[:-1]]
-        names = pack_texts.names_of(np.zeros(self.rows, np.uint8), b"".join(name + b"\n" for name, _, _ in split))
-        lists = sorted({parenthesis + rest for _, parenthesis, rest in split})
-        pack_texts.check_canonical(self.columns.collection, names, lists, self._texts, ends)
-        found = pack_texts.prefixes_of(self._texts, ends)
-        rows = np.searchsorted(starts, np.frombuffer(self._starts, np.uint32))
+        bounds = pack_texts.bounds_of(self._texts, self.rows)
+        found = pack_texts.hashed(self.columns.collection, self._texts, bounds)
+        rows = np.searchsorted(bounds[:-1], np.frombuffer(self._starts, np.uint32))
         numbers = np.frombuffer(self._prefixes, np.uint32)
         is_right = len(np.unique(rows)) == self.rows and (not self.rows or rows.max() < self.rows)
         if not is_right or not np.array_equal(found[rows], numbers) or (np.diff(numbers.astype(np.int64)) < 0).any():
@@ -155,22 +147,12 @@ class _Index:
 
 def _indexed(columns: PackColumns) -> PackColumns:
     """The form for lookups of columns in the form for transport; raises BadPack."""
-    texts = pack_texts.decoded(columns.collection, columns.rows, columns.columns)
+    texts = pack_texts.decoded(columns)
     order = pack_texts.in_order(texts)
-    parts: list[bytes | memoryview] = [
-        _numbers(texts.prefixes[order]),
-        _numbers(pack_texts.starts_of(texts.ends, order)),
-        texts.data,
-    ]
-    return PackColumns(columns.collection, columns.rows, [*parts, *_declarations(texts, order)])
-
-
-def _declarations(texts: Texts, order: npt.NDArray[Any]) -> tuple[bytes, bytes]:
-    """The places of the declarations in lookup order, and the declarations; both empty where there are none."""
-    if not texts.declarations:
-        return b"", b""
-    starts = np.cumsum([0, *(len(each) + 1 for each in texts.declarations)])[:-1]
-    return _numbers(starts[order]), b"".join(each + b"\n" for each in texts.declarations)
+    declared_at = pack_texts.bounds_of(texts.declared, columns.rows)[order] if texts.declared else order[:0]
+    prefixes, starts = _numbers(texts.prefixes[order]), _numbers(texts.bounds[order])
+    parts = [prefixes, starts, texts.data, _numbers(declared_at), texts.declared]
+    return PackColumns(columns.collection, columns.rows, parts)
 
 
 def _numbers(values: npt.NDArray[Any]) -> bytes:

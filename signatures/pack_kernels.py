@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,80 +20,72 @@ Array = npt.NDArray[Any]
 _ROWS = 1 << 17  # that a core hashes at once
 
 
-def joined(
-    shared: Array, rests: bytes, rest_ends: Array, of_row: Array, table: list[bytes], ends: Array
-) -> memoryview:  # fmt: skip
-    """The texts of ``pack_texts.Texts``, whose ``ends`` fit these columns."""
-    lists = np.frombuffer(b"".join(table), np.uint8)
-    list_ends = np.cumsum(np.fromiter(map(len, table), np.int64, len(table)))
-    out = np.empty(int(ends[-1]) + 1 if len(ends) else 0, np.uint8)
-    columns = (shared, np.frombuffer(rests, np.uint8), rest_ends, of_row, lists, list_ends, ends)
+def joined(shared: bytes, rests: bytes, lists: bytes, size: int) -> memoryview:
+    """The texts of ``pack_texts.Texts``, of so many bytes; the columns must fit each other."""
+    out = np.empty(size, np.uint8)
     fill: Any = _join
-    fill(*map(as_readonly, columns), out)
+    fill(*(np.frombuffer(column, np.uint8) for column in (shared, rests, lists)), out)
     found: memoryview = as_readonly(out).data
     return found
 
 
-def prefixes(data: bytes | memoryview, ends: Array) -> Array:
-    """The first four bytes of each text's hash as a number. All cores work: the kernel releases the GIL."""
-    raw, bounds = np.frombuffer(data, np.uint8), np.concatenate([[0], ends + 1])
+def hashed(data: bytes | memoryview, bounds: Array) -> tuple[Array, Array]:
+    """The first four bytes of each text's hash as a number, and whether a look at its bytes shows it to be canonical.
+
+    All cores work: the kernels release the GIL.
+    """
+    raw, rows = np.frombuffer(data, np.uint8), len(bounds) - 1
+    known = np.empty(rows, np.bool_)
+    check: Any = _check
 
     def block(first: int) -> Array:
-        digests = keccak256_rows(raw, bounds[first : first + _ROWS + 1], 1)
+        some = bounds[first : first + _ROWS + 1]
+        check(raw, as_readonly(some), known[first : first + _ROWS])
+        digests = keccak256_rows(raw, some, 1)
         return np.ascontiguousarray(digests[:, :4]).view(">u4").ravel().astype(np.uint32)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return np.concatenate([np.empty(0, np.uint32), *pool.map(block, range(0, len(ends), _ROWS))])
-
-
-def unknown_lists(lists: Sequence[bytes]) -> list[bytes]:
-    """Those that a look at each byte does not show to be canonical; of them the grammar must decide."""
-    raw = np.frombuffer(b"".join(b"f" + each for each in lists), np.uint8)
-    bounds = np.cumsum([0, *(len(each) + 1 for each in lists)])
-    known = np.empty(len(lists), np.bool_)
-    check: Any = _check
-    check(raw, as_readonly(bounds), known)
-    return [lists[at] for at in np.flatnonzero(~known).tolist()]
+        prefixes = np.concatenate([np.empty(0, np.uint32), *pool.map(block, range(0, rows, _ROWS))])
+    return prefixes, known
 
 
 @kernel(nogil=True)
 def _check(data: Array, bounds: Array, known: Array) -> None:
-    """Note for each text whether it is known to be canonical."""
+    """Note for each text whether it is known to be canonical. A line break stands between them."""
     for row in range(len(known)):
-        known[row] = is_canonical(data, bounds[row], bounds[row + 1])
+        known[row] = is_canonical(data, bounds[row], bounds[row + 1] - 1)
 
 
 @kernel(nogil=True)
-def _join(
-    shared: Array, rests: Array, rest_ends: Array, of_row: Array, lists: Array, list_ends: Array, ends: Array, out: Array
-) -> None:  # fmt: skip
+def _join(shared: Array, rests: Array, lists: Array, out: Array) -> None:
     """Write each text: what its name shares with the name before it, the rest of the name, its list, a line break."""
-    name = np.uint64(0)  # where the name before it is in ``out``
+    before = np.uint64(0)  # where the name before it begins
     at = np.uint64(0)
     rest = np.uint64(0)
-    for row in range(len(ends)):
+    list = np.uint64(0)
+    for row in range(len(shared)):
         first = at
         for k in range(np.uint64(shared[row])):
-            out[at] = out[name + k]
+            out[at] = out[before + k]
             at += np.uint64(1)
-        while rest < np.uint64(rest_ends[row]):
+        while rests[rest] != 0x0A:
             out[at] = rests[rest]
             at += np.uint64(1)
             rest += np.uint64(1)
         rest += np.uint64(1)
-        number = of_row[row]
-        begin = np.uint64(list_ends[number - 1]) if number else np.uint64(0)
-        for k in range(begin, np.uint64(list_ends[number])):
-            out[at] = lists[k]
+        while lists[list] != 0x0A:
+            out[at] = lists[list]
             at += np.uint64(1)
+            list += np.uint64(1)
+        list += np.uint64(1)
         out[at] = 0x0A
         at += np.uint64(1)
-        name = first
+        before = first
 
 
 def warm() -> None:
     """Compile or load what reading needs."""
-    one = np.zeros(1, np.int64)
-    data = joined(one.astype(np.uint8), b"f\n", one + 1, one.astype(np.uint32), [b"()"], one + 3)
-    if bytes(data) != b"f()\n" or prefixes(data, one + 3) != 0x26121FF0 or unknown_lists([b"()"]):
+    data = joined(b"\0", b"f\n", b"()\n", 4)
+    prefixes, known = hashed(data, np.array([0, 4]))
+    if bytes(data) != b"f()\n" or prefixes != 0x26121FF0 or not known.all():
         raise BadPack("the kernels are wrong")

@@ -1,8 +1,8 @@
 """The texts of a pack as columns, and back. `docs/packs.md` has the columns.
 
 Texts are sorted by name, then by parameter list. A name is written as the number of bytes that it shares with the name
-before it, and the rest of it; a parameter list as its number in a table, the commonest first. Compressed separately these
-take 4.3 bytes for each of a million texts; the sorted texts as they are take 5.5.
+before it, and the rest of it; its parameter list is a line of another column. Compressed separately these take 4.2 bytes
+for each of a million texts; the sorted texts as they are take 5.5.
 
 Reading trusts nothing: lengths are added up before a text is made, each text must be canonical, and each is hashed.
 Large packs are read by kernels (``pack_kernels.py``), small ones by plain Python, which takes less time than to load numba.
@@ -11,8 +11,7 @@ Large packs are read by kernels (``pack_kernels.py``), small ones by plain Pytho
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -26,16 +25,11 @@ from sigdir.signatures.types import MAX_TUPLES
 
 Array = npt.NDArray[Any]
 
-COLUMNS = 6
-"""Of a collection in the transport form: shared bytes, rests of names, list numbers, lists, places, declarations."""
 MAX_ROWS = 1 << 24
-_MOST_PLACES = 256  # of a selector's texts; those behind are in any order
-_MAX_SHARED = 255
-_FREE_BYTES, _MOST_TIMES = 1 << 18, 16
-_NUMBER_BYTES = 3
-_LEAST_OF_ROW = _NUMBER_BYTES + 2  # with its shared bytes and the line break of its rest
+_MAX_BYTE = 255
+"""How many bytes two names share at most, and the last place: texts behind it are in any order."""
 KERNEL_ROWS = 50_000
-"""From so many texts on kernels are used: numba and they take a second to load, plain Python takes 8 us a text."""
+"""From so many texts on kernels are used: numba and they take a second to load, plain Python takes 6 us a text."""
 
 
 class PackRow(NamedTuple):
@@ -47,61 +41,36 @@ class PackRow(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """The texts of a collection in the order of a pack, each with a line break after it.
-
-    ``ends`` are the places of these line breaks, ``prefixes`` the first four bytes of each text's hash as a number.
-    """
+    """The texts of a collection in the order of a pack, each with a line break after it."""
 
     data: bytes | memoryview
-    ends: Array  # int64
-    prefixes: Array  # uint32
-    positions: Array  # int64
-    declarations: Sequence[bytes]
-    """One a text, empty for none; none at all where the pack has no declarations."""
+    bounds: Array
+    """Where each text begins, and where the last one ends; int64, one more than texts."""
+    prefixes: Array
+    """The first four bytes of each text's hash as a number; uint32."""
+    places: Array
+    """The place of each text among those of its selector, from 0; uint8."""
+    declared: bytes
+    """A line a text, empty for none; empty where the pack has no declarations."""
 
 
 # Writing.
 
 
-def readable(rows: Sequence[PackRow]) -> list[PackRow]:
-    """The rows that a reader takes. Texts that no ABI can have are left out, and long ones that share a list with too many."""
-    kept = [row for row in rows if not is_too_deep(row.text.encode())]
-    made = [len(row.text) + 1 for row in kept]
-    if sum(made) <= most_bytes(_LEAST_OF_ROW * len(kept)):
-        return kept
-    total, columns, lists, fitting = 0, 0, set[str](), set[int]()
-    for at in sorted(range(len(kept)), key=made.__getitem__):
-        _, list = _split(kept[at].text)
-        more = _LEAST_OF_ROW + (len(list) + 1) * (list not in lists)
-        if total + made[at] <= most_bytes(columns + more):
-            total, columns = total + made[at], columns + more
-            lists.add(list)
-            fitting.add(at)
-    return [row for at, row in enumerate(kept) if at in fitting]
-
-
-def encoded(rows: Iterable[PackRow]) -> list[bytes]:
-    """The columns of canonical texts."""
-    split = sorted((*_split(row.text), row) for row in rows)
-    counts = Counter(list for _, list, _ in split)
-    numbers = {list: number for number, list in enumerate(sorted(counts, key=lambda one: (-counts[one], one)))}
-    shared, rests, previous = bytearray(), [], ""
-    for name, _, _ in split:
-        same = _shared(name, previous)
-        shared.append(same)
-        rests.append(name[same:])
-        previous = name
-    later = (f"{at} {row.position}" for at, (_, _, row) in enumerate(split) if row.position > 1)
+def encoded(collection: Collection, rows: Iterable[PackRow]) -> PackColumns:
+    """The columns of canonical texts. Those that no ABI can have are left out, as readers refuse them."""
+    split = sorted((*_split(row.text), row) for row in rows if not _is_too_deep(row.text.encode()))
+    names = [name for name, _, _ in split]
+    shared = [_shared(name, previous) for name, previous in zip(names, ["", *names], strict=False)]
     declarations = [row.declaration for _, _, row in split]
-    of_row = np.array([numbers[list] for _, list, _ in split], "<u4").view(np.uint8).reshape(-1, 4)
-    return [
+    columns = [
         bytes(shared),
-        _lines(rests),
-        of_row[:, :_NUMBER_BYTES].T.tobytes(),
-        _lines(numbers),
-        _lines(later),
+        _lines(name[same:] for name, same in zip(names, shared, strict=True)),
+        _lines(list for _, list, _ in split),
+        bytes(min(row.position - 1, _MAX_BYTE) for _, _, row in split),
         _lines(declarations) if any(declarations) else b"",
     ]
+    return PackColumns(collection, len(split), columns)
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -112,7 +81,7 @@ def _split(text: str) -> tuple[str, str]:
 
 def _shared(name: str, previous: str) -> int:
     """How many characters two names have in common at their beginnings, at most 255."""
-    most = min(len(name), len(previous), _MAX_SHARED)
+    most = min(len(name), len(previous), _MAX_BYTE)
     return next((at for at in range(most) if name[at] != previous[at]), most)
 
 
@@ -123,117 +92,63 @@ def _lines(texts: Iterable[str]) -> bytes:
 # Reading.
 
 
-def decoded(collection: Collection, rows: int, columns: Sequence[bytes | memoryview]) -> Texts:
+def decoded(columns: PackColumns) -> Texts:
     """The texts of columns; raises BadPack."""
-    shared, rests, numbers, lists, places, declared = map(bytes, columns)
-    if rows > MAX_ROWS or len(shared) != rows:
-        raise BadPack(f"{collection}: {len(shared):,} names for {rows:,} texts; at most {MAX_ROWS:,} are read")
-    if max(lists.count(b"\n"), places.count(b"\n")) > rows:  # a small pack would fill the memory with them
-        raise BadPack(f"{collection}: more parameter lists or places than texts")
-    if declared and (declared.count(b"\n") != rows or not declared.endswith(b"\n")):
-        raise BadPack(f"{collection}: other declarations than one for each of {rows:,} texts")
-    names = names_of(np.frombuffer(shared, np.uint8), rests)
-    of_row, table = _numbers(numbers, rows), lists.split(b"\n")[:-1]
-    if rows and of_row.max() >= len(table):
-        raise BadPack(f"{collection}: a text has a parameter list that the pack does not have")
-    if any(map(is_too_deep, table)):
-        raise BadPack(f"{collection}: a text has more than {MAX_TUPLES} lists within each other")
-    sizes = np.fromiter(map(len, table), np.int64, len(table))[of_row] if rows else np.zeros(0, np.int64)
-    lengths = names.lengths + sizes
-    if int(lengths.sum()) + rows > most_bytes(len(rests) + len(lists) + (_NUMBER_BYTES + 1) * rows) or (
-        rows and lengths.max() > MAX_TEXT_BYTES
-    ):
-        raise BadPack(f"{collection}: its texts are longer than a reader allows")
-    ends = np.cumsum(lengths + 1) - 1
-    data = _data(names, of_row, table, ends)
-    check_canonical(collection, names, table, data, ends)
-    return Texts(data, ends, prefixes_of(data, ends), _positions(places, rows), declared.split(b"\n")[:-1])
-
-
-def most_bytes(columns: int) -> int:
-    """How many bytes of texts so many bytes of columns may make: many rows may share a long list. Real ones make at most
-    three times as many.
-    """
-    return min(_FREE_BYTES + _MOST_TIMES * columns, MAX_BYTES)
-
-
-class Names(NamedTuple):
-    """Names as they are written; ``ends`` are the places of the line breaks in ``rests``."""
-
-    shared: Array  # uint8
-    rests: bytes
-    ends: Array  # int64
-    lengths: Array  # int64, of the names
-
-
-def names_of(shared: Array, rests: bytes) -> Names:
-    """Raises BadPack where a name shares more bytes than the name before it has, or is missing."""
-    ends = ends_of(rests, len(shared))
-    lengths: Array = shared + np.diff(ends, prepend=-1) - 1
-    if (shared > np.concatenate([[0], lengths[:-1]])[: len(lengths)]).any():
+    rows = columns.rows
+    shared, rests, lists, places, declared = map(bytes, columns.columns)
+    if rows > MAX_ROWS or not rows == len(shared) == len(places):
+        raise BadPack(f"other names or places than one for each of {rows:,} texts; at most {MAX_ROWS:,} are read")
+    same = np.frombuffer(shared, np.uint8)
+    names: Array = same + np.diff(bounds_of(rests, rows)) - 1
+    if (same > np.concatenate([[0], names])[:rows]).any():
         raise BadPack("a name shares more bytes than the name before it has")
-    return Names(shared, rests, ends, lengths)
+    bounds = np.cumsum(np.concatenate([[0], names + np.diff(bounds_of(lists, rows))]))
+    if bounds[-1] > MAX_BYTES:
+        raise BadPack("its texts are longer than a reader allows")
+    data = _joined(shared, rests, lists, int(bounds[-1]))
+    return Texts(data, bounds, hashed(columns.collection, data, bounds), np.frombuffer(places, np.uint8), declared)
 
 
-def is_too_deep(text: bytes) -> bool:
-    """Whether more than MAX_TUPLES lists are within each other, the text's own counted: then no ABI can have it."""
-    if text.count(b"(") <= MAX_TUPLES:
-        return False
-    return max(accumulate((byte == 0x28) - (byte == 0x29) for byte in text)) > MAX_TUPLES
+def bounds_of(lines: bytes | memoryview, rows: int) -> Array:
+    """Where each of so many lines begins, and where the last one ends; raises BadPack for another number of lines."""
+    bounds = np.concatenate([[0], np.flatnonzero(np.frombuffer(lines, np.uint8) == 0x0A) + 1])
+    if len(bounds) != rows + 1 or bounds[-1] != len(lines):
+        raise BadPack(f"{len(bounds) - 1:,} lines for {rows:,} texts, or one that does not end")
+    return bounds
 
 
-def ends_of(lines: bytes | memoryview, rows: int) -> Array:
-    """The places of the line breaks of so many lines; raises BadPack for another number."""
-    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == 0x0A)
-    if len(ends) != rows or len(lines) != (ends[-1] + 1 if rows else 0):
-        raise BadPack(f"{len(ends):,} lines for {rows:,} texts")
-    return ends
-
-
-def _numbers(data: bytes, rows: int) -> Array:
-    """The number of each row: the lowest bytes of all, then the next ones, then the highest."""
-    if len(data) != _NUMBER_BYTES * rows:
-        raise BadPack(f"{len(data):,} bytes of numbers for {rows:,} texts")
-    numbers = np.zeros((rows, 4), np.uint8)
-    numbers[:, :_NUMBER_BYTES] = np.frombuffer(data, np.uint8).reshape(_NUMBER_BYTES, rows).T
-    return numbers.view("<u4").ravel()
-
-
-_PLACE = re.compile(rb"(\d{1,9}) (\d{1,9})\n")
-
-
-def _positions(places: bytes, rows: int) -> Array:
-    """The place of each text among those of its selector; lines name the rows whose place is not 1."""
-    found = [(int(row), int(position)) for row, position in _PLACE.findall(places)]
-    if len(found) != places.count(b"\n") or any(row >= rows for row, _ in found):
-        raise BadPack("a place cannot be read, or is of a text that the pack does not have")
-    positions = np.ones(rows, np.int64)
-    for row, position in found:
-        positions[row] = position
-    return positions
-
-
-def _data(names: Names, of_row: Array, table: list[bytes], ends: Array) -> bytes | memoryview:
+def _joined(shared: bytes, rests: bytes, lists: bytes, size: int) -> bytes | memoryview:
     """The texts, each with a line break after it."""
-    if kernels := _kernels(len(ends)):
-        joined: memoryview = kernels.joined(names.shared, names.rests, names.ends, of_row, table, ends)
+    if kernels := _kernels(len(shared)):
+        joined: memoryview = kernels.joined(shared, rests, lists, size)
         return joined
     texts, name = [], b""
-    for shared, rest, number in zip(names.shared.tolist(), names.rests.split(b"\n"), of_row.tolist(), strict=False):
-        name = name[:shared] + rest
-        texts.append(name + table[number] + b"\n")
+    for same, rest, list in zip(shared, rests.split(b"\n"), lists.split(b"\n"), strict=False):
+        name = name[:same] + rest
+        texts.append(name + list + b"\n")
     return b"".join(texts)
 
 
-def prefixes_of(data: bytes | memoryview, ends: Array) -> Array:
-    """The first four bytes of each text's hash as a number."""
-    if kernels := _kernels(len(ends)):
-        prefixes: Array = kernels.prefixes(data, ends)
-        return prefixes
-    from sigdir.signatures.keccak import keccak256  # takes 35 ms to load
+def hashed(collection: Collection, data: bytes | memoryview, bounds: Array) -> Array:
+    """The first four bytes of each text's hash as a number; raises BadPack for a text that is not canonical."""
+    rows = len(bounds) - 1
+    if rows and np.diff(bounds).max() > MAX_TEXT_BYTES + 1:
+        raise BadPack("its texts are longer than a reader allows")
+    if kernels := _kernels(rows):
+        prefixes: Array
+        prefixes, is_known = kernels.hashed(data, bounds)
+        unknown = (line(data, bounds, row) for row in np.flatnonzero(~is_known).tolist())
+    else:
+        from sigdir.signatures.keccak import keccak256  # takes 35 ms to load
 
-    digests = b"".join(keccak256(text)[:4] for text in bytes(data).split(b"\n")[:-1])
-    return np.frombuffer(digests, ">u4").astype(np.uint32)
+        texts = bytes(data).split(b"\n")[:-1]
+        prefixes = np.frombuffer(b"".join(keccak256(text)[:4] for text in texts), ">u4").astype(np.uint32)
+        unknown = (text for text in texts if not _PLAIN.fullmatch(text))
+    for text in unknown:
+        if _is_too_deep(text) or not _is_canonical(text, collection):
+            shown = text[:80].decode("ascii", "backslashreplace")
+            raise BadPack(f"it has a text that is not canonical, or that no ABI can have: {shown}")
+    return prefixes
 
 
 def _kernels(rows: int) -> Any:
@@ -247,34 +162,10 @@ def _kernels(rows: int) -> Any:
     return pack_kernels
 
 
-_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$"
-_PARTS = _LETTERS + b"0123456789\n"
-_KEYWORDS = (b"function", b"event")
-"""Names that the grammar of a collection may refuse, because it reads them as keywords."""
-
-
-def check_canonical(
-    collection: Collection, names: Names, lists: Sequence[bytes], data: bytes | memoryview, ends: Array
-) -> None:
-    """Raise BadPack for a text that is not canonical. Each list is parsed once; names are looked at as columns."""
-    whole = np.flatnonzero(names.shared == 0)
-    begins = np.frombuffer(names.rests, np.uint8)[starts_of(names.ends, whole)]
-    other = [names.rests.index(byte) for byte in names.rests.translate(None, _PARTS)[:1]]
-    wrong = [whole[~np.isin(begins, np.frombuffer(_LETTERS, np.uint8))], np.searchsorted(names.ends, other)]
-    for word in _KEYWORDS:
-        if not _is_canonical(word + b"()", collection):
-            rows = np.flatnonzero(names.lengths == len(word))
-            letters = np.frombuffer(data, np.uint8)[starts_of(ends, rows)[:, np.newaxis] + np.arange(len(word))]
-            wrong.append(rows[(letters == np.frombuffer(word, np.uint8)).all(axis=1)])
-    for row in np.concatenate(wrong)[:1]:
-        raise _not_canonical(_line(data, ends, row))
-    kernels = _kernels(len(ends))
-    named = [list for list in lists if not list.startswith(b"(")]  # with the rest of a name before it
-    if named:
-        raise _not_canonical(b"f" + named[0])
-    for list in set(kernels.unknown_lists(lists) if kernels else lists):
-        if not _is_canonical(b"f" + list, collection):
-            raise _not_canonical(b"f" + list)
+_WIDTH = "|".join(str(bits) for bits in range(256, 0, -8))
+_TYPE = rf"(?:address|bool|string|bytes(?:[12]\d|3[0-2]|[1-9])?|u?int(?:{_WIDTH}))(?:\[(?:[1-9]\d*)?\])*"
+_PLAIN = re.compile(rf"(?!(?:function|event)\()[A-Za-z_$][A-Za-z0-9_$]*\((?:{_TYPE}(?:,{_TYPE})*)?\)".encode())
+"""Most canonical texts: those without tuples and rare types. A name that is a keyword is for the grammar to decide."""
 
 
 def _is_canonical(text: bytes, collection: Collection) -> bool:
@@ -284,17 +175,16 @@ def _is_canonical(text: bytes, collection: Collection) -> bool:
         return False
 
 
-def _not_canonical(text: bytes) -> BadPack:
-    return BadPack(f"it has a text that is not canonical: {text[:80].decode('ascii', 'backslashreplace')}")
+def _is_too_deep(text: bytes) -> bool:
+    """Whether more than MAX_TUPLES lists are within each other, the text's own counted: then no ABI can have it."""
+    if text.count(b"(") <= MAX_TUPLES:
+        return False
+    return max(accumulate((byte == 0x28) - (byte == 0x29) for byte in text)) > MAX_TUPLES
 
 
-def starts_of(ends: Array, rows: Array) -> Array:
-    """Where some lines begin; the line breaks of all are at ``ends``."""
-    return np.where(rows > 0, ends[rows - 1] + 1, 0)
-
-
-def _line(data: bytes | memoryview, ends: Array, row: int) -> bytes:
-    return bytes(data[int(ends[row - 1]) + 1 if row else 0 : int(ends[row])])
+def line(lines: bytes | memoryview, bounds: Array, row: int) -> bytes:
+    """A line without its line break."""
+    return bytes(lines[bounds[row] : bounds[row + 1] - 1])
 
 
 # The order for lookups.
@@ -302,13 +192,13 @@ def _line(data: bytes | memoryview, ends: Array, row: int) -> bytes:
 
 def in_order(texts: Texts) -> Array:
     """The rows by the first four bytes of their hashes, those of one selector in their places; raises BadPack for a text twice."""
-    rows = np.arange(len(texts.ends), dtype=np.uint64)
-    places = (np.clip(texts.positions, 1, _MOST_PLACES) - 1).astype(np.uint64) * np.uint64(MAX_ROWS)
+    rows = np.arange(len(texts.prefixes), dtype=np.uint64)
+    places = texts.places.astype(np.uint64) * np.uint64(MAX_ROWS)
     keys = np.sort(texts.prefixes.astype(np.uint64) << np.uint64(32) | places | rows)
     order, prefixes = (keys % np.uint64(MAX_ROWS)).astype(np.int64), keys >> np.uint64(32)
     is_same = np.concatenate([[False], prefixes[1:] == prefixes[:-1], [False]])
-    shared = np.flatnonzero(is_same[1:] | is_same[:-1])[: len(prefixes)].tolist()
-    if len({_line(texts.data, texts.ends, int(order[at])) for at in shared}) < len(shared):
+    shared = order[np.flatnonzero(is_same[1:] | is_same[:-1])[: len(order)]].tolist()
+    if len({line(texts.data, texts.bounds, row) for row in shared}) < len(shared):
         raise BadPack("it has a text twice")
     return order
 
@@ -328,7 +218,6 @@ def is_prefix(text: str) -> bool:
     return _PREFIX.fullmatch(text) is not None
 
 
-def range_bytes(collection: Collection, version: int, rows: Sequence[PackRow], *, padded: bool) -> bytes:
+def range_bytes(collection: Collection, version: int, rows: Iterable[PackRow], *, padded: bool) -> bytes:
     """The pack of a range; ``padded`` to a size that many ranges share. The same rows give the same bytes."""
-    kept = readable(rows)
-    return pack_bytes(TEXTS, version, [PackColumns(collection, len(kept), encoded(kept))], padded=padded)
+    return pack_bytes(TEXTS, version, [encoded(collection, rows)], padded=padded)

@@ -2,9 +2,9 @@
 // docs/packs.md has the format. Runs in Node from 20 on and in browsers, without dependencies.
 
 const MAGIC = "sigpack\n", FORMAT = 1;
-const HEAD_BYTES = 16, TRAILER_BYTES = 128, LINE_BREAK = 10, RATE = 136; // the trailer is the digest, a public key and its signature
+const HEAD_BYTES = 24, TRAILER_BYTES = 128, LINE_BREAK = 10, RATE = 136; // the trailer is the digest, a public key and its signature
 const MAX_BYTES = 2 ** 30, MAX_ROWS = 2 ** 24, MAX_TEXT_BYTES = 65536, MAX_TUPLES = 32;
-const COLLECTIONS = ["signatures", "event-signatures"], KEYWORDS = ["function", "event"], COLUMNS = { texts: 6, indexed: 5 };
+const COLLECTIONS = ["signatures", "event-signatures"], KEYWORDS = ["function", "event"], FORMS = ["texts", "indexed"], COLUMNS = 5;
 
 const latin = new TextDecoder("latin1"), utf8 = new TextEncoder();
 
@@ -26,12 +26,12 @@ export class Pack {
   static async open(bytes, { key } = {}) {
     let data = bytes instanceof Uint8Array ? bytes : new Uint8Array(bytes);
     if (data.byteOffset % 4) data = data.slice(); // columns of numbers are read where they are
-    const { header, at } = await checkedHeader(data, key), indexes = {};
-    for (const [name, rows, columns] of await columnsOf(data, header, at)) {
-      const index = (indexes[name] = header.form === "texts" ? indexOf(name, rows, columns) : mapped(columns));
+    const { form, version, described, at } = await checkedHeader(data, key), indexes = {};
+    for (const [name, rows, columns] of await columnsOf(data, form, described, at)) {
+      const index = (indexes[name] = form === "texts" ? indexOf(name, rows, columns) : mapped(columns));
       check(index.prefixes.length === rows && index.starts.length === rows, `${name}: columns of wrong lengths`);
     }
-    return new Pack({ form: header.form, version: header.version, indexes });
+    return new Pack({ form, version, indexes });
   }
 
   /** The number of texts. */
@@ -83,19 +83,15 @@ async function checkedHeader(data, key) {
   check(data.length <= MAX_BYTES, "it is too large");
   const view = new DataView(data.buffer, data.byteOffset), format = view.getUint32(8, true);
   check(format === FORMAT, `its format has the number ${format}; this reader knows ${FORMAT}`);
-  const end = data.length - TRAILER_BYTES, at = HEAD_BYTES + view.getUint32(12, true);
-  check(at <= Math.min(end, HEAD_BYTES + 65536), "its header is too long, or it was cut short");
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", data.subarray(0, end)));
+  const end = data.length - TRAILER_BYTES, digest = new Uint8Array(await crypto.subtle.digest("SHA-256", data.subarray(0, end)));
   check(hex(digest) === hex(data.subarray(end, end + 32)), "its digest differs: it was cut short or changed");
   if (key !== undefined) await checkSignature(digest, data.subarray(end + 32, end + 64), data.subarray(end + 64), key);
-  try {
-    const header = JSON.parse(latin.decode(data.subarray(HEAD_BYTES, at)));
-    const names = header.collections.map(({ name }) => name), wanted = COLUMNS[header.form];
-    if (names.every((name, number) => COLLECTIONS.includes(name) && names.indexOf(name) === number))
-      if (header.collections.every(({ columns: all }) => all.length === wanted && all.every(({ length }) => length === 2)))
-        return { header, at };
-  } catch {} // as what is said below
-  throw new BadPack("its header cannot be read, or has other collections or columns than this reader knows");
+  const form = FORMS[view.getUint32(12, true)], count = view.getUint32(20, true), size = 8 + 8 * COLUMNS, at = HEAD_BYTES + count * size;
+  check(form && count <= COLLECTIONS.length && at <= end, "it has another form, or more collections than there are");
+  const described = Array.from({ length: count }, (_, number) => asNumbers(data.subarray(HEAD_BYTES + number * size, HEAD_BYTES + (number + 1) * size)));
+  const codes = described.map(([code]) => code);
+  check(codes.every((code, number) => COLLECTIONS[code - 1] && codes.indexOf(code) === number), "it has an unknown collection, or one twice");
+  return { form, version: view.getUint32(16, true), described, at };
 }
 
 async function checkSignature(digest, signer, signature, key) {
@@ -107,25 +103,24 @@ async function checkSignature(digest, signer, signature, key) {
   check(await crypto.subtle.verify("Ed25519", imported, signature, new Uint8Array([...utf8.encode(MAGIC), ...digest])), "its signature is wrong");
 }
 
-async function columnsOf(data, header, at) {
+async function columnsOf(data, form, described, at) {
   const found = [], end = data.length - TRAILER_BYTES;
   let left = MAX_BYTES;
-  for (const { name, texts, columns } of header.collections) {
+  for (const [code, rows, ...sizes] of described) {
     const parts = [];
-    check(isSize(texts) && texts <= MAX_ROWS, `${name}: its number of texts cannot be`);
-    for (const [packed, size] of columns) {
-      check(isSize(packed) && isSize(size) && (left -= size) >= 0 && packed <= end - at, "its columns are too long");
+    check(rows <= MAX_ROWS, "it has too many texts");
+    for (let column = 0; column < 2 * COLUMNS; column += 2) {
+      const packed = sizes[column], size = sizes[column + 1];
+      check((left -= size) >= 0 && packed <= end - at, "its columns are too long");
       const part = data.subarray(at, at + packed);
-      parts.push(header.form === "texts" ? await unpacked(part, size) : part);
+      parts.push(form === "texts" ? await unpacked(part, size) : part);
       at += packed + ((4 - (packed % 4)) % 4);
     }
-    found.push([name, texts, parts]);
+    found.push([COLLECTIONS[code - 1], rows, parts]);
   }
-  check(at === end, "its columns do not end where it ends");
+  check(at <= end && !data.subarray(at, end).some(Boolean), "its columns do not end where it ends");
   return found;
 }
-
-const isSize = (value) => Number.isInteger(value) && value >= 0 && value <= MAX_BYTES;
 
 /** A column of so many bytes. No more are unpacked, however many there are. */
 async function unpacked(part, size) {
@@ -163,27 +158,21 @@ function lineAt(lines, start) {
 }
 
 /** The form for lookups of the columns for transport: each text is made, checked and hashed. */
-function indexOf(name, rows, [shared, rests, numbers, lists, places, declared]) {
+function indexOf(name, rows, [shared, rests, lists, places, declared]) {
   const restAt = lineStarts(rests), listAt = lineStarts(lists), declaredAt = lineStarts(declared), keyword = KEYWORDS[COLLECTIONS.indexOf(name)];
-  const isWhole = [restAt.length, shared.length + 1, numbers.length / 3 + 1].every((lines) => lines === rows + 1);
-  const isBounded = Math.max(listAt.length, lineStarts(places).length) <= rows + 1;
-  check(isWhole && isBounded && [1, rows + 1].includes(declaredAt.length), `${name}: columns of other lengths than its number of texts`);
+  const isWhole = [restAt.length, listAt.length, shared.length + 1, places.length + 1].every((lines) => lines === rows + 1);
+  check(isWhole && [1, rows + 1].includes(declaredAt.length), `${name}: columns of other lengths than its number of texts`);
   new Set(linesOf(lists)).forEach(checkList);
-  const listOf = new Uint32Array(rows).map((_, row) => numbers[row] + 256 * numbers[rows + row] + 65536 * numbers[2 * rows + row]);
-  const starts = textStarts(shared, restAt, listAt, listOf, rests.length + lists.length + 4 * rows), texts = new Uint8Array(starts[rows]);
+  const starts = textStarts(shared, restAt, listAt), texts = new Uint8Array(starts[rows]);
   const keys = new Uint32Array(2 * rows); // place, row and hash, which sort as one number of 64 bits
   for (let row = 0; row < rows; row++) {
     const start = starts[row], rest = start + shared[row], list = rest + restAt[row + 1] - restAt[row] - 1;
     if (row) copy(texts, starts[row - 1], texts, start, rest);
     copy(rests, restAt[row], texts, rest, list);
     checkName(texts, start, rest, list, keyword);
-    copy(lists, listAt[listOf[row]], texts, list, starts[row + 1]);
+    copy(lists, listAt[row], texts, list, starts[row + 1]);
     absorb(texts, start, starts[row + 1] - 1);
-    (keys[2 * row] = row), (keys[2 * row + 1] = digestWord(0));
-  }
-  for (const [row, place] of linesOf(places).map((line) => line.split(" ").map(Number))) {
-    check(row < rows && place >= 1, "a place cannot be read, or is of a text that the pack does not have");
-    keys[2 * row] = row + MAX_ROWS * (Math.min(place, 256) - 1);
+    (keys[2 * row] = row + MAX_ROWS * places[row]), (keys[2 * row + 1] = digestWord(0));
   }
   new BigUint64Array(keys.buffer).sort();
   const order = new Uint32Array(rows), prefixes = new Uint32Array(rows);
@@ -201,15 +190,14 @@ function lineStarts(lines) {
   return starts;
 }
 
-/** Where each text begins, and where the last one ends: all is added up before one is made. Many rows may share
- * a long list, so what they make is bounded by the bytes of the columns; real ones make at most three times as many. */
-function textStarts(shared, restAt, listAt, listOf, columns) {
+/** Where each text begins, and where the last one ends: all is added up before one is made. */
+function textStarts(shared, restAt, listAt) {
   const starts = new Uint32Array(shared.length + 1);
   for (let row = 0, name = 0; row < shared.length; row++) {
-    check(shared[row] <= name && listOf[row] < listAt.length - 1, "a text begins or ends as none of the pack does");
+    check(shared[row] <= name, "a name shares more bytes than the name before it has");
     name = shared[row] + restAt[row + 1] - restAt[row] - 1;
-    const size = name + listAt[listOf[row] + 1] - listAt[listOf[row]];
-    check(size <= MAX_TEXT_BYTES + 1 && starts[row] + size <= Math.min(2 ** 18 + 16 * columns, MAX_BYTES), "its texts are too long");
+    const size = name + listAt[row + 1] - listAt[row];
+    check(size <= MAX_TEXT_BYTES + 1 && starts[row] + size <= MAX_BYTES, "its texts are longer than a reader allows");
     starts[row + 1] = starts[row] + size;
   }
   return starts;

@@ -40,7 +40,7 @@ from sigdir.signatures.grammar import GrammarError, normalise
 from sigdir.signatures.grammar_rows import normalise_rows
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.pack import Pack
-from sigdir.signatures.pack_file import TEXTS, BadPack, PackColumns, pack_bytes
+from sigdir.signatures.pack_file import TEXTS, BadPack, pack_bytes
 from sigdir.signatures.pack_texts import PackRow, encoded
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.entry import read_entries
@@ -325,7 +325,7 @@ def seeds(name: str) -> Iterator[bytes]:
             yield bytes([number]) + bytes(31) + b"\1"
             yield bytes([number]) + bytes.fromhex("a9059cbb") + bytes(31) + b"\x20" + bytes(31) + b"\1" + bytes(64)
     elif name == "pack":
-        made = pack_bytes(TEXTS, 7, [PackColumns(SIGNATURES, len(_PACKED), encoded(_PACKED))])
+        made = pack_bytes(TEXTS, 7, [encoded(SIGNATURES, _PACKED)])
         yield from (bytes([choice]) + form for choice in (0, 1) for form in (made, Pack(made).indexed()))
     elif name == "csv":
         for data, reading in SAMPLES.values():
