@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Iterator
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,9 +16,9 @@ from sigdir.serve.app import create_app
 from sigdir.serve.core.named_queries import parse_queries, read_queries
 from sigdir.serve.core.settings import Settings
 from sigdir.warehouse import QueryError
-from tests.conftest import SAFETY_SECONDS, import_lines
+from tests.conftest import import_lines
 from tests.pipeline.support import invoke
-from tests.serve.support import HOST, TRANSFER, get, opened, post, selector, serving
+from tests.serve.support import TRANSFER, opened, selector
 
 PATH = "/api/v1/sql/"
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
@@ -244,21 +240,6 @@ def test_sql_is_off_by_default(folder: Path) -> None:
         client = TestClient(create_app(Settings(folder / "warehouse"), *storage))
         assert [client.simulate_get(path).status_code for path in (PATH, "/sql/")] == [404, 404]
         assert "/sql/" not in client.simulate_get("/docs/").text.partition("<section")[0].replace("/api/v1/sql/", "")
-
-
-def test_a_query_whose_client_hangs_up_ends(folder: Path) -> None:
-    """A server answers SQL in a process beside its worker: the query of a client that has gone holds nobody up."""
-    with serving(folder / "warehouse", "--sql", "--sql-seconds", "3000", workers=1) as server:
-        first = get(server.port, f"{PATH}?{urlencode({'sql': 'SELECT 1 AS a'})}")
-        assert (first.status, first.json().get("rows")) == (200, [[1]]), (first.body, server.stderr())
-        connection = HTTPConnection(HOST, server.port, timeout=SAFETY_SECONDS)
-        connection.request("GET", f"{PATH}?{urlencode({'sql': ENDLESS})}")
-        time.sleep(0.5)
-        connection.close()
-        answer: Any = post(server.port, PATH, {"sql": "SELECT 2 AS a"}).json()
-        assert answer["rows"] == [[2]]
-        late = get(server.port, f"{PATH}?{urlencode({'sql': ENDLESS, 'seconds': '0.2'})}")
-        assert late.status == 422
 
 
 def test_few_threads_cannot_serve_sql(tmp_path: Path) -> None:
