@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
-import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -25,13 +23,13 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from sigdir.serve.app import create_app
 from sigdir.serve.core import misses
-from sigdir.serve.core.budget import BudgetProcess
+from sigdir.serve.core.budget import BudgetProcess, Cost
 from sigdir.serve.core.misses import MissCounter, Misses, wanted
 from sigdir.serve.core.process import limited_memory
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.metrics import OTHER
-from sigdir.serve.servers.start import is_served
+from sigdir.serve.metrics import Counts
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.files import mark
@@ -40,37 +38,25 @@ from tests.conftest import ROOT, SAFETY_SECONDS, import_lines
 from tests.pipeline.support import invoke
 from tests.serve.support import (
     FORM,
-    HOST,
     JSON,
     LISTS,
     SIGNATURES_PATH,
     TRANSFER,
     Application,
     Place,
-    Server,
     application,
-    by,
     get,
-    only,
     opened,
     post,
     post_text,
     request,
     selector,
-    serving,
     topic,
     until,
 )
 
 METRICS = "/metrics"
 LOOKUP = f"{SIGNATURES_PATH}?hex_signature={selector('counted()')}"
-
-
-@contextmanager
-def answered_by(server: Server, worker: int) -> Iterator[None]:
-    """Only this worker answers; on granian either does, because each has a socket of its own."""
-    with only(server, worker) if server.is_on_waitress() else nullcontext():
-        yield
 
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
@@ -95,93 +81,57 @@ def requests(samples: Samples, status: int = 200, route: str = SIGNATURES_PATH, 
     return value(samples, "http_requests_total", method=method, route=route, status=str(status))
 
 
-@pytest.fixture(scope="module", params=["waitress", pytest.param("granian", marks=pytest.mark.long)])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    warehouse = import_lines(tmp_path_factory.mktemp("metrics") / "warehouse", "f(uint256)", "f(uint)", "no good(")
-    with serving(warehouse, *by(request.param), fold_every=1) as running:
-        yield running
-        assert running.errors() == []
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """With a process for costly requests. ``test_live`` has the counts of several workers."""
+    warehouse = import_lines(
+        tmp_path_factory.mktemp("metrics") / "warehouse", TRANSFER, "transfer(address,uint)", "no good("
+    )
+    settings = Settings(warehouse, count_misses=True, log_requests=False)
+    with closing(BudgetProcess(settings)) as process, opened(warehouse) as storage:
+        processes = {Cost.SIZE: process}
+        yield Application(
+            warehouse, falcon.testing.TestClient(create_app(settings, *storage, Counts(), processes=processes))
+        )
 
 
-def test_a_scrape_has_the_requests_of_every_worker(server: Server) -> None:
-    """By method, route and status, with their time and bytes; whichever worker answers it."""
-    before = scraped(server.port)
-    assert post_text(server.port, "counted()").status == 201
-    sizes = []
-    for worker in server.workers():
-        with answered_by(server, worker):
-            sizes += [len(get(server.port, LOOKUP).body) for _ in range(3)]
-            assert get(server.port, f"{SIGNATURES_PATH}?page=99").status == 404
-            assert get(server.port, f"/nowhere/{worker}/").status == 404
-            assert get(server.port, "/api/v1/signatures?function=0x00000000").status == 200
-    for worker in server.workers():
-        with answered_by(server, worker):
-            after = scraped(server.port)
-        assert requests(after) - requests(before) == len(sizes) == 6
-        assert requests(after, 404) - requests(before, 404) == 2
-        assert requests(after, 404, OTHER) - requests(before, 404, OTHER) == 2
-        assert requests(after, 200, "/api/v1/signatures") - requests(before, 200, "/api/v1/signatures") == 2
-        assert requests(after, 201, method="POST") - requests(before, 201, method="POST") == 1
-        row = {"method": "GET", "route": SIGNATURES_PATH}
-        counted = requests(after) + requests(after, 404)
-        assert value(after, "http_request_duration_seconds_count", **row) == counted
-        assert value(after, "http_request_duration_seconds_bucket", **row, le="10.0") <= counted
-        assert 0 < value(after, "http_request_duration_seconds_sum", **row) < 60
-        assert value(after, "http_response_bytes_total", **row) >= sum(sizes)
-
-
-def test_a_streamed_answer_counts_with_its_bytes(server: Server) -> None:
-    """As soon as the server has closed it."""
+def test_a_streamed_answer_counts_with_its_bytes(app: Application) -> None:
+    """As soon as the server has closed it, here falcon's client."""
     row = {"method": "GET", "route": "/api/v1/changes/"}
-    before = value(scraped(server.port), "http_response_bytes_total", **row)
-    size = len(get(server.port, "/api/v1/changes/").body)
-    until(lambda: value(scraped(server.port), "http_response_bytes_total", **row) - before == size > 0, "its bytes")
+    before = value(scraped(app), "http_response_bytes_total", **row)
+    size = len(get(app, "/api/v1/changes/").body)
+    assert value(scraped(app), "http_response_bytes_total", **row) - before == size > 0
 
 
-def test_the_counts_of_a_killed_worker_stay(server: Server) -> None:
-    """The worker that replaces it goes on from them."""
-    assert get(server.port, LOOKUP).status == 200
-    before = scraped(server.port)
-    victim, other = server.workers()
-    os.kill(victim, signal.SIGKILL)
-    (newest,) = until(lambda: set(server.workers()) - {victim, other}, "the next worker")
-    until(lambda: is_served(HOST, server.port), "a worker that listens")  # the other one may not do so yet
-    with answered_by(server, newest):
-        assert get(server.port, LOOKUP).status == 200
-        assert requests(scraped(server.port)) == requests(before) + 1
-
-
-def test_the_pages_that_the_cache_had_are_counted(server: Server) -> None:
-    """Of equal requests the first to each worker is a miss."""
-    before = scraped(server.port)
+def test_the_pages_that_the_cache_had_are_counted(app: Application) -> None:
+    """Of equal requests the first is a miss."""
+    before = scraped(app)
     for _ in range(6):
-        assert get(server.port, f"{SIGNATURES_PATH}?text_signature=cache").status == 200
-    after = scraped(server.port)
+        assert get(app, f"{SIGNATURES_PATH}?text_signature=cache").status == 200
+    after = scraped(app)
     name = "page_cache_lookups_total"
-    hits, misses = (value(after, name, result=kind) - value(before, name, result=kind) for kind in ("hit", "miss"))
-    assert hits + misses == 6
-    assert 1 <= misses <= 2
+    assert [value(after, name, result=kind) - value(before, name, result=kind) for kind in ("hit", "miss")] == [5, 1]
 
 
-def test_what_became_of_posts_is_counted(server: Server) -> None:
+def test_what_became_of_posts_is_counted(app: Application) -> None:
     """By route: stored, or the reason for which it was refused. A form that stored is answered by a redirect."""
-    before = scraped(server.port)
-    statuses = [post_text(server.port, text).status for text in ("outcome()", "outcome()", "f(uint7)")]
+    before = scraped(app)
+    statuses = [post_text(app, text).status for text in ("outcome()", "outcome()", "f(uint7)")]
     assert statuses == [201, 400, 400]
     body = urlencode({"texts": "function formed()"}).encode()
-    assert request(server.port, "POST", "/submit/store/", body, FORM).status == 303
-    after = scraped(server.port)
+    assert request(app, "POST", "/submit/store/", body, FORM).status == 303
+    after = scraped(app)
     api = [(SIGNATURES_PATH, outcome) for outcome in ("stored", "duplicate", "bad_width")]
     for route, outcome in [*api, ("/submit/store/", "stored")]:
         row = {"route": route, "outcome": outcome}
         assert value(after, "posts_total", **row) - value(before, "posts_total", **row) == 1
 
 
-def test_how_decodings_ended_is_counted(server: Server) -> None:
+def test_how_decodings_ended_is_counted(app: Application) -> None:
     """Of each input, also where another process decodes: by the contract, a text, none that fits, no text."""
-    before = scraped(server.port)
+    before = scraped(app)
     text = "twoMeanings(uint256)"
-    assert post_text(server.port, text).status == 201
+    assert post_text(app, text).status == 201
     call, abi = selector(text), [{"type": "function", "name": "twoMeanings", "inputs": [{"type": "uint256"}]}]
     inputs = [
         {"data": call + 64 * "1", "abi": abi},
@@ -189,9 +139,9 @@ def test_how_decodings_ended_is_counted(server: Server) -> None:
         {"data": call},
         {"data": "0x00000000" + 600 * "0"},
     ]
-    assert request(server.port, "POST", "/api/v1/decode/", json.dumps(inputs).encode(), JSON).status == 200
-    assert get(server.port, f"/decode/?data={call + 64 * '1'}").status == 200
-    after = scraped(server.port)
+    assert request(app, "POST", "/api/v1/decode/", json.dumps(inputs).encode(), JSON).status == 200
+    assert get(app, f"/decode/?data={call + 64 * '1'}").status == 200
+    after = scraped(app)
     counts = {
         outcome: value(after, "decodings_total", outcome=outcome) - value(before, "decodings_total", outcome=outcome)
         for outcome in ("contract", "text", "none fits", "unknown")
@@ -199,20 +149,17 @@ def test_how_decodings_ended_is_counted(server: Server) -> None:
     assert counts == {"contract": 1, "text": 2, "none fits": 1, "unknown": 1}
 
 
-def test_a_dashboard_has_what_it_needs(server: Server) -> None:
-    """The program, the process, the disk, starts of workers, the newest import; the documents name no other metrics.
+def test_a_dashboard_has_what_it_needs(app: Application) -> None:
+    """The program, the process, the disk, the newest import; the documents name no other metrics.
 
     Their expressions parse.
     """
-    assert post_text(server.port, "g()").status == 201
-    folded = ("sigdir_last_fold_timestamp_seconds", frozenset[tuple[str, str]]())
-    until(lambda: folded in scraped(server.port), "a fold")
-    samples = scraped(server.port)
+    mark(Paths(app.folder).last_fold)  # as a server does that folds by itself
+    samples = scraped(app)
     outcomes = ("imported", "duplicate", "rejected")
     assert [value(samples, "last_import_candidates", outcome=one) for one in outcomes] == [1, 1, 1]
     assert time.time() - SAFETY_SECONDS < value(samples, "last_import_timestamp_seconds") <= time.time()
-    assert value(samples, "worker_starts_total") >= 2
-    assert 0 < value(samples, "disk_free_bytes") <= shutil.disk_usage(server.folder).total
+    assert 0 < value(samples, "disk_free_bytes") <= shutil.disk_usage(app.folder).total
     names = {name for name, _ in samples}
     assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "sigdir_build_info"} <= names
     folder = ROOT / "docs" / "operations"
@@ -259,7 +206,8 @@ def test_the_state_of_the_warehouse_is_shown(tmp_path: Path) -> None:
         assert [value(folded, "rows", collection=collection) for collection in LISTS] == [1, 1]
         assert value(folded, "warehouse_version") == get(app, "/readyz").json()["version"] >= 0
         assert value(folded, "fold_lag_seconds") == 0
-        mark(Paths(warehouse).last_fold)  # as a server does that folds by itself
+        assert value(folded, "last_fold_timestamp_seconds") == 0
+        mark(Paths(warehouse).last_fold)
         assert value(scraped(app), "last_fold_timestamp_seconds") >= int(posted)
 
 
@@ -279,32 +227,32 @@ def warehouse(tmp_path: Path) -> Path:
     return warehouse
 
 
-def test_every_kind_of_lookup_counts(warehouse: Path) -> None:
+def test_every_kind_of_lookup_counts(app: Application) -> None:
     """Lists, resolve, both dialects, files, pages and decoding, in whichever process, once a request; what is found counts nowhere,
     nor what the language has.
     """
-    unknown, event, known = "0x00000001", topic("E()"), selector(TRANSFER)
-    with (
-        closing(BudgetProcess(Settings(warehouse, count_misses=True))) as process,
-        application(warehouse, process, count_misses=True) as app,
+    unknown, event, known, panic = "0x00000001", topic("E()"), selector(TRANSFER), "0x4e487b71"
+    for path in (
+        "/api/v1/signatures/?hex_signature={}",
+        "/api/v1/signatures/?hex_signature__in={}",
+        "/api/v1/resolve/?hash={}",
+        "/signature-database/v1/lookup?function={}",
+        "/api/v1/signatures?function={}",
+        "/selector/{}/",
+        "/api/v1/decode/?data={}",
+        "/decode/?data={}" + 300 * "00",
     ):
-        for path in (
-            "/api/v1/signatures/?hex_signature={}",
-            "/api/v1/signatures/?hex_signature__in={}",
-            "/api/v1/resolve/?hash={}",
-            "/signature-database/v1/lookup?function={}",
-            "/api/v1/signatures?function={}",
-            "/selector/{}/",
-            "/api/v1/decode/?data={}",
-            "/decode/?data={}" + 300 * "00",
-        ):
-            for hash in (unknown, known):
-                get(app, path.format(hash))
-        for path in ("/signatures/00000001", f"/signatures/{known[2:]}", f"/topic0/{event[2:]}", f"/topic/{event}/"):
-            get(app, path)
-        assert get(app, f"/api/v1/decode/?data=0x4e487b71{17:064x}").json()["candidates"]
-        assert post(app, "/api/v1/resolve/", 4 * [unknown]).status == 200
-        until(lambda: counts(app) == {unknown: 10, event: 2}, "ten lookups of a selector and two of a topic count")
+        for hash in (unknown, known):
+            get(app, path.format(hash))
+    for path in ("/signatures/00000001", f"/signatures/{known[2:]}", f"/topic0/{event[2:]}", f"/topic/{event}/"):
+        get(app, path)
+    assert get(app, f"/api/v1/decode/?data={panic}{17:064x}").json()["candidates"]
+    assert post(app, "/api/v1/resolve/", 4 * [unknown]).status == 200
+    until(
+        lambda: (counts(app).get(unknown), counts(app).get(event)) == (10, 2),
+        "ten lookups of a selector, two of a topic",
+    )
+    assert not {known, panic} & counts(app).keys()
 
 
 def test_without_memory_for_a_thread_the_answer_stays(warehouse: Path) -> None:

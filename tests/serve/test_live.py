@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.client import HTTPResponse
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +25,8 @@ import pytest
 
 import sigdir
 from sigdir.serve.core.texts import canonical_text
+from sigdir.serve.metrics import OTHER
+from sigdir.serve.servers.start import is_served
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.writer import Staging
@@ -52,6 +54,7 @@ from tests.serve.support import (
     until,
     whole,
 )
+from tests.serve.test_counts import LOOKUP, requests, scraped, value
 
 Record = dict[str, Any]
 
@@ -211,25 +214,6 @@ def test_posts_that_share_a_commit_get_their_own_rows(tmp_path: Path) -> None:
         assert len({row.id for _, row in rows}) == len(rows) == reader.current().count(SIGNATURES)
 
 
-def test_a_page_waits_for_no_thread(tmp_path: Path) -> None:
-    """A page and a lookup are answered while the only thread waits for the right to write; a proxy is heard."""
-    with serving(tmp_path / "warehouse", "--threads", "1", "--trust-proxy", workers=1) as server:
-        posted(server, "first()")
-        staging = Staging(Paths(tmp_path / "warehouse").staging)
-        with ThreadPoolExecutor() as pool:
-            with staging.exclusive_statement():
-                waiting = pool.submit(post_text, server.port, "second()")
-                until(lambda: waits_for_a_lock(server.workers()), "the POST waits")
-                page = get(server.port, SIGNATURES_PATH)
-                assert [row["text_signature"] for row in page.json()["results"]] == ["first()"]
-                assert get(server.port, f"{SIGNATURES_PATH}?hex_signature=0x3df4ddf4").json()["count"] == 1
-                assert not waiting.done()
-            assert waiting.result().status == 201
-        staging.close()
-        page = get(server.port, f"{SIGNATURES_PATH}?page_size=1", {"X-Forwarded-Proto": "https"})
-        assert page.json()["next"].startswith("https://")
-
-
 def waits_for_a_lock(pids: list[int]) -> bool:
     """Whether one of the processes waits for a file lock that another holds."""
     waiting = (line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" in line)
@@ -252,23 +236,74 @@ def test_an_import_over_http_lets_posts_through(tmp_path: Path) -> None:
 # Kills and stops.
 
 
-def test_a_killed_worker_is_replaced(server: Server) -> None:
-    """After kill -9 of one worker requests go on, its rows are there, and a new one takes its place."""
-    first, second = server.workers()
-    with only(server, first):
-        row = posted(server, "byTheKilledWorker()")
+@pytest.fixture(params=["waitress", pytest.param("granian", marks=pytest.mark.long)])
+def counted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    if request.param == "waitress":
+        yield request.getfixturevalue("server")
+    else:
+        with serving(tmp_path / "warehouse", *by(request.param)) as server:
+            yield server
+            assert server.errors() == []
+
+
+@contextmanager
+def answered_by(server: Server, worker: int) -> Iterator[None]:
+    """Only this worker answers; on granian either does, because each has a socket of its own."""
+    with only(server, worker) if server.is_on_waitress() else nullcontext():
+        yield
+
+
+def test_a_scrape_has_the_requests_of_every_worker(counted: Server) -> None:
+    """By method, route and status, with their time and bytes; whichever worker answers it."""
+    before = scraped(counted.port)
+    posted(counted, "counted()")
+    sizes = []
+    for worker in counted.workers():
+        with answered_by(counted, worker):
+            sizes += [len(get(counted.port, LOOKUP).body) for _ in range(3)]
+            assert get(counted.port, f"{SIGNATURES_PATH}?page=999").status == 404
+            assert get(counted.port, f"/nowhere/{worker}/").status == 404
+            assert get(counted.port, "/api/v1/signatures?function=0x00000000").status == 200
+    for worker in counted.workers():
+        with answered_by(counted, worker):
+            after = scraped(counted.port)
+        assert requests(after) - requests(before) == len(sizes) == 6
+        assert requests(after, 404) - requests(before, 404) == 2
+        assert requests(after, 404, OTHER) - requests(before, 404, OTHER) == 2
+        assert requests(after, 200, "/api/v1/signatures") - requests(before, 200, "/api/v1/signatures") == 2
+        assert requests(after, 201, method="POST") - requests(before, 201, method="POST") == 1
+        row = {"method": "GET", "route": SIGNATURES_PATH}
+        answers = sum(requests(after, status) for status in (200, 304, 400, 404))
+        assert value(after, "http_request_duration_seconds_count", **row) == answers
+        assert value(after, "http_request_duration_seconds_bucket", **row, le="10.0") <= answers
+        assert 0 < value(after, "http_request_duration_seconds_sum", **row) < SAFETY_SECONDS
+        assert value(after, "http_response_bytes_total", **row) >= sum(sizes)
+        assert value(after, "worker_starts_total") >= 2
+
+
+def test_a_killed_worker_is_replaced(counted: Server) -> None:
+    """After kill -9 of one worker requests go on, its rows are there, and a new one takes its place and goes on from its counts."""
+    first, second = counted.workers()
+    with answered_by(counted, first):
+        row = posted(counted, "byTheKilledWorker()")
+    before = scraped(counted.port)
     os.kill(first, signal.SIGKILL)
-    assert found(server.port, "byTheKilledWorker") == [row]
+    if counted.is_on_waitress():
+        assert found(counted.port, "byTheKilledWorker") == [row]
 
     def replaced() -> list[int] | None:
-        workers = server.workers()
+        workers = counted.workers()
         return workers if len(workers) == 2 and first not in workers else None
 
     (new,) = set(until(replaced, "a new worker")) - {second}
-    with only(server, new):  # it may still be loading; the request waits for it
-        assert found(server.port, "byTheKilledWorker") == [row]
-        posted(server, "byTheNewWorker()")
-    assert_in_order(whole(server.port))
+    until(lambda: is_served(HOST, counted.port), "a worker that listens")  # the other one may not do so yet
+    with answered_by(counted, new):  # it may still be loading; the request waits for it
+        assert found(counted.port, "byTheKilledWorker") == [row]
+        after = scraped(counted.port)
+        assert requests(after) == requests(before) + 1 + counted.is_on_waitress()
+        assert value(after, "worker_starts_total") == value(before, "worker_starts_total") + 1
+        posted(counted, "byTheNewWorker()")
+    assert_in_order(whole(counted.port))
 
 
 def connected(port: int, receive: int) -> socket.socket:
@@ -286,16 +321,40 @@ def read_answer(connection: socket.socket) -> tuple[int, Any]:
     return response.status, json.loads(response.read())
 
 
-def test_a_stop_finishes_the_requests_that_have_begun(tmp_path: Path) -> None:
-    """SIGTERM while a POST is half sent and a long page half read: both end well, and then the server does."""
+def test_a_server_with_one_thread(tmp_path: Path) -> None:
+    """A page and a lookup are answered while its thread waits for the right to write; a proxy is heard. SIGTERM while a
+    POST is half sent and a long page half read: both end well, and then the server does."""
     long = [f"long{number}({','.join(['uint256'] * 500)})" for number in range(1000)]
     warehouse = import_lines(tmp_path / "warehouse", *long)
+    with serving(warehouse, "--threads", "1", "--trust-proxy", workers=1) as server:
+        assert_a_page_waits_for_no_thread(server)
+        proxied = get(server.port, f"{SIGNATURES_PATH}?page_size=1", {"X-Forwarded-Proto": "https"})
+        assert proxied.json()["next"].startswith("https://")
+        row = stopped_in_the_middle_of_requests(server)
+    with application(warehouse) as app:
+        assert found(app, "sentSlowly") == [row]
+
+
+def assert_a_page_waits_for_no_thread(server: Server) -> None:
+    posted(server, "first()")
+    staging = Staging(Paths(server.folder).staging)
+    with ThreadPoolExecutor() as pool:
+        with staging.exclusive_statement():
+            waiting = pool.submit(post_text, server.port, "second()")
+            until(lambda: waits_for_a_lock(server.workers()), "the POST waits")
+            page = get(server.port, f"{SIGNATURES_PATH}?page_size=1")
+            assert [row["text_signature"] for row in page.json()["results"]] == ["first()"]
+            assert get(server.port, f"{SIGNATURES_PATH}?hex_signature=0x3df4ddf4").json()["count"] == 1
+            assert not waiting.done()
+        assert waiting.result().status == 201
+    staging.close()
+
+
+def stopped_in_the_middle_of_requests(server: Server) -> Record:
+    """The row that was half sent when the signal came."""
     body = b"text_signature=sentSlowly(uint256)"
     head = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM['Content-Type']}\r\n"
-    with (
-        serving(warehouse, workers=1) as server, connected(server.port, 65_536) as slow,
-        connected(server.port, 4096) as reading,
-    ):  # fmt: skip
+    with connected(server.port, 65_536) as slow, connected(server.port, 4096) as reading:
         slow.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body[:10])
         reading.sendall(f"GET {SIGNATURES_PATH}?page_size=1000 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         assert reading.recv(1000, socket.MSG_PEEK).startswith(b"HTTP/1.1 200")
@@ -310,8 +369,7 @@ def test_a_stop_finishes_the_requests_that_have_begun(tmp_path: Path) -> None:
         assert (status, len(page["results"])) == (200, 1000)
         assert server.process.wait(SAFETY_SECONDS) == 0
         assert server.errors() == []
-    with application(warehouse) as app:
-        assert found(app, "sentSlowly") == [row]
+    return dict(row)
 
 
 def answers(port: int) -> bool:
