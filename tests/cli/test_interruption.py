@@ -17,7 +17,7 @@ import sigdir
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.examples import examples, long_except
 from tests.pipeline.support import invoke
-from tests.serve.support import children_of, serving, until
+from tests.serve.support import HOST, application, children_of, listening, until
 
 ROWS = 60_000
 MOMENTS = examples(4) + 1
@@ -105,8 +105,8 @@ def test_a_long_command_ends_at_any_moment(folder: Path, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def directory(folder: Path) -> Iterator[str]:
-    with serving(folder / "warehouse", workers=1) as server:
-        yield f"http://127.0.0.1:{server.port}"
+    with application(folder / "warehouse") as app, listening(app) as port:
+        yield f"http://{HOST}:{port}"
 
 
 def test_a_mirror_ends_at_any_moment(directory: str, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from sigdir.serve.mcp_http import McpResource
 from sigdir.serve.mcp_server import MAX_ANSWER, mcp_server
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.examples import examples
+from tests.pipeline.support import invoke
 from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
 from tests.serve.support import HOST, Answer, Application, application, get, listening, request
 from tests.serve.support import opened as storage
@@ -288,8 +289,5 @@ def listed_by(app: Application) -> Any:
 
 def test_a_warehouse_that_is_missing_is_one_line(tmp_path: Path) -> None:
     """On standard error, with status 2; standard output is the protocol's."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sigdir", "mcp"], cwd=ROOT, env=environment(tmp_path / "no"), input=b"",
-        capture_output=True, timeout=SAFETY_SECONDS, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+    done = invoke(tmp_path / "no", "mcp")
+    assert (done.status, done.stdout, done.stderr.count("\n")) == (2, b"", 1)
