@@ -19,6 +19,7 @@ from sigdir.serve.app import create_app, routes
 from sigdir.serve.core.settings import Settings
 from sigdir.warehouse.index.view import Reader
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
+from tests.pipeline.support import invoke
 from tests.serve.support import (
     ABI_PATH,
     EVENTS_PATH,
@@ -169,9 +170,14 @@ def test_a_token_that_nobody_can_send_is_an_error(monkeypatch: pytest.MonkeyPatc
     assert not token.strip() or token not in done.stderr
 
 
-@pytest.mark.parametrize("url", ["javascript://a", "https://a.test/path", "a.test", "https://a b"])
-def test_a_public_url_that_is_no_origin_is_an_error(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+@pytest.mark.parametrize(
+    "url", ["javascript://a", "https://a.test/path", "a.test", "https://a b", "https://a.test:1000000"]
+)
+def test_a_public_url_that_is_no_origin_is_an_error(monkeypatch: pytest.MonkeyPatch, warehouse: Path, url: str) -> None:
     """Of the variable too, which other WSGI servers read; links of every page begin with it."""
+    refused = invoke(warehouse, "serve", "--public-url", url)
+    assert refused.status == 2
+    assert f"{url!r} is not a scheme and a host, as https://example.org." in refused.stderr
     monkeypatch.setenv("SIGDIR_PUBLIC_URL", url)
     with pytest.raises(ValueError, match="SIGDIR_PUBLIC_URL"):
         Settings.from_environment()
