@@ -7,11 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -65,53 +66,66 @@ def _ready_on_full(disk: Disk, server: Server) -> dict[str, Any]:
     return state
 
 
-def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
+class Stored(NamedTuple):
+    """A server whose warehouse is on one small disk, and its temporary files on another."""
+
+    server: Server
+    disk: Disk
+    temporary: Disk
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+    folder = tmp_path_factory.mktemp("stored")
+    with small_disk(folder / "disk") as disk, small_disk(folder / "temporary") as temporary:
+        warehouse = import_lines(disk.path / "warehouse", *named("old"))
+        variables = {"TMPDIR": str(temporary.path)}
+        with serving(warehouse, workers=1, fold_every=0.3, variables=variables) as server:
+            yield Stored(server, disk, temporary)
+
+
+def test_a_full_disk_refuses_posts_and_no_more(stored: Stored) -> None:
     """What was acknowledged before is served meanwhile, and is there afterwards; then POSTs are taken again."""
-    with small_disk(tmp_path / "disk") as disk:
-        warehouse = disk.path / "warehouse"
-        import_lines(warehouse, *named("old"))
-        with serving(warehouse, workers=1, fold_every=0.3) as server:
-            kept = [post_text(server.port, f"kept{number}()").json() for number in range(20)]
-            until(lambda: read_snapshot(Paths(warehouse)).count(SIGNATURES) == 70, "the rows to be folded")
-            disk.resize(disk.used() + 64)
-            answers: list[Answer] = []
-            while len(answers) < 2000:
-                answers.append(post_text(server.port, f"more{len(answers)}({'uint256,' * 200}address)"))
-                if answers[-1].status != 201:
-                    break
-            *taken, refused = answers
-            assert_says_when_to_come_again(refused)
-            kept += [answer.json() for answer in taken]
-            assert get(server.port, "/healthz").status == 200
-            until(lambda: _ready_on_full(disk, server).get("disk") == "full", "/readyz to show the full disk")
-            disk.resize(64 * 1024)
-            assert "disk" not in get(server.port, "/readyz").json()
-            until(lambda: post_text(server.port, "room(address)").status in (201, 400), "a POST to be taken")
-            for row in kept:
-                assert get(server.port, f"{SIGNATURES_PATH}{row['id']}/").json() == row
-            until(
-                lambda: read_snapshot(Paths(warehouse)).count(SIGNATURES) == 50 + len(kept) + 1, "the rows to be folded"
-            )
-            assert len(whole(server.port)) == 50 + len(kept) + 1
-            assert_no_traceback(server)
+    server, disk, _ = stored
+    paths = Paths(server.folder)
+    kept = [post_text(server.port, f"kept{number}()").json() for number in range(20)]
+    until(lambda: read_snapshot(paths).count(SIGNATURES) == 70, "the rows to be folded")
+    disk.resize(disk.used() + 64)
+    answers: list[Answer] = []
+    while len(answers) < 2000:
+        answers.append(post_text(server.port, f"more{len(answers)}({'uint256,' * 200}address)"))
+        if answers[-1].status != 201:
+            break
+    *taken, refused = answers
+    assert_says_when_to_come_again(refused)
+    kept += [answer.json() for answer in taken]
+    assert get(server.port, "/healthz").status == 200
+    until(lambda: _ready_on_full(disk, server).get("disk") == "full", "/readyz to show the full disk")
+    disk.resize(64 * 1024)
+    assert "disk" not in get(server.port, "/readyz").json()
+    until(lambda: post_text(server.port, "room(address)").status in (201, 400), "a POST to be taken")
+    for row in kept:
+        assert get(server.port, f"{SIGNATURES_PATH}{row['id']}/").json() == row
+    until(lambda: read_snapshot(paths).count(SIGNATURES) == 50 + len(kept) + 1, "the rows to be folded")
+    until(paths.last_fold.exists, "the time of the last fold")
+    assert len(whole(server.port)) == 50 + len(kept) + 1
+    assert_no_traceback(server)
 
 
-def test_a_full_temporary_folder_takes_no_large_body_and_no_more(tmp_path: Path) -> None:
+def test_a_full_temporary_folder_takes_no_large_body_and_no_more(stored: Stored) -> None:
     """On waitress a body from 64 KiB on waits there until it has arrived. Without room it gets no answer; others do."""
+    server, _, disk = stored
     large = json.dumps({"contract_abi": "[]" + " " * 300_000}).encode()
-    with small_disk(tmp_path / "disk") as disk:
-        variables = {"TMPDIR": str(disk.path)}
-        with serving(tmp_path / "warehouse", workers=1, variables=variables) as server:
-            [worker] = server.workers()
-            disk.resize(max(disk.used(), 1))
-            with pytest.raises((OSError, HTTPException)):
-                request(server.port, "POST", ABI_PATH, large, JSON)
-            assert post_text(server.port, "small()").status == 201
-            assert get(server.port, SIGNATURES_PATH).json()["count"] == 1
-            disk.resize(64 * 1024)
-            assert request(server.port, "POST", ABI_PATH, large, JSON).status == 201
-            assert "No space left on device" in server.stderr()
-            assert server.workers() == [worker]
+    workers, reports = server.workers(), server.stderr().count("No space left on device")
+    disk.resize(max(disk.used(), 1))
+    with pytest.raises((OSError, HTTPException)):
+        request(server.port, "POST", ABI_PATH, large, JSON)
+    assert post_text(server.port, "small()").status == 201
+    assert len(found(server.port, "small()")) == 1
+    disk.resize(64 * 1024)
+    assert request(server.port, "POST", ABI_PATH, large, JSON).status == 201
+    assert server.stderr().count("No space left on device") > reports
+    assert server.workers() == workers
 
 
 @pytest.mark.long
@@ -235,37 +249,38 @@ def test_readyz_names_since_when_folding_fails(tmp_path: Path) -> None:
         paths.lock.rmdir()
 
 
-def test_a_warehouse_that_is_moved_away_is_not_made_again(tmp_path: Path) -> None:
+def test_a_warehouse_that_is_moved_away_is_not_made_again(stored: Stored) -> None:
     """The server reads on from what is mapped and says in /readyz that it is gone, whatever takes its place.
 
     Put back, it takes POSTs again.
     """
-    folder, away, other = (tmp_path / name for name in ("warehouse", "away", "other"))
+    server, folder = stored.server, stored.server.folder
+    away, other = (folder.with_name(name) for name in ("away", "other"))
     for number in range(3):
         publish(Paths(other), [f"other{number}()"])
-    with serving(folder, workers=1, fold_every=0.1) as server:
-        assert post_text(server.port, "before()").status == 201
-        [worker] = server.workers()
-        folder.rename(away)
-        other.rename(folder)
-        until(lambda: get(server.port, "/readyz").json()["status"] == "gone", "/readyz to say that it is gone")
-        assert (found(server.port, "other0()"), len(found(server.port, "before()"))) == ([], 1)
-        assert post_text(server.port, "more()").status == 503
-        folder.rename(other)
-        until(lambda: "fold: " in server.stderr(), "a round of the fold process")
-        gone = get(server.port, "/readyz")
-        assert (gone.status, gone.json()["status"]) == (503, "gone")
-        assert found(server.port, "before") != []
-        assert post_text(server.port, "meanwhile()").status == 503
-        assert get(server.port, "/statistics/").status < 500
-        assert get(server.port, "/metrics").status == 200
-        os.kill(worker, signal.SIGKILL)
-        until(
-            lambda: "no such folder, so no warehouse to read" in server.stderr().partition("ended with")[2],
-            "a new worker",
-        )
-        assert not folder.exists()
-        away.rename(folder)
-        until(lambda: server.workers() and is_ready(server.port), "a worker that finds it")
-        assert post_text(server.port, "afterwards()").status == 201
-        assert found(server.port, "before()") != []
+    assert post_text(server.port, "before()").status == 201
+    [worker] = server.workers()
+    folder.rename(away)
+    other.rename(folder)
+    until(lambda: get(server.port, "/readyz").json()["status"] == "gone", "/readyz to say that it is gone")
+    assert (found(server.port, "other0()"), len(found(server.port, "before()"))) == ([], 1)
+    assert post_text(server.port, "more()").status == 503
+    folder.rename(other)
+    reports = server.stderr().count("fold: ")
+    until(lambda: server.stderr().count("fold: ") > reports, "a round of the fold process")
+    gone = get(server.port, "/readyz")
+    assert (gone.status, gone.json()["status"]) == (503, "gone")
+    assert found(server.port, "before") != []
+    assert post_text(server.port, "meanwhile()").status == 503
+    assert get(server.port, "/statistics/").status < 500
+    assert get(server.port, "/metrics").status == 200
+    os.kill(worker, signal.SIGKILL)
+    until(
+        lambda: "no such folder, so no warehouse to read" in server.stderr().partition("ended with")[2],
+        "a new worker",
+    )
+    assert not folder.exists()
+    away.rename(folder)
+    until(lambda: server.workers() and is_ready(server.port), "a worker that finds it")
+    assert post_text(server.port, "afterwards()").status == 201
+    assert found(server.port, "before()") != []
