@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sigdir.warehouse import Warehouse, WarehouseError
+from sigdir.warehouse.table.errors import first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +102,7 @@ def _written(data: Any, folder: Path, name: str) -> str:
             for batch in reader:
                 writer.write_batch(batch, row_group_size=_BATCH_ROWS)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise BadInput(name, f"not a table, texts or a path: {str(error).partition(chr(10))[0]}") from error
+        raise BadInput(name, f"not a table, texts or a path: {first_line(error)}") from error
     return str(path)
 
 

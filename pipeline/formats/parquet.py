@@ -19,6 +19,7 @@ from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Table
 from sigdir.pipeline.source import UNPACKED_RATIO, Source
 from sigdir.signatures.candidates import BATCH_ROWS, Entry
 from sigdir.signatures.grammar import BAD_ENTRY, MAX_TEXT_BYTES
+from sigdir.warehouse.table.errors import first_line
 
 _BATCH_BYTES = 1 << 25
 _UNCHECKED_BYTES = 1 << 30
@@ -87,8 +88,7 @@ def open_table(source: Source) -> Iterator[ParquetTable]:
         try:
             yield ParquetTable(source, stored, pq.ParquetFile(stored))
         except (pa.ArrowException, OSError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise BadInput(source.name, f"broken Parquet: {reason}") from None
+            raise BadInput(source.name, f"broken Parquet: {first_line(error)}") from None
 
 
 def rows_of(table: ParquetTable) -> Iterator[Entry]:

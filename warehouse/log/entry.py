@@ -27,7 +27,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.errors import UnreadableWarehouse, first_line
 from sigdir.warehouse.table.fields import PARTITION, STORED, DataFile
 from sigdir.warehouse.table.identity import usable_identity
 from sigdir.warehouse.table.paths import Paths
@@ -61,11 +61,6 @@ DAMAGED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, V
 RESTORE = "put this file back from a backup"
 
 
-def reason_of(error: Exception) -> str:
-    """An error's first line; a damaged entry may have any character that ends a line in what the error quotes."""
-    return " ".join(str(error).partition("\n")[0].split())
-
-
 def damaged_entry(path: Path, why: str) -> UnreadableWarehouse:
     """The error for an entry that cannot be used."""
     return UnreadableWarehouse(f"{path}: damaged: {why}; {RESTORE}")
@@ -77,13 +72,13 @@ def naming_damaged(path: Path) -> Iterator[None]:
     try:
         yield
     except DAMAGED as error:
-        raise damaged_entry(path, f"{type(error).__name__}: {reason_of(error)}") from error
+        raise damaged_entry(path, f"{type(error).__name__}: {first_line(error)}") from error
 
 
 def damaged_checkpoint(paths: Paths, file: Path, error: Exception) -> UnreadableWarehouse:
     """The error for a checkpoint that cannot be used."""
     return UnreadableWarehouse(
-        f"{file}: damaged: {reason_of(error)}; remove this file and {paths.last_checkpoint.name} beside it,"
+        f"{file}: damaged: {first_line(error)}; remove this file and {paths.last_checkpoint.name} beside it,"
         " because the entries have what is in it"
     )
 

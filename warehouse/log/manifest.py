@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.log.entry import DAMAGED, LogEntry, damaged_entry, read_summary, reason_of
-from sigdir.warehouse.table.errors import UnreadableWarehouse, VacuumedEvidence
+from sigdir.warehouse.log.entry import DAMAGED, LogEntry, damaged_entry, read_summary
+from sigdir.warehouse.table.errors import UnreadableWarehouse, VacuumedEvidence, first_line
 from sigdir.warehouse.table.files import make_folder, sync, write_file
 from sigdir.warehouse.table.paths import Paths
 
@@ -72,7 +72,7 @@ def _manifest_of_summary(paths: Paths, version: int, summary: Mapping[str, Any])
         if not _MANIFEST_NAME.fullmatch(name) or not isinstance(sha256, str):
             raise ValueError("not the name and the digest of a manifest")
     except DAMAGED as error:
-        raise damaged_entry(paths.log_entry(version), f"its evidence: {reason_of(error)}") from error
+        raise damaged_entry(paths.log_entry(version), f"its evidence: {first_line(error)}") from error
     return ManifestFile(paths.evidence / name, sha256)
 
 

@@ -26,7 +26,7 @@ from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.guard import HOW_TO_GIVE_FILES, of_function, refusal, stranger_message
 from sigdir.warehouse.sql.search import create_search
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, identifier, quoted
-from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
+from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse, first_line
 from sigdir.warehouse.table.files import RunFolder, own_temporary_folder
 from sigdir.warehouse.table.parallel import for_each
 from sigdir.warehouse.table.parquet import require_whole
@@ -50,7 +50,7 @@ def connect(memory_limit: str, threads: int, spill: Path | None = None) -> duckd
     try:
         connection.execute("SET memory_limit = $limit", {"limit": memory_limit})
     except duckdb.Error as error:
-        raise QueryError(f"memory limit {memory_limit!r}: {str(error).partition(chr(10))[0]}") from error
+        raise QueryError(f"memory limit {memory_limit!r}: {first_line(error)}") from error
     connection.execute("SET threads = $threads", {"threads": threads})
     connection.execute("SET temp_directory = $folder", {"folder": str(folder)})
     connection.execute("SET TimeZone = 'UTC'")
@@ -198,8 +198,7 @@ class Database:
             _require_intact(snapshot)
             create_views(self._connection, paths, snapshot, self._log)
         except (duckdb.Error, OSError) as error:
-            reason = str(error).partition("\n")[0]
-            raise UnreadableWarehouse(f"{paths.root}: {reason}") from error
+            raise UnreadableWarehouse(f"{paths.root}: {first_line(error)}") from error
         ranking = cache(partial(_ranking, weakref.ref(self._connection), paths, snapshot))
         self._not_created: list[Callable[[], None]] = [
             partial(_create_functions, self._connection, snapshot, ranking),
@@ -242,7 +241,7 @@ class Database:
         try:
             self._connection.execute(f'CREATE VIEW "{name}" AS FROM {_read_file(self._connection, file)}')
         except duckdb.Error as error:
-            raise QueryError(f"{name}: {file}: {str(error).partition(chr(10))[0]}") from error
+            raise QueryError(f"{name}: {file}: {first_line(error)}") from error
 
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
         """Run one query; raises QueryError. ``parameters`` bind ``?``, ``$1`` or ``$name``.
@@ -418,4 +417,4 @@ def _arrow_table(name: str, given: Any) -> pa.Table:
     try:
         return pa.Table.from_pandas(given, preserve_index=False) if is_pandas else pa.table(given)
     except (pa.ArrowException, TypeError, AttributeError) as error:
-        raise QueryError(f"{name}: {str(error).partition(chr(10))[0]}") from error
+        raise QueryError(f"{name}: {first_line(error)}") from error

@@ -35,3 +35,8 @@ class CommitConflict(WarehouseError):
 
 class QueryError(WarehouseError):
     """The SQL or its parameters are wrong; the message is the engine's."""
+
+
+def first_line(error: Exception) -> str:
+    """An error's first line; what a damaged file makes an error quote may have any character that ends a line."""
+    return " ".join(str(error).partition("\n")[0].split())

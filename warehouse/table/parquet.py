@@ -16,7 +16,7 @@ import pyarrow as pa
 from sigdir.signatures.arrow import numbers, text
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.interruption import check, each
-from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.errors import UnreadableWarehouse, first_line
 from sigdir.warehouse.table.fields import STORED, DataFile
 from sigdir.warehouse.table.files import sync
 
@@ -179,8 +179,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, LookupError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UnreadableWarehouse(f"{path}: {reason}") from error
+        raise UnreadableWarehouse(f"{path}: {first_line(error)}") from error
 
 
 def batches_in(path: Path, columns: Sequence[str] | None = None, rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:

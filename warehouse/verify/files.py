@@ -20,7 +20,7 @@ from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.views import quoted
 from sigdir.warehouse.staging.transaction import StagedRow
-from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.errors import UnreadableWarehouse, first_line
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parquet import naming, sha256_of
 from sigdir.warehouse.table.paths import Paths
@@ -221,7 +221,7 @@ class Verification:
                 rows: list[dict[str, Any]] = self.engine.sql(query).to_arrow_table().to_pylist()
             return rows
         except duckdb.Error as error:
-            reason = f"the rows cannot be searched: {str(error).partition(chr(10))[0]}"
+            reason = f"the rows cannot be searched: {first_line(error)}"
             if not self.report.findings:
                 raise UnreadableWarehouse(f"{self.paths.table}: {reason}") from error
             self.report.add("file", self.paths.table, reason)
