@@ -8,7 +8,6 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from urllib.parse import unquote
 
 from sigdir.pipeline.archive import is_archive, open_members
@@ -181,7 +180,7 @@ def store_sources(url: str, unread: UnreadInputs) -> list[Source]:
         return [_source(store, found[0].name, True, found[0].size, top)]
     sources: list[Source] = []
     for folder, objects in _by_folder(found):
-        hash_named = [each for each in objects if is_hash_named(_base(each.name), each.size)]
+        hash_named = [each for each in objects if is_hash_named(posixpath.basename(each.name), each.size)]
         names = {each.name for each in hash_named}
         for each in objects:
             if any(part.startswith(".") for part in each.name.split("/")):
@@ -234,17 +233,12 @@ def _by_folder(objects: Sequence[Object]) -> Iterator[tuple[str, list[Object]]]:
         yield folder, folders[folder]
 
 
-def _base(name: str) -> str:
-    return name.rpartition("/")[2]
-
-
 def _source(store: Store, name: str, explicit: bool, size: int, below: str) -> Source:
-    stream = partial(_open, store, name)
+
+    def stream() -> PieceStream:
+        return PieceStream(_pieces(store, name))
+
     return Source(store.where(name), explicit, size=size, stream=stream, below=printable(below))
-
-
-def _open(store: Store, name: str) -> PieceStream:
-    return PieceStream(_pieces(store, name))
 
 
 def _pieces(store: Store, name: str) -> Iterator[bytes]:
@@ -268,7 +262,7 @@ def _reason_of(store: Store, name: str, error: StoreError) -> str:
 
 def _hash_named(store: Store, folder: str, objects: Sequence[Object], unread: UnreadInputs, below: str) -> Source:
     where = store.where(folder) if folder else store.url
-    names = [_base(each.name) for each in objects]
+    names = [posixpath.basename(each.name) for each in objects]
     size = sum(each.size for each in objects)
     return store_folder(where, names, size, unread, below)
 

@@ -14,6 +14,9 @@ from sigdir.signatures.evidence import Sightings
 
 KEY_BYTES = 16
 
+HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
+"""The two digits of each byte."""
+
 
 def as_readonly(array: Array) -> Array:
     """A read-only view of an array.

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 from sigdir.signatures.abi import abi_entry, encoded, has_no_selector, rejected_entry
@@ -81,14 +80,9 @@ def is_foreign(entry: Any) -> bool:
     for parameters in (entry.get("inputs"), entry.get("outputs")):
         if isinstance(parameters, list):
             for item in parameters:
-                if _is_parameter(item) and _is_foreign_type(item["type"]):
+                if _is_parameter(item) and _FOREIGN_TYPE.match(item["type"]):
                     return True
     return False
-
-
-@lru_cache(maxsize=4096)
-def _is_foreign_type(word: str) -> bool:
-    return _FOREIGN_TYPE.match(word) is not None
 
 
 def entries_of(abi: list[Any], contract: Contract | None = None) -> Iterator[Entry]:

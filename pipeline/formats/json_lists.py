@@ -57,10 +57,12 @@ def is_map(value: Any) -> bool:
     """Whether a JSON value is an object whose first members are hashes with texts. The number of a chain may look
     like a hash, so the texts count too."""
     first = list(islice(members(value), _SAMPLE)) if isinstance(value, dict) else []
-    return bool(first) and all(parse_hash(key) for key, _ in first) and not any(_holds_more(text) for _, text in first)
+    return (
+        bool(first) and all(parse_hash(key) for key, _ in first) and not any(holds_objects(text) for _, text in first)
+    )
 
 
-def _holds_more(text: Any) -> bool:
+def holds_objects(text: Any) -> bool:
     """Whether it is no text and no list of texts, but an object or a list of objects."""
     return isinstance(text, dict) or (isinstance(text, list) and any(isinstance(item, dict | list) for item in text))
 

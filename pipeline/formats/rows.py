@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+from sigdir.pipeline.formats.json_lists import holds_objects
 from sigdir.pipeline.formats.json_reader import first_object, first_values, is_document, is_json, values_of
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table
 from sigdir.pipeline.source import Source
@@ -34,7 +35,7 @@ def looks_like(source: Source) -> bool:
     head = _head(rows, source)
     if head.columns() is None:
         return bool(values) and isinstance(values[0], dict) and values[0].get("results") == []
-    return "text_signature" in head.names or not any(map(_holds_objects, chain(*head.rows)))
+    return "text_signature" in head.names or not any(map(holds_objects, chain(*head.rows)))
 
 
 def entries(source: Source) -> Iterator[Entry]:
@@ -75,10 +76,6 @@ def _first_rows(values: list[Any]) -> list[dict[str, Any]]:
 def _head(rows: list[dict[str, Any]], source: Source) -> Table:
     names = list(dict.fromkeys(name for row in rows for name in islice(row, _MOST_NAMES)))[:_MOST_NAMES]
     return Table(names, [[row.get(name) for name in names] for row in rows], source.columns)
-
-
-def _holds_objects(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict | list) for item in value))
 
 
 class _Reader(NamedTuple):

@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterator
 
 from sigdir.pipeline.formats.hash_lines import entry_with_hash
+from sigdir.pipeline.formats.tables import encoded
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import parse_hash
@@ -106,9 +107,9 @@ def _of_row(number: int, cells: Row) -> Iterator[Entry]:
     texts = [cell for cell in cells if "(" in cell]
     if declared is None or not texts:
         row = " | ".join(cells)
-        yield Entry(row.encode("utf-8", "surrogateescape"), number, reject_reason=BAD_ENTRY)
+        yield Entry(encoded(row), number, reject_reason=BAD_ENTRY)
         return
     kind = KINDS.get(cells[0].lower(), Kind.UNKNOWN)
     for text in texts:
-        entry = entry_with_hash(text.encode("utf-8", "surrogateescape"), number, declared, kind.collection)
+        entry = entry_with_hash(encoded(text), number, declared, kind.collection)
         yield entry._replace(sighting=Sighting(kind, Witness.DECLARED)) if kind else entry

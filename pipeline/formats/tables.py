@@ -172,7 +172,7 @@ class Table:
 
     @cached_property
     def _known(self) -> list[str]:
-        return list(map(_plain, self.names))
+        return list(map(plain_name, self.names))
 
     @cached_property
     def _values(self) -> dict[int, list[Any]]:
@@ -217,7 +217,7 @@ class Table:
         """The column that a user means, by its exact name or in any case."""
         if name in self.names:
             return list(self.names).index(name)
-        return self._first_of([_plain(name)])
+        return self._first_of([plain_name(name)])
 
     def _first_of(self, names: Iterable[str]) -> int | None:
         return next((self._known.index(name) for name in names if name in self._known), None)
@@ -263,7 +263,7 @@ class Table:
         )
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A column's name without case, blanks and marks between words."""
     return re.sub(r"[ _.-]+", "", name).lower()
 

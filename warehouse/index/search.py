@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from sigdir.signatures.arrow import Array
-from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.columns import HEX_PAIRS, as_readonly
 from sigdir.signatures.kernels import kernel
 
 _PIECE_ROWS = 1 << 16
@@ -29,15 +29,12 @@ _COMPARED_BYTES = 64
 _ANY_RUN, _ANY_ONE = ord("*"), ord("?")  # no text has them
 
 
-_HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
-
-
 def rows_with_hex(hash: Array, rows: int, digits: str) -> Array:
     """The rows whose hash, uint8 of shape (rows, width), has these lower-case hex digits anywhere, rising."""
     found = [np.empty(0, np.int64)]
     for first in range(0, rows, _PIECE_ROWS):
         piece = hash[first : min(first + _PIECE_ROWS, rows)]
-        text = as_readonly(_HEX_PAIRS[piece].view(np.uint8).reshape(-1))
+        text = as_readonly(HEX_PAIRS[piece].view(np.uint8).reshape(-1))
         offsets = as_readonly(np.arange(len(piece) + 1) * (2 * piece.shape[1]))
         found += [first + some for some in rows_with_text(text, offsets, len(piece), digits)]
     return np.concatenate(found)

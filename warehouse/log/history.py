@@ -98,11 +98,16 @@ POSTED = Origin(0, -1, EPOCH, None, (), 0, 0)
 def origin_of(summary: dict[str, Any]) -> Origin:
     """The public part of an import's summary: names of folders stay private."""
     sources = summary["sources"]
-    names = tuple(source["path"].rstrip("/").rpartition("/")[2] for source in sources[:_SOURCES])
+    names = tuple(public_name(source["path"]) for source in sources[:_SOURCES])
     return Origin(
         summary["import"], summary["version"], summary["committed_at"], summary["source"], names,
         len(sources), summary["totals"]["imported"],
     )  # fmt: skip
+
+
+def public_name(path: str) -> str:
+    """The name of a source without its folder."""
+    return path.rstrip("/").rpartition("/")[2]
 
 
 class Origins:

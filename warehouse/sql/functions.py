@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from sigdir.signatures.arrow import Array, validity
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.signatures.columns import bytes_of
+from sigdir.signatures.columns import HEX_PAIRS, bytes_of
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.views import add_function
@@ -42,7 +42,6 @@ if TYPE_CHECKING:  # readings and grammar load numba, 0.5 s, and most queries ne
     from sigdir.warehouse.sql.ranking import Ranking
 
 _KNOWN_CONTRACTS = 1024
-_HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 
 
 def keccak256(texts: pa.ChunkedArray) -> pa.StringArray:
@@ -115,7 +114,7 @@ def hex_texts(digests: Array, is_valid: npt.NDArray[np.bool_] | None = None) -> 
     rows, width = digests.shape
     out = np.empty((rows, 2 + 2 * width), np.uint8)
     out[:, 0], out[:, 1] = b"0x"
-    out[:, 2:] = _HEX_PAIRS[digests].view(np.uint8)
+    out[:, 2:] = HEX_PAIRS[digests].view(np.uint8)
     offsets = np.arange(rows + 1, dtype=np.int32) * out.shape[1]
     bitmap = None if is_valid is None else validity(is_valid)
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out), bitmap)

@@ -19,7 +19,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.types import BadTypeList, split_types
-from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.history import history, public_name
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.fields import FIELDS, STORED, fields, sql_of
@@ -251,11 +251,6 @@ def without_folders(entry: dict[str, Any]) -> dict[str, Any]:
     """An import's summary as anybody may see it: its files by their names, without the reasons of faults."""
     sources = [source | {"path": public_name(source["path"]), "fault": None} for source in entry["sources"]]
     return entry | {"sources": sources, "faults": []}
-
-
-def public_name(path: str) -> str:
-    """The name of a source without its folder."""
-    return path.rstrip("/").rpartition("/")[2]
 
 
 def imports_table(entries: Sequence[dict[str, Any]]) -> pa.Table:
