@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,8 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, Witness
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
+from sigdir.warehouse.log.manifest import CONTRACTS
+from sigdir.warehouse.publish.mapped import MappedDraft
 from sigdir.warehouse.sql.contracts import (
     BY_CODE,
     BY_TEXTS,
@@ -28,17 +29,6 @@ from sigdir.warehouse.sql.contracts import (
     ContractTables,
     binary_column,
 )
-from sigdir.warehouse.sql.scratch import ScratchTables
-
-
-@dataclass(frozen=True, slots=True)
-class ContractsDraft:
-    """A file of contracts that is not published. ``labels`` are the sources of its statements, in their order."""
-
-    path: Path
-    deployments: int
-    interfaces: int
-    labels: tuple[str, ...]
 
 
 class ContractRows(AbstractContextManager["ContractRows"]):
@@ -47,7 +37,7 @@ class ContractRows(AbstractContextManager["ContractRows"]):
     ``chain`` is that of addresses whose input names none. ``contract`` is the one that the user names for all ABIs.
     """
 
-    def __init__(self, make_tables: Callable[[], ScratchTables], chain: int, contract: Deployed | None) -> None:
+    def __init__(self, make_tables: Callable[[], ContractTables], chain: int, contract: Deployed | None) -> None:
         self._make_tables, self.chain, self._contract = make_tables, chain, contract
         self._open = ExitStack()
         self._tables: ContractTables | None = None
@@ -63,7 +53,7 @@ class ContractRows(AbstractContextManager["ContractRows"]):
     @property
     def tables(self) -> ContractTables:
         if self._tables is None:
-            self._tables = ContractTables(self._open.enter_context(self._make_tables()))
+            self._tables = self._open.enter_context(self._make_tables())
         return self._tables
 
     def statement(self, label: str) -> int:
@@ -77,7 +67,7 @@ class ContractRows(AbstractContextManager["ContractRows"]):
         """Add deployments: their statements, chains (uint64), addresses, holders and targets (bytes a row, and flags)."""
         rows = len(addresses)
         nothing = np.zeros((rows, 1), np.uint8), np.zeros(rows, np.bool_)
-        self.tables.add_deployments(pa.table(
+        self.tables.add("deployments", pa.table(
             [
                 numbers(statements), numbers(np.arange(self._rows, self._rows + rows, dtype=np.int64)), numbers(chains),
                 binary_column(addresses), binary_column(*(holders or nothing)), numbers(how),
@@ -109,7 +99,7 @@ class ContractRows(AbstractContextManager["ContractRows"]):
     def add_members(self, holders: Array, how: Array, kinds: Array, hashes: Array) -> None:
         """Add texts: their holders (uint8 of (rows, size)), how these are one, their kinds, 8 bytes of each hash."""
         found = [binary_column(holders), numbers(how), numbers(kinds), binary_column(hashes)]
-        self.tables.add_texts(pa.table(found, schema=TEXTS))
+        self.tables.add("texts", pa.table(found, schema=TEXTS))
 
     def _holder(self, label: str, sighting: Sighting) -> tuple[bytes, int] | None:
         """The interface that a sighting's text is of: that of the code, else that of the address. Notes the address."""
@@ -148,8 +138,8 @@ class ContractRows(AbstractContextManager["ContractRows"]):
         if len(self._named) > 1:
             raise BadInput("--contract", "the inputs have several contracts; name it for the file of one ABI")
 
-    def finish(self, folder: Path) -> ContractsDraft | None:
-        """Write the file of contracts; None if the inputs say nothing of any."""
+    def finish(self, folder: Path) -> tuple[MappedDraft, int] | None:
+        """Write the file of contracts, a row a deployment; with how many interfaces it has. None if nothing is said of any."""
         if self._contract is not None and not self._places:
             raise BadInput("--contract", "no ABI is among the inputs")
         if self._places:
@@ -157,5 +147,6 @@ class ContractRows(AbstractContextManager["ContractRows"]):
         if self._tables is None:
             return None
         path = folder / "contracts.mapped"
-        counts = self._tables.write(path, max(1, len(self._labels)))
-        return ContractsDraft(path, *counts, tuple(self._labels)) if any(counts) else None
+        deployments, interfaces = self._tables.write(path, max(1, len(self._labels)))
+        draft = MappedDraft(path, CONTRACTS, deployments, tuple(self._labels))
+        return (draft, interfaces) if deployments or interfaces else None

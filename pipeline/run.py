@@ -63,6 +63,7 @@ from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.mapped import mapped_evidence
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.publish.sightings import EvidenceFiles
+from sigdir.warehouse.sql.contracts import ContractTables
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.staging.writer import make_warehouse, refuse_other_files
@@ -157,7 +158,7 @@ def run_import(
     with ExitStack() as stack:
         name, folder = _make_folder(paths, options, stack)
         contracts = ContractRows(
-            lambda: ScratchTables(connect(options.memory_limit, options.threads, folder)),
+            lambda: ContractTables(connect(options.memory_limit, options.threads, folder)),
             options.chain, options.contract,
         )  # fmt: skip
         state = stack.enter_context(ImportState(folder, report, contracts))
@@ -415,12 +416,8 @@ def _checked_ids(snapshot: Snapshot, staged: Staged) -> dict[Collection, int]:
 
 def _import_with_rejects(paths: Paths, digest: str | None) -> int | None:
     """The number of an earlier import with the same rejects, or None."""
-    if digest is None:
-        return None
-    for entry in history(paths):
-        if entry.get("rejects_sha256") == digest:
-            return int(entry["import"])
-    return None
+    entries = history(paths) if digest is not None else ()
+    return next((int(entry["import"]) for entry in entries if entry.get("rejects_sha256") == digest), None)
 
 
 def _log_entry(run: ImportRun) -> dict[str, object]:

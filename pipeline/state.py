@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sigdir.pipeline.contract_rows import ContractRows, ContractsDraft
+from sigdir.pipeline.contract_rows import ContractRows
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import Example, FileReport, ImportReport
 from sigdir.pipeline.source import Source
@@ -22,7 +22,7 @@ from sigdir.signatures.arrow import numbers, strings, text
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
-from sigdir.warehouse.log.manifest import CONTRACTS, USAGE
+from sigdir.warehouse.log.manifest import USAGE
 from sigdir.warehouse.publish.batch import Batch
 from sigdir.warehouse.publish.mapped import MappedDraft
 from sigdir.warehouse.publish.spill import Ids, ImportSightings, SightedInput, Spill, text_ids_in
@@ -40,8 +40,6 @@ class ImportState(AbstractContextManager["ImportState"]):
         self.report = report
         self.contracts = contracts
         """What the inputs say of contracts; None where nobody gathers it."""
-        self.draft: ContractsDraft | None = None
-        """Its file, once everything is read; None where they say nothing."""
         self.rejects_digest: str | None = None
         """Equal for two imports that rejected the same rows of the same inputs; None without rejects."""
         self.spills: dict[Collection, Spill] = {}
@@ -53,6 +51,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._inputs: dict[int, FileReport] = {}
         self._text_ids: dict[Collection, Ids] = {}
         self._compared = 0
+        self._drafts: list[MappedDraft] = []
         self._usage: dict[str, SourceUsage] = {}
         self._is_new: dict[Collection, npt.NDArray[np.bool_]] = {}
 
@@ -131,9 +130,11 @@ class ImportState(AbstractContextManager["ImportState"]):
             spill.finish()
         self._make_text_ids()
         self.rejects_digest = self._rejects.finish()
-        self.draft = self.contracts.finish(self.folder) if self.contracts is not None else None
-        if self.draft is not None:
-            self.report.deployments, self.report.interfaces = self.draft.deployments, self.draft.interfaces
+        found = self.contracts.finish(self.folder) if self.contracts is not None else None
+        if found is not None:
+            draft, self.report.interfaces = found
+            self.report.deployments = draft.rows
+            self._drafts.append(draft)
         self.report.examples.sort(key=lambda example: REASONS.index(example.reason))
         self.report.files = list(self._inputs.values())
 
@@ -188,7 +189,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         """Add the counts of an open source to what its label says; raises BadInput."""
         usage = usage_of(source)
         source.warnings += usage.unread
-        if not any(map(len, usage.counts.values())):
+        if not any(len(keys) for keys, _ in usage.tables.values()):
             why = "".join(f": {sentence}" for sentence in usage.unread[:1])
             raise BadInput(source.name, f"none of its {usage.rows:,} rows is a count of a selector or topic{why}")
         self._usage.setdefault(source.statement, SourceUsage()).add(usage)
@@ -196,9 +197,7 @@ class ImportState(AbstractContextManager["ImportState"]):
 
     def mapped(self) -> list[MappedDraft]:
         """The mapped files that the import brings. What a source counts takes the place of what it counted before."""
-        found = []
-        if self.draft is not None:
-            found.append(MappedDraft(self.draft.path, CONTRACTS, self.draft.deployments, self.draft.labels))
+        found = list(self._drafts)
         for number, (label, usage) in enumerate(self._usage.items()):
             path = self.folder / f"usage.{number}.mapped"
             found.append(MappedDraft(path, USAGE, usage.write(path), (label,), replaces=True))

@@ -28,13 +28,13 @@ from sigdir.pipeline.formats.column_tables import (
     roles_of,
 )
 from sigdir.pipeline.source import Source
+from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
-from sigdir.warehouse.evidence.usage import NO_DAYS, PLACE_BYTES, TABLES, Days, by_contract, write_usage
+from sigdir.warehouse.evidence.summaries import differs
+from sigdir.warehouse.evidence.usage import NO_DAYS, PLACE_BYTES, TABLES, Counts, Days, by_contract, write_usage
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.paths import existing
-
-Array = npt.NDArray[Any]
 
 MAX_COUNT = 1 << 48
 """A row with more uses than this is taken for damage: all chains together have had fewer calls."""
@@ -53,21 +53,20 @@ NAMES = {
 
 @dataclass
 class UsageCounts:
-    """The distinct keys of each table of ``warehouse/evidence/usage.py`` as rows of bytes, and how often each is used.
+    """How often each key is used. ``rows`` were read of the table; ``unread`` says which were not.
 
-    ``rows`` were read of the table; ``unread`` says which were not. ``days`` are the first and the last.
+    ``days`` are the first and the last.
     """
 
-    hashes: dict[str, Array] = field(default_factory=dict)
-    counts: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    tables: Counts = field(default_factory=dict)
     rows: int = 0
     unread: list[str] = field(default_factory=list)
     days: Days = field(default_factory=NO_DAYS.copy)
 
     def to_dict(self) -> dict[str, Any]:
         """What was counted, for a report."""
-        uses = sum(int(self.counts[collection].sum()) for collection in COLLECTIONS)
-        hashes = {collection.value: len(self.hashes[collection]) for collection in COLLECTIONS}
+        uses = sum(int(self.tables[collection][1].sum()) for collection in COLLECTIONS)
+        hashes = {collection.value: len(self.tables[collection][0]) for collection in COLLECTIONS}
         return {"rows": self.rows, "hashes": hashes, "uses": uses, "days": self.days.astype(str).tolist()}
 
 
@@ -103,7 +102,7 @@ class SourceUsage:
 
     def add(self, usage: UsageCounts) -> None:
         for table, some in self._sums.items():
-            some.add(usage.hashes[table], usage.counts[table])
+            some.add(*usage.tables[table])
         self._days = _ends(self._days, usage.days)
 
     def write(self, path: Path) -> int:
@@ -122,8 +121,7 @@ def usage_of(source: Source) -> UsageCounts:
         found.rows += batch.rows
         found.days = _ends(found.days, _days(batch, bad))
         _add(sums, batch, bad, source.contracts.chain if source.contracts is not None else 1)
-    for table, some in sums.items():
-        found.hashes[table], found.counts[table] = some.merged()
+    found.tables = {table: some.merged() for table, some in sums.items()}
     found.unread = bad.sentences()
     return found
 
@@ -181,9 +179,8 @@ def _added(width: int, parts: list[tuple[Array, npt.NDArray[np.int64]]]) -> tupl
     keys = np.ascontiguousarray(hashes).view(">u4" if width == 4 else f"S{width}")[:, 0]
     order = np.argsort(keys.astype(np.uint32) if width == 4 else keys, kind="stable")
     keys = keys[order]
-    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.empty(0, np.int64)
-    sums = np.add.reduceat(counts[order], starts) if len(keys) else np.empty(0, np.int64)
-    return hashes[order[starts]], sums
+    starts = np.flatnonzero(differs(keys))
+    return hashes[order[starts]], np.add.reduceat(counts[order], starts)
 
 
 # How much of what is used a warehouse can name, by use and by distinct hash, and which misses matter most.
@@ -239,7 +236,7 @@ def coverage_of(path: str, warehouse: Path, most: int) -> Coverage:
 
 
 def _covered(view: View, collection: Collection, usage: UsageCounts, most: int) -> Covered:
-    hashes, counts = usage.hashes[collection], usage.counts[collection]
+    hashes, counts = usage.tables[collection]
     is_named = view.has_hashes(collection, hashes)
     missed = np.flatnonzero(~is_named)
     first = missed[np.argsort(-counts[missed], kind="stable")][:most]

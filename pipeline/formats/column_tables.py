@@ -6,7 +6,6 @@ addresses, hashes and counts are plain, and a row that cannot be read is counted
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -22,10 +21,11 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import parquet, rows
 from sigdir.pipeline.formats.csv import head_rows, head_table
 from sigdir.pipeline.formats.json_reader import first_object
-from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Table
+from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Table, plain_name
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import Array, numbers, text
 from sigdir.signatures.plural import counted
+from sigdir.warehouse.table.errors import first_line
 
 Names = Mapping[str, Sequence[str]]
 """For each role of a column the names that it may have, without case and marks."""
@@ -47,7 +47,7 @@ class ColumnBatch(NamedTuple):
 def roles_of(source: Source, names: Names) -> dict[str, str]:
     """The columns of an input that have a role, by their roles; none where it is no such table."""
     try:
-        found = {_plain(name): name for name in reversed(_names(source))}
+        found = {plain_name(name): name for name in reversed(_names(source))}
     except BadInput:
         return {}
     of_role = {role: next((found[one] for one in known if one in found), "") for role, known in names.items()}
@@ -81,10 +81,6 @@ def column_batches(source: Source, roles: Mapping[str, str]) -> Iterator[ColumnB
             first += batch.num_rows
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[ _.-]+", "", name).lower()
-
-
 def _names(source: Source) -> list[str]:
     if parquet.looks_like(source):
         with parquet.open_table(source) as table:
@@ -105,7 +101,7 @@ def _opened(source: Source, names: list[str]) -> Iterator[Iterator[pa.RecordBatc
     try:
         yield iter(_json(path, names) if first_object(source) is not None else _csv(source, path, names))
     except pa.ArrowException as error:
-        raise BadInput(source.name, f"not a table: {str(error).partition(chr(10))[0]}") from None
+        raise BadInput(source.name, f"not a table: {first_line(error)}") from None
 
 
 def _csv(source: Source, path: str, names: list[str]) -> Any:

@@ -27,10 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.pipeline.errors import BadInput
@@ -43,6 +41,7 @@ from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
 from sigdir.signatures.evidence import MOST_CONTRACTS, Kind, Sighting, Witness
 from sigdir.signatures.grammar import OK
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
+from sigdir.warehouse.evidence.mapped import raw_bytes
 from sigdir.warehouse.sql.contracts import BY_TEXTS, binary_column, fixed_bytes
 from sigdir.warehouse.sql.scratch import ScratchTables
 
@@ -197,14 +196,14 @@ class SourcifyTables:
                 rows = batch.num_rows
                 contracts.add_table(
                     np.full(rows, contracts.statement(source.statement), np.int32), values(batch.column("chain")),
-                    _rows_of(fixed_bytes(batch.column("address"), ADDRESS_BYTES)),
-                    (_rows_of(values(batch.column("compilation"))), np.ones(rows, np.bool_)),
+                    raw_bytes(fixed_bytes(batch.column("address"), ADDRESS_BYTES)),
+                    (raw_bytes(values(batch.column("compilation"))), np.ones(rows, np.bool_)),
                     np.full(rows, BY_TEXTS, np.uint8), None,
                 )  # fmt: skip
             for batch in self._tables.batches(_MEMBERS, BATCH_ROWS):
                 contracts.add_members(
-                    _rows_of(values(batch.column("compilation"))), np.full(batch.num_rows, BY_TEXTS, np.uint8),
-                    values(batch.column("kind")), _rows_of(fixed_bytes(batch.column("text"), 8)),
+                    raw_bytes(values(batch.column("compilation"))), np.full(batch.num_rows, BY_TEXTS, np.uint8),
+                    values(batch.column("kind")), raw_bytes(fixed_bytes(batch.column("text"), 8)),
                 )  # fmt: skip
 
     def _add_up(self) -> None:
@@ -257,8 +256,3 @@ def _entry(number: int, text: bytes, declared: bytes, reason: int, kind: int, co
         return entry
     contracts = min(compilations, MOST_CONTRACTS)
     return entry._replace(sighting=Sighting(Kind(kind), Witness.DECLARED, contracts=contracts, verified=True))
-
-
-def _rows_of(column: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Values of 8 bytes or more as uint8, a row each."""
-    return np.ascontiguousarray(column).view(np.uint8).reshape(len(column), column.dtype.itemsize)

@@ -125,9 +125,9 @@ def usage(data: bytes) -> None:
         assert message.startswith((f"{path}: ", f"{path}:"))
         assert len(message.splitlines()) == 1
         return
-    for collection, hashes in found.hashes.items():
-        assert len(hashes) == len(found.counts[collection]) <= found.rows
-        assert (found.counts[collection] >= 0).all()
+    for keys, counts in found.tables.values():
+        assert len(keys) == len(counts) <= found.rows
+        assert (counts >= 0).all()
 
 
 def tar(data: bytes) -> None:

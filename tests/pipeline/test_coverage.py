@@ -98,8 +98,11 @@ def test_memory_grows_with_contracts_and_not_with_days(tmp_path: Path) -> None:
         found = usage_of(source)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert found.counts["signatures by contract"].tolist() == [300 * count for count in range(1000)]
-    assert (found.hashes["signatures"].tobytes(), found.counts["signatures"].tolist()) == (b"\1\2\3\4", [149_850_000])
+    assert found.tables["signatures by contract"][1].tolist() == [300 * count for count in range(1000)]
+    assert (found.tables["signatures"][0].tobytes(), found.tables["signatures"][1].tolist()) == (
+        b"\1\2\3\4",
+        [149_850_000],
+    )
     assert most < 16 << 20
 
 

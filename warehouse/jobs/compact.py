@@ -48,7 +48,7 @@ from sigdir.warehouse.publish.commit import VersionContent
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.sql.contracts import ContractTables, add_files
 from sigdir.warehouse.sql.engine import connect
-from sigdir.warehouse.sql.scratch import ScratchTables, SightingTables
+from sigdir.warehouse.sql.scratch import SightingTables
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import make_folder, run_name, sync
@@ -205,8 +205,7 @@ class _MergedFiles(VersionContent):
         for number, files in enumerate(self.chosen.contracts):
             path = self.paths.evidence_mapped(CONTRACTS, self.run, number)
             make_folder(path.parent)
-            with ScratchTables(connect(_MEMORY, self.threads)) as scratch:
-                tables = ContractTables(scratch)
+            with ContractTables(connect(_MEMORY, self.threads)) as tables:
                 statements = add_files(tables, files)
                 rows, _ = tables.write(path, len(statements))
             sync(path)

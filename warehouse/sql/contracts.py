@@ -142,13 +142,6 @@ TEXTS: Final = pa.schema(
 )  # fmt: skip
 """``text`` has the first 8 bytes of the hash."""
 
-_TABLES = """
-CREATE TABLE deployments (
-    statement INTEGER, number BIGINT, chain UBIGINT, address BLOB, holder BLOB, how UTINYINT, target BLOB);
-CREATE TABLE texts (holder BLOB, how UTINYINT, kind UTINYINT, text BLOB);
-"""
-_ADD_DEPLOYMENTS = "INSERT INTO deployments BY NAME FROM rows"
-_ADD_TEXTS = "INSERT INTO texts BY NAME FROM rows"
 _JOIN = f"""
 CREATE OR REPLACE TABLE placed AS
     SELECT statement, chain, address, arg_max(holder, number) AS holder, arg_max(how, number) AS how,
@@ -171,32 +164,26 @@ _TEXTS = """SELECT DISTINCT interfaces.number AS interface, text, kind
     FROM texts JOIN keyed USING (holder, how) JOIN interfaces USING (key) ORDER BY interface, text, kind"""
 
 
-_CHAIN_ROWS = pa.schema([("chain", pa.uint64()), ("rows", pa.int64())])
+class ContractTables(ScratchTables):
+    """Add rows of DEPLOYMENTS and TEXTS, then ``write``."""
 
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(connection)
+        for table, schema in (("deployments", DEPLOYMENTS), ("texts", TEXTS)):
+            self.append(schema.empty_table(), f"CREATE TABLE {table} AS FROM rows")
 
-class ContractTables:
-    """Add rows, then ``write``. Raises QueryError where the engine fails, as with a full disk."""
-
-    def __init__(self, tables: ScratchTables) -> None:
-        self.tables = tables
-        tables.execute(_TABLES)
-
-    def add_deployments(self, rows: pa.Table) -> None:
-        """Rows of DEPLOYMENTS."""
-        self.tables.append(rows, _ADD_DEPLOYMENTS)
-
-    def add_texts(self, rows: pa.Table) -> None:
-        """Rows of TEXTS."""
-        self.tables.append(rows, _ADD_TEXTS)
+    def add(self, table: str, rows: pa.Table) -> None:
+        """Add rows to ``deployments`` or to ``texts``."""
+        self.append(rows, f"INSERT INTO {table} BY NAME FROM rows")
 
     def write(self, path: Path, statements: int) -> tuple[int, int]:
         """Write a file of contracts, to be synced; returns how many deployments and how many interfaces it has."""
-        self.tables.execute(_JOIN)
-        chains = pa.Table.from_batches(self.tables.batches(_CHAINS, PIECE_ROWS), _CHAIN_ROWS)
-        counts = values(chains["rows"]) if chains.num_rows else np.zeros(0, np.int64)
-        rows, interfaces = int(counts.sum()), self.tables.number("SELECT count(*) FROM interfaces")
-        proxies = self.tables.number("SELECT count(target) FROM placed")
-        texts = self.tables.number(f"SELECT count(*) FROM ({_TEXTS})")
+        self.execute(_JOIN)
+        chains = self.batches(_CHAINS, PIECE_ROWS).read_all()
+        counts = values(chains["rows"])
+        rows, interfaces = int(counts.sum()), self.number("SELECT count(*) FROM interfaces")
+        proxies = self.number("SELECT count(target) FROM placed")
+        texts = self.number(f"SELECT count(*) FROM ({_TEXTS})")
         columns = create_columns(path, {
             "chains": ("<u8", len(counts), None), "chain_ends": ("<u8", len(counts), None),
             "addresses": (f"S{ADDRESS_BYTES}", rows, None), "interfaces": ("u1", rows, bytes_for(interfaces)),
@@ -205,7 +192,7 @@ class ContractTables:
             "keys": (f"S{KEY_BYTES}", interfaces, None), "key_ends": ("<u8", interfaces, None),
             "by_code": ("u1", interfaces, None), "texts": ("S8", texts, None), "kinds": ("u1", texts, None),
         })  # fmt: skip
-        columns["chains"][:] = values(chains["chain"]) if chains.num_rows else 0
+        columns["chains"][:] = values(chains["chain"])
         columns["chain_ends"][:] = np.cumsum(counts)
         self._write_deployments(columns)
         self._write_interfaces(columns)
@@ -213,7 +200,7 @@ class ContractTables:
 
     def _write_deployments(self, columns: Columns) -> None:
         start = proxies = 0
-        for batch in self.tables.batches(_ROWS, PIECE_ROWS):
+        for batch in self.batches(_ROWS, PIECE_ROWS):
             part = slice(start, start + batch.num_rows)
             columns["addresses"][part] = fixed_bytes(batch.column("address"), ADDRESS_BYTES)
             for name, of in (("interfaces", "interface"), ("statements", "statement")):
@@ -227,13 +214,13 @@ class ContractTables:
 
     def _write_interfaces(self, columns: Columns) -> None:
         start = 0
-        for batch in self.tables.batches(_KEYS, PIECE_ROWS):
+        for batch in self.batches(_KEYS, PIECE_ROWS):
             part = slice(start, start + batch.num_rows)
             columns["keys"][part] = fixed_bytes(batch.column("key"), KEY_BYTES)
             columns["by_code"][part] = values(batch.column("by_code"))
             start = part.stop
         start, counts = 0, np.zeros(len(columns["keys"]) + 1, np.int64)
-        for batch in self.tables.batches(_TEXTS, PIECE_ROWS):
+        for batch in self.batches(_TEXTS, PIECE_ROWS):
             part = slice(start, start + batch.num_rows)
             columns["texts"][part] = fixed_bytes(batch.column("text"), 8)
             columns["kinds"][part] = values(batch.column("kind"))
@@ -282,12 +269,12 @@ def add_files(tables: ContractTables, files: Sequence[MappedFile]) -> tuple[tupl
         statement_of = np.cumsum([said is not None for said in file.statements]) + following - 1
         statement_of = np.where([said is not None for said in file.statements], statement_of, -1)
         for part in pieces_of(columns["texts"]):
-            tables.add_texts(_texts_of(columns, part))
+            tables.add("texts", _texts_of(columns, part))
         for part in pieces_of(columns["addresses"]):
-            tables.add_deployments(_deployments_of(columns, part, statement_of, number))
+            tables.add("deployments", _deployments_of(columns, part, statement_of, number))
             number += PIECE_ROWS
     pairs = ", ".join(f"({number}, {source})" for number, (source, _) in enumerate(statements))
-    tables.tables.execute(_DISTINCT.format(pairs=pairs))
+    tables.execute(_DISTINCT.format(pairs=pairs))
     return tuple(statements)
 
 
