@@ -318,10 +318,6 @@ class Transaction:
         (id,) = self._connection.execute("SELECT warehouse FROM about").fetchone()
         return str(id)
 
-    def version(self) -> int:
-        """The newest version whose publish was noted here; -1 for none."""
-        return self.newest_entry().version
-
     def newest_entry(self) -> NotedEntry:
         """What was noted of the newest version.
 

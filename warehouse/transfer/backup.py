@@ -205,8 +205,10 @@ def _back_up(
     staging.copy(staged)
     snapshot = read_snapshot(source)
     held = -1 if target.is_unfinished else _held_version(source, target, snapshot.version)
-    if not target.is_unfinished and not is_as_backed_up(copy.staging):
-        raise UnreadableWarehouse(f"{copy.root} was written to since it was a backup: it has rows of its own")
+    if not target.is_unfinished:
+        with open_read_only(copy.staging) as of_copy:
+            if not of_copy.is_as_backed_up():
+                raise UnreadableWarehouse(f"{copy.root} was written to since it was a backup: it has rows of its own")
     report = TransferReport(staged=drop_published_rows(staged, snapshot.high_water))
     if source.suppressed.exists():  # first: a copy that opens hides what its source hides
         write_file(copy.suppressed, source.suppressed.read_bytes())
@@ -289,12 +291,6 @@ def drop_published_rows(path: Path, high_water: Mapping[Collection, HighWaterMar
     except sqlite3.Error as error:
         raise UnreadableWarehouse(f"{path}: {error}") from error
     return int(rows)
-
-
-def is_as_backed_up(path: Path) -> bool:
-    """Whether a staging file is a backup's and has given out no id since; raises UnreadableWarehouse."""
-    with open_read_only(path) as staging:
-        return staging.is_as_backed_up()
 
 
 def replace_by(path: Path, copy: Path) -> None:

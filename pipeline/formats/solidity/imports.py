@@ -24,6 +24,7 @@ import posixpath
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import groupby
 from typing import NamedTuple
 
@@ -84,10 +85,9 @@ class _Resolver:
         self._remappings = remappings
         self._roots = roots
         self._document = document
-        self._found: dict[tuple[str, str], str | None] = {}
-        self._folders: dict[str, list[str]] = {}
-        self._libraries: dict[str, list[str]] | None = None
-        self._below: dict[tuple[str, str], list[str]] = {}
+        self._folders = cache(self._project_folders)
+        self._below = cache(self._nearest)
+        self._match = cache(self._matched)
         self._rules: tuple[Callable[[str, str], set[str] | None], ...] = (
             self._named_in_document, self._remapped, self._in_node_modules, self._in_libraries, self._below_roots,
         )  # fmt: skip
@@ -98,19 +98,15 @@ class _Resolver:
         if written.startswith(("./", "../")):
             return next(iter(self._given(posixpath.join(folder, written))), None)
         # A context may name one file, so where there are remappings the whole path of the importer counts.
-        key = importer if self._remappings else folder, written
-        if key not in self._found:
-            matches = self._matches(written, importer)
-            self._found[key] = matches.pop() if len(matches) == 1 else None
-        return self._found[key]
+        return self._match(written, importer if self._remappings else posixpath.join(folder, ""))
 
-    def _matches(self, written: str, importer: str) -> set[str]:
-        """The files of the first rule that decides. A rule decides by a set, which may be empty, or gives None."""
+    def _matched(self, written: str, importer: str) -> str | None:
+        """The file of the first rule that decides. A rule decides by a set, which may be empty, or gives None."""
         for rule in self._rules:
             found = rule(written, importer)
             if found is not None:
-                return found
-        return set()
+                return found.pop() if len(found) == 1 else None
+        return None
 
     def _given(self, *candidates: str) -> set[str]:
         """Those of the candidates that are given files."""
@@ -125,7 +121,7 @@ class _Resolver:
         return self._given(posixpath.join(self._document, (target or written).lstrip("/"))) or None
 
     def _remapped(self, written: str, importer: str) -> set[str] | None:
-        for folder in self._project_folders(posixpath.dirname(importer)):
+        for folder in self._folders(posixpath.dirname(importer)):
             own = self._remappings.get(folder)
             target = own.target(written, posixpath.relpath(importer, folder)) if own is not None else None
             if target is not None:
@@ -139,7 +135,7 @@ class _Resolver:
 
     def _remapped_by_libraries(self, written: str, folder: str) -> set[str]:
         """By the remappings of the libraries below a folder; those with the shortest path decide."""
-        for _, libraries in _by_depth(self._nearest(folder, "", self._remappings)):
+        for _, libraries in _by_depth(self._below(folder, "")):
             targets = [(path, self._remappings[path].target(written, "")) for path in libraries]
             if found := self._given(*(posixpath.join(path, target) for path, target in targets if target is not None)):
                 return found
@@ -155,9 +151,8 @@ class _Resolver:
 
     def _in_libraries(self, written: str, importer: str) -> set[str] | None:
         name, _, rest = written.partition("/")
-        libraries = self._libraries_by_name().get(name, []) if rest else []
-        for folder in self._project_folders(posixpath.dirname(importer)) if libraries else []:
-            for _, paths in _by_depth(self._nearest(folder, name, libraries)):
+        for folder in self._folders(posixpath.dirname(importer)) if rest and name in self._libraries else []:
+            for _, paths in _by_depth(self._below(folder, name)):
                 found = set()
                 for path in paths:
                     places = (self._given(posixpath.join(path, part, rest)) for part in ("", "src", "contracts"))
@@ -170,25 +165,24 @@ class _Resolver:
         folders = [*_upwards(posixpath.dirname(importer)), *self._roots]
         return self._given(*(posixpath.join(folder, part, written) for folder in folders for part in ("", "contracts")))
 
-    def _nearest(self, folder: str, name: str, libraries: Iterable[str]) -> list[str]:
-        """Those of the libraries called ``name`` that lie below the folder's `lib`, the shortest paths first."""
-        key = folder, name
-        if key not in self._below:
-            below = [path for path in libraries if path.startswith(posixpath.join(folder, "lib", ""))]
-            self._below[key] = sorted(below, key=_depth)[:_MOST_LIBRARIES]
-        return self._below[key]
+    def _nearest(self, folder: str, name: str) -> list[str]:
+        """Those of the libraries called ``name``, or of those with remappings for "", that lie below the folder's `lib`,
+        the shortest paths first.
+        """
+        libraries = self._libraries[name] if name else self._remappings
+        below = [path for path in libraries if path.startswith(posixpath.join(folder, "lib", ""))]
+        return sorted(below, key=lambda path: (_depth(path), path))[:_MOST_LIBRARIES]
 
-    def _libraries_by_name(self) -> dict[str, list[str]]:
+    @cached_property
+    def _libraries(self) -> dict[str, set[str]]:
         """The folders `.../lib/NAME` that hold given files, by NAME."""
-        if self._libraries is None:
-            found: dict[str, set[str]] = {}
-            for path in self._paths:
-                parts = path.split("/")
-                for at, part in enumerate(parts[:-2]):
-                    if part == "lib":
-                        found.setdefault(parts[at + 1], set()).add("/".join(parts[: at + 2]))
-            self._libraries = {name: sorted(folders) for name, folders in found.items()}
-        return self._libraries
+        found: dict[str, set[str]] = {}
+        for path in self._paths:
+            parts = path.split("/")
+            for at, part in enumerate(parts[:-2]):
+                if part == "lib":
+                    found.setdefault(parts[at + 1], set()).add("/".join(parts[: at + 2]))
+        return found
 
     def _project_folders(self, folder: str) -> list[str]:
         """The folders whose remappings and `lib` count for a file in ``folder``, the first one before the others.
@@ -196,14 +190,12 @@ class _Resolver:
         A file in a dependency is compiled by the project that holds the dependency. So the project's folder and
         those above it come first, then the folders inside the dependency, from the file upwards.
         """
-        if folder not in self._folders:
-            upwards = _upwards(folder)
-            tops = [at for at, path in enumerate(upwards) if posixpath.basename(path) in _DEPENDENCIES]
-            # Only below a given path: a project may itself lie in `/var/lib`.
-            tops = [at for at in tops if any(upwards[at].startswith(f"{root}/") for root in self._roots)]
-            first = tops[-1] + 1 if tops else 0
-            self._folders[folder] = upwards[first:] + upwards[:first]
-        return self._folders[folder]
+        upwards = _upwards(folder)
+        tops = [at for at, path in enumerate(upwards) if posixpath.basename(path) in _DEPENDENCIES]
+        # Only below a given path: a project may itself lie in `/var/lib`.
+        tops = [at for at in tops if any(upwards[at].startswith(f"{root}/") for root in self._roots)]
+        first = tops[-1] + 1 if tops else 0
+        return upwards[first:] + upwards[:first]
 
 
 def _depth(path: str) -> int:

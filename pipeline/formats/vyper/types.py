@@ -6,6 +6,7 @@ import ast
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from sigdir.pipeline.formats.vyper.source_unit import SourceUnit, dotted
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
@@ -202,17 +203,11 @@ class Modules:
 
     def __init__(self, units: Mapping[str, SourceUnit]) -> None:
         self._units = units
-        self._targets: dict[tuple[str, str], str | None] = {}
+        self.target = cache(self._find)
+        """The source that a name (maybe dotted, as imported) means in the source of a path; BUILTIN; None if unknown."""
 
     def unit(self, path: str) -> SourceUnit:
         return self._units[path]
-
-    def target(self, name: str, path: str) -> str | None:
-        """The source that ``name`` (maybe dotted, as imported) means in the source ``path``; BUILTIN; None if unknown."""
-        key = name, path
-        if key not in self._targets:
-            self._targets[key] = self._find(name, path)
-        return self._targets[key]
 
     def _find(self, name: str, path: str) -> str | None:
         """A name of an import, or a name that an imported module imports itself, as in ``a.b``."""
