@@ -99,6 +99,18 @@ def explain(node: Chain, warehouse: Path) -> Callable[..., CommandResult]:
     return lambda hash, *options: invoke(warehouse, "decode", "tx", hash, "--rpc", node.url, *options)
 
 
+@pytest.fixture(params=["warehouse", "pack"])
+def explain_either(
+    request: pytest.FixtureRequest, node: Chain, warehouse: Path, tmp_path: Path
+) -> Callable[..., CommandResult]:
+    """By the warehouse, and by a pack of its texts where there is no warehouse."""
+    folder, options = warehouse, list[str | Path]()
+    if request.param == "pack":
+        folder, options = tmp_path / "none", ["--pack", tmp_path / "texts.pack"]
+        assert invoke(warehouse, "export", "pack", options[1], "--with-declarations", "-q").status == 0
+    return lambda hash, *others: invoke(folder, "decode", "tx", hash, "--rpc", node.url, *options, *others)
+
+
 def call(value: int) -> str:
     return f"0xa9059cbb{RECIPIENT[2:].zfill(64)}{value:064x}"
 
@@ -107,11 +119,11 @@ def values(part: Any) -> list[Any]:
     return [one.get("value") for one in part["candidates"][0]["parameters"]]
 
 
-def test_a_call_with_calls_inside_and_logs(node: Chain, explain: Callable[..., CommandResult]) -> None:
+def test_a_call_with_calls_inside_and_logs(node: Chain, explain_either: Callable[..., CommandResult]) -> None:
     """Each part is read by the code of its contract, which rules out the text that it does not have."""
     node.make(TOKEN, (EXAMPLES / "token.hex").read_text().strip())
     sent = node.send(TOKEN, (EXAMPLES / "multicall.hex").read_text().strip())
-    ran = explain(sent, "--json")
+    ran = explain_either(sent, "--json")
     assert (ran.status, ran.stderr) == (0, "")
     found = json.loads(ran.stdout)
     assert (found["status"], found["chain"], found["to"], found["notes"]) == ("succeeded", 31337, TOKEN, [])
@@ -120,15 +132,15 @@ def test_a_call_with_calls_inside_and_logs(node: Chain, explain: Callable[..., C
     assert [one["candidates"][0]["text_signature"] for one in first["nested"]] == [TRANSFER] * 2
     assert [values(log)[2] for log in found["logs"]] == ["40", "2"]
     assert {log["contract"]["by"] for log in found["logs"]} == {"code"}
-    shown = explain(sent).stdout.decode()
+    shown = explain_either(sent).stdout.decode()
     assert shown.startswith(f"{sent} succeeded, chain 31337, block ")
     assert "[0.1] transfer(address,uint256)" in shown
     assert "\n\nLog 1, 0x" in shown
 
 
-def test_a_revert_is_that_of_the_call_made_again(node: Chain, explain: Callable[..., CommandResult]) -> None:
+def test_a_revert_is_that_of_the_call_made_again(node: Chain, explain_either: Callable[..., CommandResult]) -> None:
     node.make(TOKEN, (EXAMPLES / "token.hex").read_text().strip())
-    ran = explain(node.send(TOKEN, call(5000)), "--json")
+    ran = explain_either(node.send(TOKEN, call(5000)), "--json")
     found = json.loads(ran.stdout)
     assert (found["status"], found["logs"], values(found["revert"])[1:]) == ("failed", [], ["1000", "5000"])
     assert found["revert"]["candidates"][0]["text_signature"] == "ERC20InsufficientBalance(address,uint256,uint256)"
