@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import pyarrow as pa
-
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
@@ -20,7 +18,9 @@ from sigdir.signatures.rank import noted_reasons, standard_of
 from sigdir.signatures.types import parsed_declaration
 from sigdir.warehouse.table.paths import Paths
 
-if TYPE_CHECKING:  # numba takes 0.3 s to load, and looking a hash up in a pack does without
+if TYPE_CHECKING:  # numba takes 0.3 s to load, pyarrow 0.05 s, and looking a hash up in a pack does without
+    import pyarrow as pa
+
     from sigdir.pipeline.warehouse_directory import WarehouseDirectory
     from sigdir.signatures.clear_signing import Descriptor
     from sigdir.signatures.given_contract import DeployedContract
@@ -102,6 +102,8 @@ class PackDirectory:
 
     def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
         """All texts of a collection."""
+        import pyarrow as pa
+
         texts = iter(self._pack.texts(collection))
         while some := list(islice(texts, READ_ROWS)):
             yield pa.array(some, pa.string())

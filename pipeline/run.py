@@ -55,7 +55,8 @@ from sigdir.pipeline.state import ImportState
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.signatures.evidence import SOLVED_SOURCE, Deployed, Sighting, Sightings, Witness
+from sigdir.signatures.evidence import SOLVED_SOURCE, Deployed, Sighting, Witness
+from sigdir.signatures.sightings import Sightings
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.batch import Staged

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.collections import UNKNOWN
-from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns, Sightings
+from sigdir.signatures.evidence import LISTED, Sighting
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK
+from sigdir.signatures.sightings import SightingColumns, Sightings
 
 BATCH_ROWS = 65_536
 _BATCH_BYTES = 1 << 25

@@ -18,7 +18,7 @@ from sigdir.signatures.arrow import Array
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.collections import COLLECTIONS, FUNCTIONS, UNKNOWN, Collection
 from sigdir.signatures.columns import Rows, bytes_of
-from sigdir.signatures.evidence import LISTED, Kind, SightingColumns, Sightings
+from sigdir.signatures.evidence import LISTED, Kind
 from sigdir.signatures.grammar import (
     ENCODING,
     HASH_MISMATCH,
@@ -31,6 +31,7 @@ from sigdir.signatures.grammar import (
 from sigdir.signatures.grammar_rows import Normalised, normalise_rows, normalised
 from sigdir.signatures.keccak_rows import digests_of, keccak256_rows
 from sigdir.signatures.kernels import kernel
+from sigdir.signatures.sightings import SightingColumns, Sightings
 
 MAX_VARIANTS = 64
 """So many declarations of a text are kept of a batch. Real texts have a dozen; a flood of them says nothing more."""

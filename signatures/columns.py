@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.evidence import Sightings
+from sigdir.signatures.sightings import Sightings
 
 KEY_BYTES = 16
 

@@ -13,9 +13,10 @@ from sigdir.signatures.abi import abi_entry
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
-from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, SightingColumns, Sightings, Witness
+from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK, GrammarError, declaration, normalise
 from sigdir.signatures.grammar_rows import normalise_rows
+from sigdir.signatures.sightings import SightingColumns, Sightings
 from sigdir.signatures.spelling import spell
 from sigdir.signatures.types import (
     MAX_DECLARATION_BYTES,

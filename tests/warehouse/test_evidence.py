@@ -17,8 +17,9 @@ import pytest
 from sigdir.pipeline.report import ImportReport
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
-from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, SightingColumns, Sightings, Witness
+from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.keccak_rows import keccak256_column
+from sigdir.signatures.sightings import SightingColumns, Sightings
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.jobs.compact import compact, everything

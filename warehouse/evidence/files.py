@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures import arrow
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns
+from sigdir.signatures.evidence import LISTED, Sighting
+from sigdir.signatures.sightings import SightingColumns
 from sigdir.warehouse.log.manifest import MAX_LISTED, POST, EvidenceFile, Manifest
 from sigdir.warehouse.table.files import make_folder, sync
 from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, SIGHTING_SCHEMA, naming, sha256_of
