@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -60,6 +59,7 @@ from sigdir.warehouse.table.parquet import (
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.verify import verify
 from tests.conftest import SAFETY_SECONDS
+from tests.processes import FORKED, run_forked
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -387,7 +387,7 @@ def assert_evidence_is_whole(paths: Paths, with_strays: bool = False) -> None:
 @contextmanager
 def other_process(workers: int = 1) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes that share nothing with this one."""
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, mp_context=FORKED) as pool:
         yield pool
 
 
@@ -429,12 +429,8 @@ def command(*arguments: str | Path) -> list[str]:
 
 
 def run_command(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a subprocess."""
-    return subprocess.run(
-        command(*arguments),
-        cwd=REPOSITORY, env=environment(**variables),
-        capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
-    )  # fmt: skip
+    """Run the command in a process of its own."""
+    return run_forked([str(argument) for argument in arguments], REPOSITORY, environment(**variables), SAFETY_SECONDS)
 
 
 def call_command(*arguments: str | Path) -> click.testing.Result:

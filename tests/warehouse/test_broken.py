@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -24,6 +23,7 @@ from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths, folder_lock
 from tests.examples import examples
+from tests.processes import FORKED
 from tests.warehouse.support import (
     Disk,
     assert_fails_in_one_line,
@@ -131,7 +131,7 @@ def test_building_an_index_on_a_full_disk_kills_no_process(tmp_path: Path, paths
     """The columns are mapped, and writing to a page without room on the disk would be a SIGBUS."""
     publish(paths, names("c", 5000))
     with small_disk(tmp_path / "disk") as disk:
-        process = multiprocessing.get_context("spawn").Process(target=index_with_little_room, args=(disk, paths))
+        process = FORKED.Process(target=index_with_little_room, args=(disk, paths))
         process.start()
         process.join()
         assert process.exitcode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import shutil
@@ -27,6 +26,7 @@ from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
 from tests.examples import examples
+from tests.processes import FORKED
 from tests.warehouse import support
 from tests.warehouse.support import (
     Disk,
@@ -319,7 +319,7 @@ def _stage_one_and_die_with_a_second(path: Path) -> None:
 
 def test_a_killed_process_leaves_whole_transactions(path: Path, staging: Staging) -> None:
     """Committed rows survive kill -9; an open transaction is gone and blocks nobody."""
-    process = multiprocessing.get_context("spawn").Process(target=_stage_one_and_die_with_a_second, args=(path,))
+    process = FORKED.Process(target=_stage_one_and_die_with_a_second, args=(path,))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
@@ -377,7 +377,7 @@ def _stage_with_little_room(disk: Disk) -> None:
 def test_a_full_disk_kills_no_process(tmp_path: Path) -> None:
     """The writer gets an error, never a signal, whichever page does not fit."""
     with small_disk(tmp_path / "disk") as disk:
-        process = multiprocessing.get_context("spawn").Process(target=_stage_with_little_room, args=(disk,))
+        process = FORKED.Process(target=_stage_with_little_room, args=(disk,))
         process.start()
         process.join()
         assert process.exitcode == 0
