@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -192,7 +192,13 @@ def _check_warehouse(paths: Paths, options: Options) -> None:
     """Fail before hours of reading if the warehouse cannot be used or the memory limit is invalid."""
     refuse_other_files(paths)
     read_snapshot(paths)
-    connect(options.memory_limit, options.threads).close()
+    _check_engine(options.memory_limit, options.threads)
+
+
+@cache
+def _check_engine(memory_limit: str, threads: int) -> None:
+    """Once in a process: an engine takes 20 ms, which is a third of a small import."""
+    connect(memory_limit, threads).close()
 
 
 def make_warehouse_and_say(paths: Paths, progress: Reporter) -> None:

@@ -17,7 +17,6 @@ from backports import zstd
 from click.testing import CliRunner
 from Crypto.Hash import keccak
 
-import sigdir
 from sigdir.cli.main import main
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import Format, Import
@@ -27,8 +26,11 @@ from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import FUNCTIONS, SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import Sighting
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
+from sigdir.warehouse.table.paths import Paths
+from tests.warehouse.support import table_of
 
 CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
 """Real data next to the project, not part of it; tests that need it are skipped without it."""
@@ -100,9 +102,10 @@ def keccak256(text: str) -> bytes:
 
 
 def texts(warehouse: Path, collection: Collection = SIGNATURES) -> list[str]:
-    """The texts of a collection in id order."""
-    rows = sigdir.open(warehouse).sql(f"SELECT text_signature FROM {collection.view_name} ORDER BY id").rows()
-    return [text for (text,) in rows]
+    """The texts of a collection in id order, without SQL, whose engine takes 40 ms to start."""
+    rows = table_of(read_snapshot(Paths(warehouse)), collection).sort_by("id")
+    found: list[str] = rows["text_signature"].to_pylist()
+    return found
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
