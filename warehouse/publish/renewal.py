@@ -103,8 +103,6 @@ class Renewal:
         known = added | replaced
         self._manifest, self._collection, self._replaced = manifest, collection, replaced
         self._threads, self._spill, self._lock = threads, spill, threading.Lock()
-        self._has_sightings = False
-        """Whether the import has sightings of the collection that may be known."""
         self._files = [
             file for file in manifest.files[collection]
             if file.source_imports is None or not known.isdisjoint(source for source, _ in file.source_imports)
@@ -119,17 +117,17 @@ class Renewal:
         return tables
 
     def news(self, sightings: pa.Table) -> pa.Table:
-        """Those of an import's sightings that are written."""
-        if not self._files or not sightings.num_rows:
+        """Those of an import's sightings that are written; all, without an engine, where each is of a new text."""
+        known_to = max((file.last_id for file in self._files), default=0)
+        if values(sightings["id"]).min(initial=known_to + 1) > known_to:
             return sightings
-        self._has_sightings = True
         is_news = np.ones(sightings.num_rows, np.bool_)
         with self._lock:
             self._tables.append(sightings.append_column("n", numbers(np.arange(sightings.num_rows))), _NEW)
             self._tables.execute(_COMPARE)
             for batch in self._tables.batches("SELECT n FROM known", ROW_GROUP_ROWS):
                 is_news[values(batch["n"])] = False
-        return sightings if is_news.all() else sightings.filter(numbers(is_news))
+        return sightings.filter(numbers(is_news))
 
     def without_superseded(
         self, paths: Paths, run: str, number: int
@@ -138,7 +136,7 @@ class Renewal:
 
         Gives the old file, the new one (None if nothing is left), and how many sightings of each source are gone.
         """
-        if not self._has_sightings:
+        if "_tables" not in vars(self):  # nothing of the import may be known
             return
         found = self._tables.rows(f"SELECT DISTINCT file_index FROM {_SUPERSEDED} ORDER BY ALL")
         for place, (index,) in enumerate(found):

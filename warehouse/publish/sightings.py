@@ -176,8 +176,6 @@ class EvidenceFiles:
 
     def withdrawn(self) -> Withdrawn:
         """What the sources that are replaced no longer say."""
-        if not any(map(self._replaces, self._numbers)):
-            return Withdrawn()
         each = [renewal.withdrawn() for renewal in self._renewals.values()]
         return Withdrawn(sum(one.sightings for one in each), sum(one.texts for one in each))
 
