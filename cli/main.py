@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -55,6 +55,10 @@ _COMMANDS = {
 }
 
 
+_NAMES: Any = dict.fromkeys(_COMMANDS)
+"""Of these click suggests one to whoever mistypes it."""
+
+
 def _load(name: str) -> click.Command:
     module, _ = _COMMANDS[name]
     # import is a keyword of Python.
@@ -71,22 +75,12 @@ class _Commands(click.Group):
             return None
         return _load(cmd_name)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            like = get_close_matches(args[0], _COMMANDS, 1)
-            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like[0]!r}?" if like else ""))
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, commands=_NAMES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="signature-directory")
 def main() -> None:
     """Import, query and serve Ethereum signatures and their hashes.

@@ -72,14 +72,14 @@ def memory_limit_option(default: str, help: str) -> Callable[[Function], Functio
     return click.option("--memory-limit", default=default, show_default=True, help=help)
 
 
-class CollectionChoice(click.Choice[str]):
-    """One of the two collections, by its name; gives a Collection."""
+class CollectionChoice(click.Choice[Collection]):
+    """One of the two collections, by its name."""
 
     def __init__(self) -> None:
-        super().__init__([collection.value for collection in COLLECTIONS])
+        super().__init__(COLLECTIONS)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return Collection.of_name(super().convert(str(value), param, ctx))
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        return str(choice)
 
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

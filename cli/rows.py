@@ -57,12 +57,9 @@ def limits(warehouse: Warehouse, timeout: timedelta | None) -> Iterator[None]:
     """Within the block the time limit ends a statement, and memory is limited; raises QueryError."""
     database = warehouse.database
     seconds = timeout.total_seconds() if timeout else None
-    why = _TOO_LONG.format(seconds) if seconds else ""
+    why = f"the query was stopped after {seconds} seconds, its --timeout"
     with _limited_memory(database.memory_limit()), time_limit(database.interrupt, seconds, why):
         yield
-
-
-_TOO_LONG = "the query was stopped after {:g} seconds, its --timeout"
 
 
 @contextmanager

@@ -59,17 +59,17 @@ class Counts:
     def __init__(self) -> None:
         disable_created_metrics()
         self._registry = CollectorRegistry()
-        self._requests = Counter(
+        self.requests = Counter(
             "sigdir_http_requests",
             "Requests that were answered.",
             ("method", "route", "status"),
             registry=self._registry,
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "sigdir_http_request_duration_seconds", "Time until the answer began.", ("method", "route"),
             registry=self._registry, buckets=_SECONDS,
         )  # fmt: skip
-        self._bytes = Counter(
+        self.bytes = Counter(
             "sigdir_http_response_bytes",
             "Bytes of bodies that were sent.",
             ("method", "route"),
@@ -82,32 +82,14 @@ class Counts:
             registry=self._registry,
         )
         self._hits, self._misses = lookups.labels("hit"), lookups.labels("miss")
-        self._posts = Counter(
+        self.posts = Counter(
             "sigdir_posts", "POSTs that ask to store something.", ("route", "outcome"), registry=self._registry
         )
-        self._decodings = Counter(
+        """The outcome is ``stored``, a reject reason, or the status in digits."""
+        self.decodings = Counter(
             "sigdir_decodings", "Inputs that were decoded, by how that ended.", ("outcome",), registry=self._registry
         )
-        self._starts = Counter("sigdir_worker_starts", "Workers that were started.", registry=self._registry)
-
-    def count_start(self) -> None:
-        """Count this process: what is above the number of workers are restarts."""
-        self._starts.inc()
-
-    def count_post(self, route: str, outcome: str) -> None:
-        """Count a POST of a resource that stores: ``stored``, a reject reason, or the status in digits."""
-        self._posts.labels(route, outcome).inc()
-
-    def count_decoding(self, outcome: str) -> None:
-        """Count an input that was decoded, by how that ended (``serve/core/decodings.py``)."""
-        self._decodings.labels(outcome).inc()
-
-    def count_request(self, method: str, route: str, status: int, seconds: float, size: int) -> None:
-        """Count an answer: its status, the time until it began, and the bytes of its body."""
-        method = method if method in _METHODS else OTHER
-        self._requests.labels(method, route, status).inc()
-        self._seconds.labels(method, route).observe(seconds)
-        self._bytes.labels(method, route).inc(size)
+        self.starts = Counter("sigdir_worker_starts", "Workers that were started.", registry=self._registry)
 
     def count_cached(self, hit: bool) -> None:
         """Count a look into a cache of pages."""
@@ -141,9 +123,9 @@ class AnswerRecorder:
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
         now = time.perf_counter()
         if req.method == "POST" and getattr(resource, "stores", False):
-            self._counts.count_post(req.env.get(ROUTE, OTHER), _outcome(resp))
+            self._counts.posts.labels(req.env.get(ROUTE, OTHER), _outcome(resp)).inc()
         for ended in req.env.get(DECODED, ()):
-            self._counts.count_decoding(ended)
+            self._counts.decodings.labels(ended).inc()
         end = partial(self._record, req, resp.status_code, now - getattr(req.context, "began", now))
         if req.method == "HEAD" or resp.status_code in _WITHOUT_BODY:
             end(0)
@@ -155,7 +137,10 @@ class AnswerRecorder:
             resp.stream = Stream(resp.stream, end)
 
     def _record(self, req: falcon.Request, status: int, seconds: float, size: int) -> None:
-        self._counts.count_request(req.method, req.env.get(ROUTE, OTHER), status, seconds, size)
+        method, route = req.method if req.method in _METHODS else OTHER, req.env.get(ROUTE, OTHER)
+        self._counts.requests.labels(method, route, status).inc()
+        self._counts.seconds.labels(method, route).observe(seconds)
+        self._counts.bytes.labels(method, route).inc(size)
         if self._log:
             _write_line(req, status, seconds, size)
 
@@ -187,13 +172,13 @@ class MetricsResource:
     """The counts of all workers, and the state of the warehouse, in Prometheus' text format."""
 
     def __init__(self, counts: Counts, reader: Reader) -> None:
-        self._counts, self._reader, self._paths = counts, reader, reader.paths
+        self._counts, self._reader = counts, reader
         self._import: dict[str, Any] = {}
         self._looked_up_to = -1
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, state = self._reader.current(), CollectorRegistry()
-        state.register(_Gauges(view, self._paths, self._last_import(view.snapshot.version)))
+        state.register(_Gauges(view, self._reader.paths, self._last_import(view.snapshot.version)))
         ProcessCollector(registry=state)
         resp.content_type = CONTENT_TYPE_LATEST
         resp.set_header("Cache-Control", "no-store")
@@ -205,7 +190,7 @@ class MetricsResource:
         Where the log cannot be read, it is that of the last scrape.
         """
         with suppress(UnreadableWarehouse):
-            self._import = newest_import(self._paths, newest, self._looked_up_to) or self._import
+            self._import = newest_import(self._reader.paths, newest, self._looked_up_to) or self._import
             self._looked_up_to = newest
         return self._import
 
@@ -218,22 +203,21 @@ class _Gauges(Collector):
         build = GaugeMetricFamily("sigdir_build_info", "The program that answers.", labels=["version", "python"])
         build.add_metric([package_version(), platform.python_version()], 1)
         yield build
-        yield _gauge(
-            "sigdir_warehouse_version", "The newest version; -1 before the first.", self._view.snapshot.version
-        )
+        version = self._view.snapshot.version
+        yield GaugeMetricFamily("sigdir_warehouse_version", "The newest version; -1 before the first.", version)
         yield from self._rows()
-        yield _gauge(
-            "sigdir_fold_lag_seconds", "Age of the oldest row that is not folded yet; 0 without one.", self._lag()
-        )
+        about = "Age of the oldest row that is not folded yet; 0 without one."
+        yield GaugeMetricFamily("sigdir_fold_lag_seconds", about, self._lag())
         with suppress(FileNotFoundError):  # the folder was moved away: /readyz says so
             free = shutil.disk_usage(self._paths.root).free
-            yield _gauge("sigdir_disk_free_bytes", "Free bytes of the warehouse's file system.", free)
+            yield GaugeMetricFamily("sigdir_disk_free_bytes", "Free bytes of the warehouse's file system.", free)
         folded, pulled = marked_at(self._paths.last_fold), marked_at(self._paths.last_pull)
         if folded is not None:
-            yield _gauge("sigdir_last_fold_timestamp_seconds", "When folding last succeeded, since 1970.", folded)
+            about = "When folding last succeeded, since 1970."
+            yield GaugeMetricFamily("sigdir_last_fold_timestamp_seconds", about, folded)
         if pulled is not None:
             lag = max(0.0, time.time() - pulled)
-            yield _gauge("sigdir_replica_lag_seconds", "Time since the copy was last as its store is.", lag)
+            yield GaugeMetricFamily("sigdir_replica_lag_seconds", "Time since the copy was last as its store is.", lag)
         yield from self._of_import()
 
     def _rows(self) -> Iterator[Metric]:
@@ -248,7 +232,8 @@ class _Gauges(Collector):
         if not self._import:
             return
         at = self._import["committed_at"].timestamp()
-        yield _gauge("sigdir_last_import_timestamp_seconds", "When the newest import was committed, since 1970.", at)
+        about = "When the newest import was committed, since 1970."
+        yield GaugeMetricFamily("sigdir_last_import_timestamp_seconds", about, at)
         found = GaugeMetricFamily("sigdir_last_import_candidates", "Its candidates.", labels=["outcome"])
         for outcome in ("imported", "duplicate", "rejected"):
             found.add_metric([outcome], self._import["totals"][outcome])
@@ -262,10 +247,6 @@ class _Gauges(Collector):
             if segment.rows
         ]
         return max(0.0, time.time() - min(times) / 1e6) if times else 0.0
-
-
-def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, about, value=value)
 
 
 def _staged(view: View, collection: Collection) -> list[Segment]:

@@ -15,7 +15,7 @@ import falcon
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.decodings import BODY_BYTES, explained, note_decoding
 from sigdir.serve.http import bodies
-from sigdir.serve.http.errors import HttpError, field_error
+from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.negotiate import json_bytes, send_json
 from sigdir.signatures.abi_decoder import SPARE
 from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text, whole
@@ -74,11 +74,8 @@ class DecodeResource:
         send_json(req, resp, json_bytes(answer))
 
     def _one(self, req: falcon.Request, fields: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            view = self._reader.current()
-            return self._document(req, view, self._with_contract(view, fields, inputs_of(fields)))
-        except BadInput as error:
-            raise _refused(error) from None
+        view = self._reader.current()
+        return self._document(req, view, self._with_contract(view, fields, inputs_of(fields)))
 
     def _document(
         self, req: falcon.Request, view: View, alternatives: list[Input], spare: int = SPARE
@@ -138,10 +135,6 @@ def _error(field: str, problem: str) -> dict[str, Any]:
     return {"kind": "error", "field": field, "detail": problem}
 
 
-def _refused(error: BadInput) -> HttpError:
-    return field_error(error.field, error.problem)
-
-
 @dataclass
 class ContractResource:
     """POST takes ``code``: hex digits of runtime or creation code."""
@@ -152,9 +145,6 @@ class ContractResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         text = bodies.text_field(bodies.fields_of(req, BODY_BYTES), "code")
-        try:
-            found = explained(self._reader.current(), code_input(text))
-        except BadInput as error:
-            raise field_error(error.field, error.problem) from None
+        found = explained(self._reader.current(), code_input(text))
         resp.set_header("Cache-Control", "no-cache")
         send_json(req, resp, json_bytes(contract_document(found)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import falcon
@@ -17,6 +20,7 @@ from sigdir.serve.pages.answers import answer
 from sigdir.signatures.candidates import Entry
 
 
+@dataclass
 class ImportResource:
     """A body of many signatures. Answers the four counters."""
 
@@ -26,16 +30,14 @@ class ImportResource:
     name: str
     """Its name in 4byte.directory's API."""
     fields: Fields
+    entries: Callable[[dict[str, Any]], list[Entry]]
+    """Gives the candidates of a body's fields; raises HttpError."""
 
-    def __init__(self, settings: Settings, writer: Writer) -> None:
-        self._max_body, self._writer = settings.max_import_body, writer
-
-    def entries(self, fields: dict[str, Any]) -> list[Entry]:
-        """The candidates of a body's fields; raises HttpError."""
-        raise NotImplementedError
+    _settings: Settings
+    _writer: Writer
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        entries = self.entries(bodies.fields_of(req, self._max_body))
+        entries = self.entries(bodies.fields_of(req, self._settings.max_import_body))
         counters = store_entries(self._writer, entries)
         resp.status = falcon.HTTP_201
         answer(req, resp, json_bytes(counters))
@@ -44,17 +46,9 @@ class ImportResource:
         answer(req, resp, description(self.name, self.fields))
 
 
-class AbiImportResource(ImportResource):
-    name = "Contract Abi Import Api"
-    fields = ABI_FIELDS
-
-    def entries(self, fields: dict[str, Any]) -> list[Entry]:
-        return abi_entries(bodies.text_field(fields, "contract_abi"))
+def _abi(fields: dict[str, Any]) -> list[Entry]:
+    return abi_entries(bodies.text_field(fields, "contract_abi"))
 
 
-class SolidityImportResource(ImportResource):
-    name = "Solidity Import Api"
-    fields = SOLIDITY_FIELDS
-
-    def entries(self, fields: dict[str, Any]) -> list[Entry]:
-        return solidity_entries(fields)
+AbiImportResource = partial(ImportResource, "Contract Abi Import Api", ABI_FIELDS, _abi)
+SolidityImportResource = partial(ImportResource, "Solidity Import Api", SOLIDITY_FIELDS, solidity_entries)

@@ -9,11 +9,10 @@ from urllib.parse import urlencode
 import falcon
 
 from sigdir.serve.core.settings import Settings, base_url
-from sigdir.serve.http.bodies import pairs_of
+from sigdir.serve.http.bodies import pairs_of, positive
 from sigdir.serve.http.conditional import not_modified, token_at, weak
 from sigdir.serve.http.errors import detail, field_error
 from sigdir.serve.http.negotiate import json_bytes, send_json
-from sigdir.serve.lists.query import positive
 from sigdir.serve.pages.rows import BY_URL_NAME, Row
 from sigdir.serve.pages.search import Matches, find
 from sigdir.serve.pages.search_query import MAX_CHARACTERS, SearchQuery, parse_search

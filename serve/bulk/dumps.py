@@ -185,25 +185,21 @@ class CollectionResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str, name: str) -> None:
         snapshot = self._versions.version(req, version)
-        stem, dot, ending = name.partition(".")
-        if stem not in COLLECTIONS or dot + ending not in _FORMATS:
+        stem, _, ending = name.partition(".")
+        if stem not in COLLECTIONS or ending not in _FORMATS:
             raise not_found()
         collection = Collection.of_name(stem)
         files = snapshot.files[collection]
         if ending == "parquet" and len(files) == 1:
             raise falcon.HTTPFound(f"/dumps/{snapshot.version}/{collection}/{files[0].path.name}")
-        _check_kept(files)
-        media_type, chunks = _FORMATS[dot + ending]
+        if not all(file.path.exists() for file in files):
+            raise _gone()
+        media_type, chunks = _FORMATS[ending]
         resp.content_type = media_type
         _allow_any_origin(resp)
         resp.set_header("Cache-Control", "no-cache")
         resp.set_header("Content-Disposition", f'attachment; filename="{name}"')
         resp.stream = self._streams.stream(chunks(collection, files)) if req.method != "HEAD" else ()
-
-
-def _check_kept(files: tuple[DataFile, ...]) -> None:
-    if not all(file.path.exists() for file in files):
-        raise _gone()
 
 
 def _gone() -> HttpError:
@@ -230,16 +226,14 @@ def _parquet(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[by
 
 
 _FORMATS: dict[str, tuple[str, Chunks]] = {
-    ".ndjson": (NDJSON, partial(_lines, b"", _NDJSON)),
-    ".csv": (f"{CSV}; charset=utf-8", partial(_lines, csv_head(_CSV_FIELDS).encode(), _CSV)),
-    ".parquet": (PARQUET, _parquet),
+    "ndjson": (NDJSON, partial(_lines, b"", _NDJSON)),
+    "csv": (f"{CSV}; charset=utf-8", partial(_lines, csv_head(_CSV_FIELDS).encode(), _CSV)),
+    "parquet": (PARQUET, _parquet),
 }
 
 
-def warm() -> None:
+def warm(segment: Segment) -> None:
     """Compile the kernel that renders many rows, or load it."""
-    numbers, text = np.zeros(1, np.int64), np.frombuffer(b"f()", np.uint8)
-    segment = Segment.of(1, numbers, numbers, np.array([0, 3]), text, np.zeros((1, 4), np.uint8), {})
     _CSV.render(segment, np.zeros(_CHUNK_ROWS, np.int64))
 
 
@@ -269,7 +263,7 @@ def _send_file(req: falcon.Request, resp: falcon.Response, path: Path) -> None:
     except FileNotFoundError:
         raise _gone() from None
     etag = strong(path.stem)  # the name is never used for other bytes
-    modified = datetime.fromtimestamp(int(stat.st_mtime), UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    modified = falcon.dt_to_http(datetime.fromtimestamp(int(stat.st_mtime), UTC))
     part = _part_wanted(req, etag, modified, stat.st_size)
     is_sent = req.method != "HEAD" and not is_current(req, etag)
     data = _open(path) if is_sent else None  # first, so a 410 has no header that makes caches keep it

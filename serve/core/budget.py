@@ -17,8 +17,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NamedTuple
@@ -161,13 +160,26 @@ class BudgetProcess:
         if self._process is None or self._process.poll() is not None:  # the system ends what has most memory
             self.start()
         assert self._connection is not None
+        answer: Answer | None = None
         try:
-            if not self._has_started(_START_SECONDS):
-                raise unavailable("The process that answers long requests is starting.")
-            budget = self._budget_of(self._send_body(self._connection, body))
-            answer = self._exchanged(self._connection, environ, budget, is_gone)
+            is_ready = self._has_started(_START_SECONDS)
+            if is_ready:
+                size = 0
+                for piece in body:
+                    self._connection.send_bytes(piece)
+                    size += len(piece)
+                self._connection.send_bytes(b"")
+                budget = self._budget_of(size)
+                self._connection.send((environ, budget))
+                self._await_answer(self._connection, is_gone)
+                answer = self._connection.recv()
         except (EOFError, OSError):
             raise self._ended(budget) from None
+        except BaseException:  # of ours: its answer may still come, and the next request must not get it
+            self.close()
+            raise
+        if not is_ready:
+            raise unavailable("The process that answers long requests is starting.")
         if answer is None:
             raise http_error_of(MemoryError())
         return answer
@@ -176,49 +188,18 @@ class BudgetProcess:
         budget = budget_of(size)
         return Budget(self._seconds or budget.seconds, self._memory or budget.memory)
 
-    def _send_body(self, connection: Connection[Any, Any], body: Iterable[bytes]) -> int:
-        """Send the pieces and an empty one; gives the number of bytes."""
-        size = 0
-        with self._closing_on_error():
-            for piece in body:
-                connection.send_bytes(piece)
-                size += len(piece)
-            connection.send_bytes(b"")
-        return size
-
-    def _exchanged(
-        self, connection: Connection[Any, Any], environ: dict[str, str], budget: Budget, is_gone: Callable[[], bool]
-    ) -> Answer | None:
-        """What the process answers; raises EOFError, OSError where it ends or is stuck."""
-        with self._closing_on_error():
-            connection.send((environ, budget))
-            if self._has_answer(connection, is_gone):
-                answer: Answer | None = connection.recv()
-                return answer
-        raise EOFError
-
-    @contextmanager
-    def _closing_on_error(self) -> Iterator[None]:
-        """End the process after an error of ours: its answer may still come, and the next request must not get it."""
-        try:
-            yield
-        except (EOFError, OSError):
-            raise
-        except BaseException:
-            self.close()
-            raise
-
-    def _has_answer(self, connection: Connection[Any, Any], is_gone: Callable[[], bool]) -> bool:
-        """Wait for the answer. It is None for a client that has gone."""
+    def _await_answer(self, connection: Connection[Any, Any], is_gone: Callable[[], bool]) -> None:
+        """Wait for the answer, which is None for a client that has gone. Raises EOFError where the process is stuck."""
         assert self._process is not None
         last = time.monotonic() + _STUCK_SECONDS
         while not connection.poll(_LOOK_SECONDS):
             if is_gone():
                 self._process.send_signal(signal.SIGINT)
-                return connection.poll(_END_SECONDS)
+                if connection.poll(_END_SECONDS):
+                    return
+                raise EOFError
             if time.monotonic() > last:
-                return False
-        return True
+                raise EOFError
 
     def await_ready(self) -> None:
         """Wait until it answers, however long that takes; raises OSError where it does not start."""

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import falcon
 
-from sigdir.serve.http.errors import detail, field_error
+from sigdir.serve.http.errors import detail
 from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.contract import ContractInterface, interface_of
-from sigdir.signatures.decode_input import BadInput
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import DeployedContract, address_of, chain_of, code_of_input
 from sigdir.signatures.readings import Input, Membership, Reading
@@ -72,11 +71,8 @@ class SeenContract(NamedTuple):
 
 
 def seen_contract(view: View, chain: str, address: str) -> SeenContract:
-    """The contract of an address of ours; raises HttpError."""
-    try:
-        place = chain_of(chain), address_of(address, "address")
-    except BadInput as error:
-        raise field_error(error.field, error.problem) from None
+    """The contract of an address of ours; raises BadInput, HttpError."""
+    place = chain_of(chain), address_of(address, "address")
     contract = contract_at(view, *place)
     if not contract.sources:
         raise detail(404, f"No import has seen a contract at {contract.name}.")

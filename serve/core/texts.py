@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
 from sigdir.serve.core.writer import Writer
-from sigdir.serve.http.bodies import Upload, loads
+from sigdir.serve.http.bodies import Upload, loads, text_field
 from sigdir.serve.http.errors import field_error
 from sigdir.signatures.abi import abi_entry, has_no_selector
 from sigdir.signatures.candidates import Entry, pack
@@ -49,21 +49,15 @@ def _is_abi_entry(item: Any) -> bool:
 
 def solidity_entries(fields: dict[str, Any]) -> list[Entry]:
     """The candidates of ``source_code`` and ``source_file``; raises HttpError. Both may be missing."""
-    sources = []
+    sources: dict[str, bytes] = {}
     if "source_code" in fields:
-        sources.append(_checked("source_code", _source_code(fields["source_code"])))
+        sources["source_code"] = text_field(fields, "source_code").encode("utf-8", "replace")
     if "source_file" in fields:
-        sources.append(_checked("source_file", _source_file(fields["source_file"])))
-    return [entry for code in sources for entry in declarations(code)]
-
-
-def _source_code(value: Any) -> bytes:
-    if value is None:
-        raise field_error("source_code", "This field may not be null.")
-    text = (value.data.decode("utf-8", "replace") if isinstance(value, Upload) else str(value)).strip()
-    if not text:
-        raise field_error("source_code", "This field may not be blank.")
-    return text.encode("utf-8", "replace")
+        sources["source_file"] = _source_file(fields["source_file"])
+    for field, code in sources.items():
+        if has_too_many_tokens(code):
+            raise field_error(field, f"Ensure this source has at most {MAX_TOKENS} words and marks.")
+    return [entry for code in sources.values() for entry in declarations(code)]
 
 
 def _source_file(value: Any) -> bytes:
@@ -75,12 +69,6 @@ def _source_file(value: Any) -> bytes:
     if not value.data:
         raise field_error("source_file", "The submitted file is empty.")
     return value.data
-
-
-def _checked(field: str, code: bytes) -> bytes:
-    if has_too_many_tokens(code):
-        raise field_error(field, f"Ensure this source has at most {MAX_TOKENS} words and marks.")
-    return code
 
 
 # One transaction of 200,000 rows would hold up every POST for eight seconds.

@@ -66,6 +66,27 @@ def format_of(query_string: str) -> str:
     return dict(pairs_of(query_string)).get("format", "")
 
 
+FAR = 2**62
+"""Higher than every time and every page number."""
+_MAX_DIGITS = 18
+
+
+def whole_number(value: str) -> int | None:
+    """A number of at most 18 digits; None for anything else."""
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS else None
+
+
+def positive(value: str) -> int | None:
+    """A whole number above zero, with or without blanks around it; FAR if it has too many digits."""
+    digits = value.strip().removeprefix("+")
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    digits = digits.lstrip("0")
+    if not digits:
+        return None
+    return int(digits) if len(digits) <= _MAX_DIGITS else FAR
+
+
 _PIECE = 1 << 20
 _MAX_FIELDS = 1000
 _MAX_VALUES = 1 << 20
@@ -126,11 +147,16 @@ def fields_of(request: falcon.Request, limit: int) -> dict[str, Any]:
 
     Of repeated fields the last one counts. Raises HttpError.
     """
-    return _as_fields(fields_or_list(request, limit))
+    return _as_fields(_value_of(request, limit))
 
 
 def fields_or_list(request: falcon.Request, limit: int) -> dict[str, Any] | list[Any]:
     """The same, or the values of a JSON list."""
+    value = _value_of(request, limit)
+    return value if isinstance(value, list) else _as_fields(value)
+
+
+def _value_of(request: falcon.Request, limit: int) -> Any:
     body = read_body(request, limit)
     content_type = request.content_type or ""
     media_type = content_type.partition(";")[0].strip().lower()
@@ -152,12 +178,7 @@ def loads(text: str) -> Any:
     return json.loads(text)
 
 
-def _json(body: bytes, _: str) -> dict[str, Any] | list[Any]:
-    value = _json_value(body)
-    return value if isinstance(value, list) else _as_fields(value)
-
-
-def _json_value(body: bytes) -> Any:
+def _json(body: bytes, _: str) -> Any:
     try:
         return loads(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -194,7 +215,7 @@ def _multipart(body: bytes, content_type: str) -> dict[str, Any]:
     return fields
 
 
-_READERS: dict[str, Callable[[bytes, str], dict[str, Any] | list[Any]]] = {
+_READERS: dict[str, Callable[[bytes, str], Any]] = {
     "application/json": _json,
     "application/x-www-form-urlencoded": _form,
     "multipart/form-data": _multipart,

@@ -7,6 +7,7 @@ from typing import Any
 
 import falcon
 
+from sigdir.signatures.decode_input import BadInput
 from sigdir.warehouse.table.errors import WarehouseError
 
 _RETRY_SECONDS = 10
@@ -64,6 +65,8 @@ def http_error_of(error: Exception) -> HttpError:
     """
     if isinstance(error, HttpError):
         return error
+    if isinstance(error, BadInput):
+        return field_error(error.field, error.problem)
     if isinstance(error, falcon.HTTPError):
         status = falcon.http_status_to_code(error.status)
         return detail(status, error.description or error.title or "", dict(error.headers or {}))

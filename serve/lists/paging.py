@@ -18,8 +18,9 @@ from urllib.parse import urlencode
 import numpy as np
 import orjson
 
+from sigdir.serve.http.bodies import positive
 from sigdir.serve.http.errors import detail
-from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, positive
+from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query
 from sigdir.serve.lists.selection import Selection, selections_of
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -61,13 +62,13 @@ class NumberedPage:
 
 def numbered_page(query: Query, count: int, url: str) -> NumberedPage:
     """The page that a query asks for of so many rows; raises HttpError."""
-    pages = _pages(count, query.page_size)
+    pages = max(1, -(-count // query.page_size))
     number = page_number(query.page, pages)
     return NumberedPage(
         (number - 1) * query.page_size,
         count,
-        link(url, query.pairs, number + 1) if number < pages else None,
-        link(url, query.pairs, number - 1) if number > 1 else None,
+        link(url, query.pairs, "page", number + 1) if number < pages else None,
+        link(url, query.pairs, "page", number - 1) if number > 1 else None,
     )
 
 
@@ -128,10 +129,6 @@ def _count(selections: list[Selection]) -> int:
     return sum(selection.count for selection in selections)
 
 
-def _pages(count: int, size: int) -> int:
-    return max(1, -(-count // size))
-
-
 def page_number(wanted: str, pages: int) -> int:
     """The number of the page wanted, from 1; raises HttpError."""
     if wanted == "last":
@@ -156,7 +153,7 @@ def _page_after(selections: list[Selection], collection: Collection, query: Quer
     following = None
     if end < count:
         last_id = _id_at(selections, end - 1 if query.oldest_first else count - end)
-        following = _link_with(url, query.pairs, "cursor", cursor_at(collection, last_id))
+        following = link(url, query.pairs, "cursor", cursor_at(collection, last_id))
     return Page(count, following, None, _rows(selections, start, query.page_size, query.oldest_first))
 
 
@@ -187,14 +184,10 @@ def _rows(selections: list[Selection], start: int, size: int, oldest_first: bool
     return parts
 
 
-def link(url: str, pairs: tuple[tuple[str, str], ...], number: int) -> str:
-    """The address of another page: the same parameters, sorted by name, with ``page`` set."""
-    return _link_with(url, pairs, "page", str(number))
-
-
-def _link_with(url: str, pairs: tuple[tuple[str, str], ...], name: str, value: str) -> str:
+def link(url: str, pairs: tuple[tuple[str, str], ...], name: str, value: int | str) -> str:
+    """The address of another page: the same parameters, sorted by name, with ``page`` or ``cursor`` set."""
     others = [pair for pair in pairs if pair[0] not in ("page", "cursor")]
-    return f"{url}?{urlencode(sorted([*others, (name, value)], key=_name_of))}"
+    return f"{url}?{urlencode(sorted([*others, (name, str(value))], key=_name_of))}"
 
 
 _name_of = itemgetter(0)
@@ -214,8 +207,6 @@ def ranked_page(view: View, collection: Collection, query: Query, url: str) -> P
         rows.sort(key=lambda row: row.id)
         selections = [Selection(row.segment, 0, row.segment.rows, _alone(row)) for row in rows]
         return page_of_selections(selections, collection, query, url)
-    if query.page == "1" and len(rows) <= query.page_size:
-        return Page(len(rows), None, None, [(row.segment, _alone(row)) for row in rows])
     page = numbered_page(query, len(rows), url)
     shown = rows[page.start : page.start + query.page_size]
     return Page(page.count, page.next, page.previous, [(row.segment, _alone(row)) for row in shown])

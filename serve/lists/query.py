@@ -13,14 +13,11 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from sigdir.serve.http.bodies import pairs_of
+from sigdir.serve.http.bodies import pairs_of, positive
 from sigdir.warehouse.table.times import microseconds
 
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
-FAR = 2**62
-"""Higher than every time and every page number."""
-_MAX_DIGITS = 18
 _MAX_NAMED, _MAX_NAME_CHARACTERS = 10, 40
 _FILTER = "filter"  # OpenChain's parameter; a list has it where lookups are ranked
 
@@ -116,17 +113,6 @@ def _unknown(names: set[str]) -> str:
 
 def _page_size(value: str) -> int:
     return min(positive(value) or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
-
-
-def positive(value: str) -> int | None:
-    """A whole number above zero, with or without blanks around it; FAR if it has too many digits."""
-    digits = value.strip().removeprefix("+")
-    if not (digits.isascii() and digits.isdigit()):
-        return None
-    digits = digits.lstrip("0")
-    if not digits:
-        return None
-    return int(digits) if len(digits) <= _MAX_DIGITS else FAR
 
 
 def _order(value: str) -> str:

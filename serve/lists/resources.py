@@ -13,6 +13,7 @@ from sigdir.serve.core.settings import Settings, base_url
 from sigdir.serve.core.texts import canonical_text
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
+from sigdir.serve.http.bodies import FAR, whole_number
 from sigdir.serve.http.conditional import (
     has_any,
     is_current,
@@ -25,7 +26,7 @@ from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.streams import WHOLE_BYTES, StreamLimit
 from sigdir.serve.lists.paging import Page, page_of, ranked_page
-from sigdir.serve.lists.query import FAR, Query, parse
+from sigdir.serve.lists.query import Query, parse
 from sigdir.serve.lists.selection import needs_scan
 from sigdir.serve.metrics import Counts
 from sigdir.serve.pages.answers import answer, answer_lookup, etag
@@ -41,7 +42,6 @@ from sigdir.warehouse.table.fields import MAX_SEARCHED, RECORD_FIELDS
 _CACHE_BYTES = 4 << 20
 _MIN_CHARACTERS = 3
 _MAX_EVENT_CHARACTERS = 4096
-_MAX_ID_DIGITS = 18
 _MAX_RIVAL_CHARACTERS = 1024
 
 # Sentences of 4byte.directory's API.
@@ -181,9 +181,10 @@ def _require_short(query: Query) -> None:
 
 def row_of_id(view: View, collection: Collection, id: str) -> tuple[Segment, int]:
     """A segment and the number of the row there that has an id; raises HttpError."""
-    if id.isascii() and id.isdigit() and len(id) <= _MAX_ID_DIGITS:
+    number = whole_number(id)
+    if number is not None:
         for segment in view.segments[collection]:
-            row = segment.row_of_id(int(id))
+            row = segment.row_of_id(number)
             if row is not None:
                 return segment, row
     raise not_found()

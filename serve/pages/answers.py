@@ -13,11 +13,13 @@ from sigdir.serve.http.conditional import lookup_caching
 from sigdir.serve.http.errors import HttpError, http_error_of
 from sigdir.serve.http.negotiate import HTML, JSON, json_bytes, send_json
 from sigdir.serve.pages.page import build, rendered, send
+from sigdir.signatures.decode_input import BadInput
 
 _HEADINGS = {
     301: "Moved", 401: "Write token needed", 403: "Refused", 404: "Not found", 405: "Method not allowed", 413: "Too large",
     414: "Address too long", 503: "Unavailable",
 }  # fmt: skip
+_NO_LIST = dict.fromkeys(("count", "next", "previous", "results"))
 
 
 def send_answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
@@ -36,8 +38,7 @@ def _error_page(req: falcon.Request, status: int, error: dict[str, Any]) -> byte
 
 
 def _json_page(req: falcon.Request, status: str, value: Any) -> bytes:
-    is_list = isinstance(value, dict) and value.keys() == {"count", "next", "previous", "results"}
-    listing = value if is_list else {}
+    is_list = isinstance(value, dict) and value.keys() == _NO_LIST.keys()
     separator = "&" if req.query_string else ""
     return rendered(
         "answer.html",
@@ -45,8 +46,7 @@ def _json_page(req: falcon.Request, status: str, value: Any) -> bytes:
         method="GET" if req.method == "HEAD" else req.method, status=status, path=req.path,
         address=req.path + ("?" + req.query_string if req.query_string else ""),
         json_address=f"{req.path}?{req.query_string}{separator}format=json",
-        results=listing.get("results"), count=listing.get("count"), next=listing.get("next"),
-        previous=listing.get("previous"), pretty=orjson.dumps(value, option=orjson.OPT_INDENT_2).decode(),
+        pretty=orjson.dumps(value, option=orjson.OPT_INDENT_2).decode(), **(value if is_list else _NO_LIST),
     )  # fmt: skip
 
 
@@ -73,6 +73,7 @@ def etag(req: falcon.Request, token: str) -> str:
 def add_error_handlers(app: Any) -> None:
     app.add_error_handler(HttpError, _answer_error)
     app.add_error_handler(falcon.HTTPError, _answer_error)
+    app.add_error_handler(BadInput, _answer_error)
     app.add_error_handler(Exception, _log_and_answer_error)
 
 

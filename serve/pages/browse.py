@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import falcon
 
+from sigdir.serve.http.bodies import whole_number
 from sigdir.serve.http.errors import detail, not_found
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import ViewPage, rendered
@@ -78,7 +79,6 @@ class LinkPage:
 
 _FIRST_ROWS = 15
 _PAGE_ROWS = 50
-_MAX_DIGITS = 18
 
 
 class BrowsePage(ViewPage):
@@ -102,9 +102,10 @@ class BrowsePage(ViewPage):
 def _id(value: str | None) -> int | None:
     if value is None:
         return None
-    if not (value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS):
+    id = whole_number(value)
+    if id is None:
         raise detail(404, "There is no such row.")
-    return int(value)
+    return id
 
 
 def _group(view: View, collection: Collection, before: int | None, after: int | None, size: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 import falcon
 import numpy as np
 
+from sigdir.serve.http.bodies import positive
 from sigdir.serve.http.errors import detail
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, Row, found_row, hash_address
@@ -152,7 +153,6 @@ PAGE_ROWS = 50
 _MAX_SUGGESTIONS = 3
 _MAX_QUERY_BYTES = 16_384
 _MAX_PAGE = 10**9
-_MAX_DIGITS = 18
 
 
 @dataclass
@@ -188,10 +188,10 @@ def results(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _page_number(value: str) -> int:
-    is_number = value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS
-    if not (is_number and 0 < int(value) < _MAX_PAGE):
+    number = positive(value)
+    if number is None or number >= _MAX_PAGE:
         raise detail(404, "There is no such page.")
-    return int(value)
+    return number
 
 
 def _first_matches(view: View, query: SearchQuery) -> list[Matches]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -25,6 +25,7 @@ from sigdir.serve.core.settings import MIB, Settings, base_url
 from sigdir.serve.core.texts import abi_entries, store_texts
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
+from sigdir.serve.http.bodies import whole_number
 from sigdir.serve.http.errors import HttpError, detail, sentence
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import ViewPage, rendered, send
@@ -91,16 +92,12 @@ _MAX_PREFILLED = 3000  # characters of the text that an address fills into the f
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The fields of the form as sent; ``problem`` is the sentence about what is wrong with them.
-
-    ``collection`` is where lines without a keyword belong.
-    """
+    """The fields of the form as sent; ``collection`` is where lines without a keyword belong."""
 
     text: str = ""
     collection: str = ""
     format: str = ""
     file: bodies.Upload | None = None
-    problem: str = ""
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> _Form:
@@ -137,23 +134,28 @@ class SubmitPage:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         text, collection = req.get_param("text") or "", req.get_param("as") or ""
-        self._show(req, resp, _Form(text[:_MAX_PREFILLED], collection), [])
+        self._show(req, resp, _Form(text[:_MAX_PREFILLED], collection))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         require_same_origin(req, self._settings)
         form = _Form.of(bodies.fields_of(req, self._limit))
-        rows: list[PreviewRow] = []
         try:
-            rows = form.preview(self._reader)
+            self._show(req, resp, form, form.preview(self._reader))
         except HttpError as error:
             resp.status = falcon.code_to_http_status(error.status)
-            form = replace(form, problem=sentence(error.body))
-        self._show(req, resp, form, rows)
+            self._show(req, resp, form, problem=sentence(error.body))
 
-    def _show(self, req: falcon.Request, resp: falcon.Response, form: _Form, rows: list[PreviewRow]) -> None:
+    def _show(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        form: _Form,
+        rows: Sequence[PreviewRow] = (),
+        problem: str = "",
+    ) -> None:
         resp.set_header("Cache-Control", "no-store")
         page = rendered(
-            "submit.html", here="/submit/", form=form, rows=rows, counts=counts(rows),
+            "submit.html", here="/submit/", form=form, rows=rows, problem=problem, counts=counts(rows),
             max_signatures=MAX_SIGNATURES, max_body=self._limit // MIB,
             read_only=self._settings.read_only, needs_token=bool(self._settings.write_token),
         )  # fmt: skip
@@ -213,7 +215,6 @@ STORED_PATH = "/submit/stored/"
 _MAX_RANGES = 100
 _MAX_ROWS = 10_000
 _RANGE = re.compile(r"(\d{1,18})-(\d{1,18})", re.ASCII)
-_COUNT = re.compile(r"\d{1,9}", re.ASCII)
 
 
 def stored_address(ids: Mapping[Collection, Iterable[int]], others: int) -> str:
@@ -242,12 +243,12 @@ class StoredPage(ViewPage):
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
         groups = [_rows(view, collection, req.get_param(name) or "") for name, collection in BY_URL_NAME.items()]
-        others = req.get_param("others") or "0"
-        if not _COUNT.fullmatch(others):
+        others = whole_number(req.get_param("others") or "0")
+        if others is None:
             raise _no_such_rows()
         return rendered(
             "stored.html", here="/submit/", groups=[rows for rows in groups if rows], stored=sum(map(len, groups)),
-            others=int(others),
+            others=others,
         )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def open_app(settings: Settings) -> OpenedApp:
     settings = settings.as_the_medium_allows()
     reader = Reader(paths, _IndexProgress())
     counts = Counts()
-    counts.count_start()
+    counts.starts.inc()  # what is above the number of workers are restarts
     pages = page_cache(counts.count_cached)
     processes = budget_processes(settings)
     app = create_app(settings, reader, Writer(paths, reader), counts, pages, processes)

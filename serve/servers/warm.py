@@ -47,7 +47,7 @@ def _records() -> None:
     segment = _segment()
     render_rows(segment, np.zeros(1, np.int64))
     render_lines(segment, 0, 1)
-    dumps.warm()
+    dumps.warm(segment)
 
 
 def _search() -> None:

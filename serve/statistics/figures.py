@@ -10,12 +10,13 @@ import base64
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 import jinja2
 
+from sigdir.signatures.plural import counted
 from sigdir.warehouse.sql.statistics import OTHER, Chance, CountsBy, ImportCounts, SourceCounts, Statistics
 
 _SHOWN_BARS = 9
@@ -174,11 +175,7 @@ def _parameters(statistics: Statistics) -> Figure:
 
 def _styles(statistics: Statistics) -> Figure:
     names = {OTHER: "with $", "lowercase": "one lowercase word"}
-    styles = [
-        CountsBy(names.get(split.what, split.what), split.signatures, split.events)
-        for split in statistics.styles
-        if split.total
-    ]
+    styles = [replace(split, what=names.get(split.what, split.what)) for split in statistics.styles if split.total]
     best = max(styles, key=lambda split: split.total)
     finding = f"{_share(best.total, statistics.total)} of the names are {best.what}."
     return _split_figure("styles", "Styles of names", finding, "style", styles, statistics.rows, styles)
@@ -187,7 +184,7 @@ def _styles(statistics: Statistics) -> Figure:
 def _shared(statistics: Statistics) -> Figure:
     found = sum(chance.found for chance in statistics.shared)
     expected = sum(chance.expected for chance in statistics.shared)
-    finding = f"{_counted(found, 'selector has', 'selectors have')} more than one text; "
+    finding = f"{counted(found, 'selector')} with more than one text; "
     finding += f"{statistics.rows.signatures:,} random selectors of 32 bits would give {_short(expected)}"
     if statistics.most_shared:
         finding += f"; {statistics.most_shared} has the most, {statistics.shared[-1].of:,}"
@@ -199,7 +196,7 @@ def _shared(statistics: Statistics) -> Figure:
 
 def _zeros(statistics: Statistics) -> Figure:
     sixth = statistics.zeros[5]
-    finding = f"{_counted(sixth.found, 'text has', 'texts have')} a selector with six zeros or more at the start; "
+    finding = f"{counted(sixth.found, 'text')} with six zeros or more at the start of the selector; "
     finding += f"chance would give {_short(sixth.expected)}"
     if sixth.found > 3 * sixth.expected + 1:
         finding += ". Developers search for such names, because zeros cost less gas"
@@ -215,7 +212,7 @@ def _reasons(statistics: Statistics) -> Figure:
     commonest = ", ".join(f"{share} as {reason}" for reason, _, share in rows[:2])
     return Figure(
         "reasons", "Why candidates are rejected",
-        f"{_counted(rejected, 'candidate was', 'candidates were')} rejected, {commonest}.",
+        f"{counted(rejected, 'candidate')} rejected, {commonest}.",
         (("bad", "candidates"),), ("reason", "candidates", "share"), rows,
         _bars([reason for reason, _, _ in rows], [[count] for _, count, _ in rows], _short, _LEAST_COUNT),
     )  # fmt: skip
@@ -304,10 +301,6 @@ def _percent_text(percent: float) -> str:
     if 99.95 <= percent < 100:
         return "over 99.9\u00a0%"
     return f"{percent:.1f}\u00a0%" if 0 < percent < 100 else f"{percent:.0f}\u00a0%"
-
-
-def _counted(value: int, one: str, many: str) -> str:
-    return f"{value:,} {many}" if value > 1 else f"{'1' if value else 'No'} {one}"
 
 
 _PAGES = Path(__file__).parents[1] / "pages"

@@ -170,17 +170,17 @@ def test_a_link_repeats_the_parameters_with_another_page(pairs: list[tuple[str, 
     """A link has every parameter that has a value, sorted by name, escaped as in a form, and the page."""
     kept = [(name, value) for name, value in pairs if value and name != "page"]
     expected = urlencode(sorted([*kept, ("page", str(number))], key=lambda pair: pair[0]))
-    assert link(URL, parse(urlencode(pairs)).pairs, number) == f"{URL}?{expected}"
+    assert link(URL, parse(urlencode(pairs)).pairs, "page", number) == f"{URL}?{expected}"
 
 
 @given(parameters, st.integers(1, 10**18))
 def test_a_link_understood_again_asks_for_the_same(pairs: list[tuple[str, str]], number: int) -> None:
     """Parsing a link gives the query it was made of but for its page, so links go on for ever alike."""
     query = parse(urlencode(pairs))
-    again = parse(urlsplit(link(URL, query.pairs, number)).query)
+    again = parse(urlsplit(link(URL, query.pairs, "page", number)).query)
     assert again.page == str(number)
     assert (again.filter, again.oldest_first, again.page_size) == (query.filter, query.oldest_first, query.page_size)
-    assert link(URL, again.pairs, number) == link(URL, query.pairs, number)
+    assert link(URL, again.pairs, "page", number) == link(URL, query.pairs, "page", number)
 
 
 @given(st.lists(st.sampled_from("ab=&;1."), max_size=20).map("".join))
