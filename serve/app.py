@@ -25,7 +25,7 @@ from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
 from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.http.routing import AnswerHeaders, Negotiation, Route, WriteAccess, add_routes
+from sigdir.serve.http.routing import AnswerHeaders, Negotiation, WriteAccess, add_routes
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.resources import ListResource, RowResource
 from sigdir.serve.mcp_http import McpResource
@@ -74,92 +74,92 @@ def create_app(
 
 def routes(
     settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None
-) -> list[Route]:
-    """Every route: its path, its resource, its methods."""
+) -> dict[str, Any]:
+    """Every route: a path template and its resource, which a callable one gets requests of every method for."""
     counts = counts or Counts()
     streams = StreamLimit(settings.thread_shares.streams)
     versions = dumps.Versions(reader)
     cache, origins = pages or page_cache(counts.count_cached), Origins(reader.paths)
     # fmt: off
-    return [
+    return {
         # 4byte.directory's API.
-        Route("/api/v1/signatures/", ListResource(SIGNATURES, settings, reader, writer, counts, streams)),
-        Route("/api/v1/signatures/{id}/", RowResource(SIGNATURES, reader)),
-        Route("/api/v1/signatures/{id}/evidence/", EvidenceResource(SIGNATURES, settings, reader)),
-        Route("/api/v1/event-signatures/", ListResource(EVENTS, settings, reader, writer, counts, streams)),
-        Route("/api/v1/event-signatures/{id}/", RowResource(EVENTS, reader)),
-        Route("/api/v1/event-signatures/{id}/evidence/", EvidenceResource(EVENTS, settings, reader)),
-        Route("/api/v1/import-abi/", AbiImportResource(settings, writer)),
-        Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer)),
+        "/api/v1/signatures/": ListResource(SIGNATURES, settings, reader, writer, counts, streams),
+        "/api/v1/signatures/{id}/": RowResource(SIGNATURES, reader),
+        "/api/v1/signatures/{id}/evidence/": EvidenceResource(SIGNATURES, settings, reader),
+        "/api/v1/event-signatures/": ListResource(EVENTS, settings, reader, writer, counts, streams),
+        "/api/v1/event-signatures/{id}/": RowResource(EVENTS, reader),
+        "/api/v1/event-signatures/{id}/evidence/": EvidenceResource(EVENTS, settings, reader),
+        "/api/v1/import-abi/": AbiImportResource(settings, writer),
+        "/api/v1/import-solidity/": SolidityImportResource(settings, writer),
         # Decoding and bulk.
-        Route("/api/v1/decode/", DecodeResource(reader)),
-        Route("/api/v1/contract/", ContractResource(reader)),
-        Route("/api/v1/contracts/{chain}/{address}/", StoredContractResource(reader)),
-        Route("/api/v1/search/", SearchResource(settings, reader)),
-        Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams)),
-        Route("/api/v1/changes/", changes.ChangesResource(reader, streams)),
-        Route("/dumps/", dumps.VersionsResource(versions)),
-        Route("/dumps/{version}/", dumps.VersionResource(versions)),
-        Route("/dumps/{version}/{name}", dumps.CollectionResource(versions, streams)),
-        Route("/dumps/{version}/{name}/{file}", dumps.FileResource(versions)),
-        Route("/range/{collection}/{prefix}", ranges.RangeResource(reader, cache)),
-        Route("/range/{collection}/{prefix}/{edition}", ranges.RangeResource(reader, cache)),
+        "/api/v1/decode/": DecodeResource(reader),
+        "/api/v1/contract/": ContractResource(reader),
+        "/api/v1/contracts/{chain}/{address}/": StoredContractResource(reader),
+        "/api/v1/search/": SearchResource(settings, reader),
+        "/api/v1/resolve/": resolve.ResolveResource(settings, reader, streams),
+        "/api/v1/changes/": changes.ChangesResource(reader, streams),
+        "/dumps/": dumps.VersionsResource(versions),
+        "/dumps/{version}/": dumps.VersionResource(versions),
+        "/dumps/{version}/{name}": dumps.CollectionResource(versions, streams),
+        "/dumps/{version}/{name}/{file}": dumps.FileResource(versions),
+        "/range/{collection}/{prefix}": ranges.RangeResource(reader, cache),
+        "/range/{collection}/{prefix}/{edition}": ranges.RangeResource(reader, cache),
         # Other dialects.
-        Route("/signature-database/v1/lookup", openchain.LookupResource(reader)),
-        Route("/signature-database/v1/search", openchain.SearchResource(reader, cache)),
-        Route("/signature-database/v1/import", openchain.ImportResource(settings, writer)),
-        Route("/signature-database/v1/stats", openchain.StatsResource(reader)),
-        Route("/signature-database/v1/export", openchain.ExportResource(reader, streams)),
-        Route("/api/v1/import", openchain.OlderImportResource(settings, writer)),
-        Route("/api/v1/signatures", openchain.OlderLookup(reader)),
-        Route("/signatures/{hash}", HashFileResource(SIGNATURES, reader)),
-        Route("/topic0/{hash}", HashFileResource(EVENTS, reader)),
+        "/signature-database/v1/lookup": openchain.LookupResource(reader),
+        "/signature-database/v1/search": openchain.SearchResource(reader, cache),
+        "/signature-database/v1/import": openchain.ImportResource(settings, writer),
+        "/signature-database/v1/stats": openchain.StatsResource(reader),
+        "/signature-database/v1/export": openchain.ExportResource(reader, streams),
+        "/api/v1/import": openchain.OlderImportResource(settings, writer),
+        "/api/v1/signatures": openchain.OlderLookup(reader),
+        "/signatures/{hash}": HashFileResource(SIGNATURES, reader),
+        "/topic0/{hash}": HashFileResource(EVENTS, reader),
         # The server itself.
-        Route("/healthz", LiveResource()),
-        Route("/readyz", ReadyResource(settings, reader)),
-        Route("/metrics", MetricsResource(counts, reader)),
-        Route("/api/v1/openapi.json", DocumentResource()),
+        "/healthz": LiveResource(),
+        "/readyz": ReadyResource(settings, reader),
+        "/metrics": MetricsResource(counts, reader),
+        "/api/v1/openapi.json": DocumentResource(),
         # Pages.
-        Route("/", HomePage(reader, cache)),
-        Route("/signatures/", LinkPage(SIGNATURES, reader)),
-        Route("/event-signatures/", LinkPage(EVENTS, reader)),
-        Route("/assets/{name}", AssetResource()),
-        Route("/favicon.ico", NamedAssetResource("icon.svg")),
-        Route("/robots.txt", NamedAssetResource("robots.txt")),
-        Route("/llms.txt", NamedAssetResource("llms.txt")),
-        *([Route("/mcp", McpResource(reader, solves=settings.solve))] if settings.mcp else []),
-        Route("/search/", ResultsPage(reader, cache, "search.html")),
-        Route("/search/results/", ResultsPage(reader, cache, "results.html")),
-        Route("/browse/", BrowsePage(reader, cache)),
-        Route("/browse/{collection}/", BrowsePage(reader, cache)),
-        Route("/selector/{hash}/", RecordPage(SIGNATURES, reader, cache, origins, settings.solve)),
-        Route("/topic/{hash}/", RecordPage(EVENTS, reader, cache, origins, settings.solve)),
-        Route("/submit/", SubmitPage(settings, reader)),
-        Route("/submit/store/", StorePage(settings, reader, writer)),
-        Route(STORED_PATH, StoredPage(reader, cache)),
-        Route("/decode/", DecodePage(reader, cache, settings.rpc)),
-        Route("/contracts/{chain}/{contract}/", StoredContractPage(reader, cache)),
-        Route("/docs/", DocsPage(settings)),
-        Route("/statistics/", StatisticsPage(reader)),
-        Route("/status/", StatusPage(reader, cache, settings.count_misses)),
-        *(_wanted_routes(settings, reader) if settings.count_misses else ()),
-        *(_sql_routes(settings, reader) if settings.sql else ()),
-        *([Route("/solve/", SolvePage(settings, reader))] if settings.solve else ()),
-    ]
+        "/": HomePage(reader, cache),
+        "/signatures/": LinkPage(SIGNATURES, reader),
+        "/event-signatures/": LinkPage(EVENTS, reader),
+        "/assets/{name}": AssetResource(),
+        "/favicon.ico": NamedAssetResource("icon.svg"),
+        "/robots.txt": NamedAssetResource("robots.txt"),
+        "/llms.txt": NamedAssetResource("llms.txt"),
+        **({"/mcp": McpResource(reader, solves=settings.solve)} if settings.mcp else {}),
+        "/search/": ResultsPage(reader, cache, "search.html"),
+        "/search/results/": ResultsPage(reader, cache, "results.html"),
+        "/browse/": BrowsePage(reader, cache),
+        "/browse/{collection}/": BrowsePage(reader, cache),
+        "/selector/{hash}/": RecordPage(SIGNATURES, reader, cache, origins, settings.solve),
+        "/topic/{hash}/": RecordPage(EVENTS, reader, cache, origins, settings.solve),
+        "/submit/": SubmitPage(settings, reader),
+        "/submit/store/": StorePage(settings, reader, writer),
+        STORED_PATH: StoredPage(reader, cache),
+        "/decode/": DecodePage(reader, cache, settings.rpc),
+        "/contracts/{chain}/{contract}/": StoredContractPage(reader, cache),
+        "/docs/": DocsPage(settings),
+        "/statistics/": StatisticsPage(reader),
+        "/status/": StatusPage(reader, cache, settings.count_misses),
+        **(_wanted_routes(settings, reader) if settings.count_misses else {}),
+        **(_sql_routes(settings, reader) if settings.sql else {}),
+        **({"/solve/": SolvePage(settings, reader)} if settings.solve else {}),
+    }
     # fmt: on
 
 
-def _wanted_routes(settings: Settings, reader: Reader) -> list[Route]:
-    return [
-        Route("/api/v1/wanted/", WantedResource(settings, reader)),
-        Route("/wanted/", WantedPage(settings, reader)),
-    ]
+def _wanted_routes(settings: Settings, reader: Reader) -> dict[str, Any]:
+    return {
+        "/api/v1/wanted/": WantedResource(settings, reader),
+        "/wanted/": WantedPage(settings, reader),
+    }
 
 
-def _sql_routes(settings: Settings, reader: Reader) -> list[Route]:
+def _sql_routes(settings: Settings, reader: Reader) -> dict[str, Any]:
     from sigdir.serve.api.sql import SqlResource  # and DuckDB, which other servers do without
     from sigdir.serve.core.sql_runner import SqlRunner
     from sigdir.serve.pages.sql import SqlPage
 
     runner = SqlRunner(settings, reader)
-    return [Route("/api/v1/sql/", SqlResource(runner)), Route("/sql/", SqlPage(runner))]
+    return {"/api/v1/sql/": SqlResource(runner), "/sql/": SqlPage(runner)}

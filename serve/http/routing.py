@@ -10,10 +10,10 @@ from __future__ import annotations
 import base64
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import falcon
@@ -30,45 +30,41 @@ _METHODS = {"GET": "on_get", "POST": "on_post", "HEAD": "on_get", "OPTIONS": ""}
 """The responder that a resource needs for a method."""
 
 
-class Route(NamedTuple):
-    """A path template and its resource.
+Routes = Mapping[str, Any]
+"""Path templates and their resources.
 
-    A callable resource gets requests of every method, including methods unknown to HTTP's standards.
-    """
-
-    path: str
-    resource: Any
-
-    @property
-    def methods(self) -> list[str]:
-        """What the resource answers, and OPTIONS, which is answered everywhere."""
-        return [name for name, responder in _METHODS.items() if not responder or hasattr(self.resource, responder)]
+A callable resource gets requests of every method, including methods unknown to HTTP's standards.
+"""
 
 
-def add_routes(app: Any, table: Iterable[Route]) -> None:
+def methods_of(resource: Any) -> list[str]:
+    """What a resource answers, and OPTIONS, which is answered everywhere."""
+    return [name for name, responder in _METHODS.items() if not responder or hasattr(resource, responder)]
+
+
+def add_routes(app: Any, table: Routes) -> None:
     """Add the routes of a table to an application that has none. HEAD is answered as GET; the server leaves the body out."""
-    routes = list(table)
     # Falcon tries the sink that was added last first.
     app.add_sink(_unknown_path, "/")
-    app.add_sink(redirect_to_slash, _without_slash(routes))
-    for route in routes:
-        if callable(route.resource):
-            app.add_sink(partial(_noted, route), f"^{re.escape(route.path)}$")
+    app.add_sink(redirect_to_slash, _without_slash(table))
+    for path, resource in table.items():
+        if callable(resource):
+            app.add_sink(partial(_noted, path, resource), f"^{re.escape(path)}$")
         else:
-            if "HEAD" in route.methods:
-                route.resource.on_head = route.resource.on_get
-            app.add_route(route.path, route.resource)
+            if hasattr(resource, "on_get"):
+                resource.on_head = resource.on_get
+            app.add_route(path, resource)
 
 
-def _noted(route: Route, req: falcon.Request, resp: falcon.Response, **parameters: Any) -> None:
+def _noted(path: str, resource: Any, req: falcon.Request, resp: falcon.Response, **parameters: Any) -> None:
     """Call a resource that is a sink. The middleware notes the path of all others."""
-    req.env[ROUTE] = route.path
-    route.resource(req, resp, **parameters)
+    req.env[ROUTE] = path
+    resource(req, resp, **parameters)
 
 
-def _without_slash(routes: Iterable[Route]) -> str:
+def _without_slash(table: Routes) -> str:
     """A pattern of all routes' paths without their final slash."""
-    paths = [path.removesuffix("/") for path, _ in routes if path.endswith("/") and path != "/"]
+    paths = [path.removesuffix("/") for path in table if path.endswith("/") and path != "/"]
     return f"^(?:{'|'.join(re.sub('{[^{}]*}', '[^/]+', path) for path in paths)})$"
 
 
@@ -157,15 +153,16 @@ class Negotiation:
     answer, and ``req.context.error_body``, a dialect's own form of an error or None.
     """
 
-    def __init__(self, table: Iterable[Route], access: WriteAccess) -> None:
-        self._methods = {route.path: (", ".join(route.methods), frozenset(route.methods)) for route in table}
+    def __init__(self, table: Routes, access: WriteAccess) -> None:
+        self._methods = {path: methods_of(resource) for path, resource in table.items()}
         self._access = access
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
         req.context.error_body = getattr(resource, "error_body", None)
         req.context.kind = getattr(resource, "kind", JSON)
         req.env[ROUTE] = req.uri_template
-        allow, methods = self._methods[req.uri_template or ""]
+        methods = self._methods[req.uri_template or ""]
+        allow = ", ".join(methods)
         if getattr(resource, "negotiates", False):
             resp.set_header("Allow", allow)
             resp.set_header("Vary", "Accept")

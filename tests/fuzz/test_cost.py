@@ -14,6 +14,7 @@ from sigdir.serve.app import routes
 from sigdir.serve.core.openapi import document
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
+from sigdir.serve.http.routing import methods_of
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
@@ -116,8 +117,10 @@ def test_every_route_has_a_target_or_a_reason(tmp_path: Path) -> None:
     reader = Reader(paths)
     settings = Settings(paths.root, mcp=True, sql=True, solve=True, count_misses=True, rpc="http://127.0.0.1:1")
     table = routes(settings, reader, Writer(paths, reader))
-    assert {route.path for route in table if "POST" in route.methods} == BODIES.keys()
-    assert {route.path for route in table if "GET" in route.methods} == QUERIES.keys() | WITHOUT.keys()
+    assert {path for path, resource in table.items() if "POST" in methods_of(resource)} == BODIES.keys()
+    assert {
+        path for path, resource in table.items() if "GET" in methods_of(resource)
+    } == QUERIES.keys() | WITHOUT.keys()
     schemas, parameters = document()["components"]["schemas"], document()["components"]["parameters"]
     for path, operations in document()["paths"].items():
         for content in operations.get("post", {}).get("requestBody", {}).get("content", {}).values():

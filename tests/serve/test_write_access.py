@@ -17,6 +17,7 @@ from falcon.testing import TestClient
 from sigdir.cli.serve import serve
 from sigdir.serve.app import create_app, routes
 from sigdir.serve.core.settings import Settings
+from sigdir.serve.http.routing import methods_of
 from sigdir.warehouse.index.view import Reader
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.pipeline.support import invoke
@@ -90,9 +91,9 @@ def sent(client: TestClient, path: str, body: dict[str, Any], **headers: str) ->
 def test_every_post_of_the_table_is_known_here(served: Served) -> None:
     """A new route that takes POST belongs to one of the two lists."""
     table = routes(Settings(served.root), *served.storage)
-    posts = {route.path for route in table if "POST" in route.methods}
+    posts = {path for path, resource in table.items() if "POST" in methods_of(resource)}
     assert posts == STORING.keys() | READING.keys()
-    assert {route.path for route in table if getattr(route.resource, "stores", False)} == STORING.keys()
+    assert {path for path, resource in table.items() if getattr(resource, "stores", False)} == STORING.keys()
 
 
 @pytest.mark.parametrize("path", STORING)
@@ -289,15 +290,15 @@ def test_parameters_that_a_list_does_not_have_are_named(app: Application, query:
 def test_a_method_that_a_route_lacks_is_refused_in_one_shape(served: Served, method: str) -> None:
     """Every route of the table: 405, Allow, and the sentence in the shape of the route."""
     client = served.client()
-    for route in routes(Settings(served.root), *served.storage):
-        if callable(route.resource):
+    for template, resource in routes(Settings(served.root), *served.storage).items():
+        if callable(resource):
             continue
-        path = re.sub("{[^}]*}", "1", route.path)
+        path = re.sub("{[^}]*}", "1", template)
         answer = client.simulate_request(method, path)
         sentence = f'Method "{method}" not allowed.'
         assert answer.status_code == 405, path
-        assert set(answer.headers["allow"].split(", ")) == set(route.methods)
-        if getattr(route.resource, "kind", "") == "text/html":
+        assert set(answer.headers["allow"].split(", ")) == set(methods_of(resource))
+        if getattr(resource, "kind", "") == "text/html":
             assert "Method not allowed" in answer.text
         elif path.startswith("/signature-database/") or path == OLDER_IMPORT:
             assert answer.json == {"ok": False, "error": sentence}
