@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import Place, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.store import StoreUrl
@@ -20,7 +20,7 @@ from sigdir.warehouse.transfer.transfer import TransferReport
 _LINE_SECONDS = 5.0
 
 
-@click.command(cls=Command, state="an older backup in DEST is still good; run it again to go on")
+@command(state="an older backup in DEST is still good; run it again to go on")
 @click.argument("dest", type=Place(), metavar="DEST")
 @warehouse_option
 @click.option("--link", is_flag=True, help="Make hard links instead of copies, if DEST is on the same file system.")

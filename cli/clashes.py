@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.import_report import unread_lines
 from sigdir.cli.options import json_option, quiet_option
 from sigdir.cli.output import write_json, write_line
@@ -17,7 +17,7 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.signatures.plural import counted
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--together", is_flag=True,
@@ -82,6 +82,6 @@ def _place(one: Declared) -> str:
 def _summary(found: list[Clash], report: ImportReport) -> str:
     totals = report.totals()
     rejected = f", {totals['rejected']:,} rejected" if totals["rejected"] else ""
-    clashes = "no clash" if not found else "1 clash" if len(found) == 1 else f"{len(found):,} clashes"
+    clashes = counted(len(found), "clash") if found else "no clash"
     files = counted(len(report.files), "file")
     return f"{clashes}: {counted(totals['read'], 'candidate')} in {files}{rejected}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.options import json_option, no_wait_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.signatures.collections import COLLECTIONS
@@ -14,7 +14,7 @@ from sigdir.warehouse.jobs import compact as compaction
 from sigdir.warehouse.table.paths import existing
 
 
-@click.command(cls=Command, state="no row was changed")
+@command(state="no row was changed")
 @click.option("--all", "everything", is_flag=True, help="Merge large files too, up to 20 million rows per file.")
 @no_wait_option
 @json_option()

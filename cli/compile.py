@@ -11,7 +11,7 @@ from typing import TextIO
 
 import click
 
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import quiet_option
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.progress import Reporter
@@ -20,7 +20,7 @@ from sigdir.signatures import kernels
 from sigdir.signatures.interruption import each
 
 
-@click.command(cls=Command)
+@command()
 @quiet_option()
 def compile(quiet: bool) -> None:
     """Compile the kernels now, so that no later command waits for it.

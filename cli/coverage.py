@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.options import json_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.pipeline.usage_counts import Coverage, Covered, coverage_of
 from sigdir.signatures.collections import SIGNATURES, Collection
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("file", type=click.Path())
 @click.option(
     "--misses", type=click.IntRange(0, 100_000), default=20, show_default=True, help="Misses that are listed."

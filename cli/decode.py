@@ -15,8 +15,8 @@ from sigdir.cli.decode_lines import candidate_lines, noted
 from sigdir.cli.decode_tx import transaction
 from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import json_option, quiet_option, together
-from sigdir.cli.output import write_json
+from sigdir.cli.options import existing_file, json_option, quiet_option, together
+from sigdir.cli.output import write_json, write_report
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.directory import Source, opened, readings_of
 from sigdir.signatures.abi_decoder import MAX_BYTES
@@ -42,7 +42,7 @@ _Given = Mapping[str, Any]
 
 def _file_option(name: str, what: str) -> Callable[[Any], Any]:
     return click.option(
-        f"--{name}", f"contract_{name}", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+        f"--{name}", f"contract_{name}", type=existing_file, metavar="FILE",
         help=f"The contract's {what}: the texts that it has come first.",
     )  # fmt: skip
 
@@ -88,6 +88,8 @@ _data = click.argument("data", metavar="DATA")
 class _DecodeCommands(click.Group):
     """What is no subcommand's name is data for `auto`."""
 
+    command_class = Command
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *ctx.help_option_names):
             args = ["auto", *args]
@@ -118,7 +120,7 @@ def decode() -> None:
     """
 
 
-@decode.command(cls=Command)
+@decode.command()
 @click.argument("data", metavar="DATA", required=False)
 @click.option("--file", type=click.Path(), metavar="FILE", help="Decode each row: .parquet, .csv, .jsonl or .json.")
 @click.option(
@@ -165,7 +167,7 @@ def auto(
     _explain(alternatives, called, source, as_json)
 
 
-@decode.command(cls=Command)
+@decode.command()
 @_data
 @_explaining
 def calldata(data: str) -> list[Input]:
@@ -180,7 +182,7 @@ def calldata(data: str) -> list[Input]:
     return whole([Input(Form.CALLDATA, hex_bytes(_entered(data)))])
 
 
-@decode.command(cls=Command)
+@decode.command()
 @_data
 @_explaining
 def revert(data: str) -> list[Input]:
@@ -195,7 +197,7 @@ def revert(data: str) -> list[Input]:
     return [Input(Form.REVERT, hex_bytes(_entered(data)))]
 
 
-@decode.command(cls=Command)
+@decode.command()
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic, 0x and 64 digits; in their order.")
 @click.option("--data", default="0x", show_default=True, metavar="DATA", help="The data; @FILE reads it from a file.")
 @click.option("--anonymous", is_flag=True, help="The first topic is no hash; --text gives the events to try.")
@@ -214,7 +216,7 @@ def log(topics: Sequence[str], data: str, anonymous: bool, texts: Sequence[str])
     return [log_input(words, hex_bytes(_entered(data)), anonymous=anonymous, texts=given)]
 
 
-@decode.command(name="return", cls=Command)
+@decode.command(name="return")
 @_data
 @click.option("--selector", default="", metavar="SELECTOR", help="The selector of the call, 8 hex digits.")
 @click.option(
@@ -249,10 +251,7 @@ def _decode_file(source: str, output: str, directory: Source, quiet: bool, as_js
 
     with reporter(quiet) as progress:
         report = decode_file(source, output, directory, progress, called)
-    if as_json:
-        write_json(report.to_dict(), err=True)
-    else:
-        click.echo("\n".join(report.lines()), err=True)
+    write_report(report, as_json, err=True)
 
 
 def _contract_text(file: Path) -> str:

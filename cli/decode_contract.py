@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from sigdir.cli.directories import directory_options
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, known_of_all, opened
@@ -25,7 +25,7 @@ from sigdir.signatures.plural import counted
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and line breaks
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("code", metavar="FILE|HEX|-")
 @click.option("--abi", "form", flag_value="abi", help="Write the ABI, as JSON.")
 @click.option("--solidity", "form", flag_value="solidity", help="Write an interface that solc compiles.")

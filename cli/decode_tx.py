@@ -10,7 +10,7 @@ import click
 
 from sigdir.cli.decode_lines import candidate_lines, noted
 from sigdir.cli.directories import directory_options
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.options import json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, opened, readings_of
@@ -21,7 +21,7 @@ from sigdir.signatures.abi_decoder import checksummed
 from sigdir.signatures.interruption import waiting
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("hash", metavar="HASH")
 @click.option("--rpc", required=True, metavar="URL", envvar="ETH_RPC_URL", show_envvar=True, help="The node to ask.")
 @click.option(

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from sigdir.cli.options import key_option, together, warehouse_option
+from sigdir.cli.options import existing_file, key_option, together, warehouse_option
 from sigdir.pipeline.directory import PackSource, Source
 
 _KEY_BYTES = 200
@@ -18,7 +18,7 @@ _KEY_BYTES = 200
 _OPTIONS = together(
     warehouse_option,
     click.option(
-        "--pack", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+        "--pack", type=existing_file, metavar="FILE",
         help="Take the texts from this pack, and from no warehouse.",
     ),
     key_option,

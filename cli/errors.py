@@ -19,7 +19,7 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -78,6 +78,11 @@ class Command(click.Command):
                 raise
             sys.stdout.flush()
             return result
+
+
+def command(name: str | None = None, **options: Any) -> Callable[[Callable[..., Any]], Command]:
+    """A Command from a function, as ``click.command``."""
+    return click.command(name, cls=Command, **options)
 
 
 @contextmanager

@@ -7,9 +7,16 @@ from typing import Any, TextIO
 
 import click
 
-from sigdir.cli.errors import Command
-from sigdir.cli.options import CollectionChoice, as_of_option, json_option, quiet_option, warehouse_option
-from sigdir.cli.output import write_json
+from sigdir.cli.errors import command
+from sigdir.cli.options import (
+    CollectionChoice,
+    as_of_option,
+    existing_file,
+    json_option,
+    quiet_option,
+    warehouse_option,
+)
+from sigdir.cli.output import write_report
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.export import ABI, COLUMNS, OURS, QUERIES, Options, run_export
 from sigdir.pipeline.export_formats import FORMATS
@@ -53,8 +60,8 @@ class SourceLicence(click.ParamType[tuple[str, str]]):
         return source, licence.strip()
 
 
-@click.command(
-    cls=Command, state="nothing was exported",
+@command(
+    state="nothing was exported",
     epilog=f"Formats: {_FORMATS}. A target that ends with .gz or .zst is compressed.",
 )  # fmt: skip
 @click.argument("format", type=click.Choice([*FORMATS, ABI, *QUERIES]), metavar="FORMAT")
@@ -83,7 +90,7 @@ class SourceLicence(click.ParamType[tuple[str, str]]):
 @click.option("--with-declarations", is_flag=True, help="For pack: with the commonest declaration of each text.")
 @click.option("--indexed", is_flag=True, help="For pack: in the form that readers map, eight times as large.")
 @click.option(
-    "--sign", "key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY",
+    "--sign", "key", type=existing_file, metavar="KEY",
     help="For pack: sign it by the private key in this file, which `sigdir keygen` makes.",
 )  # fmt: skip
 @click.option("--padded", is_flag=True, help="For ranges: with sizes that many of them share, which hides more.")
@@ -130,8 +137,4 @@ def export(
     )  # fmt: skip
     with reporter(quiet) as progress:
         report = run_export(options, progress)
-    to_stderr = options.target == STDOUT
-    if as_json:
-        write_json(report.to_dict(), err=to_stderr)
-    else:
-        click.echo("\n".join(report.lines()), err=to_stderr)
+    write_report(report, as_json, err=options.target == STDOUT)

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.signatures.errors import SigdirError
@@ -33,7 +33,7 @@ from sigdir.warehouse.table.paths import Paths, existing
 _VACUUM_SECONDS = 3600.0
 
 
-@click.command(cls=Command, state="staged rows stay in staging until the next fold")
+@command(state="staged rows stay in staging until the next fold")
 @click.option(
     "--every", type=click.FloatRange(min=0.05), metavar="SECONDS", help="Repeat after a pause of this many seconds."
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.options import warehouse_option
 from sigdir.cli.rows import rows_options, write_rows
 from sigdir.warehouse import Warehouse
@@ -26,7 +26,7 @@ _SOURCES = """
     ORDER BY import_id, path"""
 
 
-@click.command(cls=Command)
+@command()
 @click.option("--sources", is_flag=True, help="One row per source file, with its sha256.")
 @warehouse_option
 @rows_options
@@ -54,7 +54,7 @@ _QUERY = """
 _NO_LIMIT = 2**62
 
 
-@click.command(cls=Command)
+@command()
 @click.option("--import", "number", type=click.IntRange(min=1), help="Only those of this import.")
 @click.option("--reason", help="Only those with this reason, for example bad_width.")
 @click.option(

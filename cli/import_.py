@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.import_report import print_report, unread_lines
 from sigdir.cli.options import (
     CollectionChoice,
@@ -55,8 +55,8 @@ def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None)
         raise click.BadParameter(f"{error.field}: {error.problem}; it is CHAIN:ADDRESS, as 1:0x...") from None
 
 
-@click.command(
-    "import", cls=Command, state="nothing was published", makes=True,
+@command(
+    "import", state="nothing was published", makes=True,
     epilog=f"Formats: {_FORMATS}. Each may be plain or packed by gzip, xz, zstd or bzip2, in folders, zip or tar files.",
 )  # fmt: skip
 @click.argument("paths", nargs=-1, type=click.Path())  # a URL too; the type completes names

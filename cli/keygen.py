@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.signatures.operator_key import PrivateKey
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
 def keygen(file: Path) -> None:
     """Make a key that signs packs.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import click
-
 from sigdir.cli.directories import directory_options
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.pipeline.directory import Source, opened
 from sigdir.signatures.errors import missing_package
 from sigdir.signatures.interruption import waiting
 
 
-@click.command(cls=Command)
+@command()
 @directory_options
 def mcp(source: Source) -> None:
     """Answer agents by the Model Context Protocol, on standard input and output.

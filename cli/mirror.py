@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.options import CollectionChoice, json_option, no_wait_option, quiet_option, warehouse_option
-from sigdir.cli.output import write_json
+from sigdir.cli.output import write_report
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.fetch import RetryPolicy
 from sigdir.pipeline.mirror import MAX_ROWS, Options, run_mirror
 from sigdir.signatures.collections import COLLECTIONS, Collection
 
 
-@click.command(cls=Command, state="run it again to go on", makes=True)
+@command(state="run it again to go on", makes=True)
 @click.argument("url")
 @warehouse_option
 @click.option(
@@ -71,7 +71,4 @@ def mirror(
     options = Options(url, folder, collections or COLLECTIONS, policy=policy, wait=not no_wait, **given)
     with reporter(quiet) as progress:
         report = run_mirror(options, progress)
-    if as_json:
-        write_json(report.to_dict())
-    else:
-        click.echo("\n".join(report.lines()))
+    write_report(report, as_json)

@@ -43,6 +43,7 @@ class Place(click.Path):
         return value if isinstance(value, StoreUrl) else super().convert(value, param, ctx)
 
 
+existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 warehouse_option = click.option(
     "--warehouse", "folder", type=Place(), default="data", metavar="DIR|URL",
     show_default=True, envvar="SIGDIR_WAREHOUSE", show_envvar=True,

@@ -13,6 +13,14 @@ def write_json(document: Any, *, err: bool = False) -> None:
     click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS), err=err)
 
 
+def write_report(report: Any, as_json: bool, *, err: bool = False) -> None:
+    """Write a report as a document or as its lines."""
+    if as_json:
+        write_json(report.to_dict(), err=err)
+    else:
+        click.echo("\n".join(report.lines()), err=err)
+
+
 def write_line(text: str) -> None:
     """Write a line on standard error."""
     click.echo(text, err=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.options import as_of_option, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
@@ -23,7 +23,7 @@ from sigdir.warehouse.table.files import write_file
 _STDOUT = Path("-")
 
 
-@click.command(cls=Command, state="no page was written")
+@command(state="no page was written")
 @click.argument("out", required=False, type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
 @warehouse_option
 @as_of_option

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import click
 
 from sigdir.cli.directories import directory_options
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import RankedText, Source, opened
@@ -19,7 +19,7 @@ from sigdir.signatures.interruption import waiting
 _MAX_LINE = 1000
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("hashes", nargs=-1, required=True, metavar="HASH...")
 @directory_options
 @json_option("Write a list of hashes and their texts, each with its declaration and its reasons.")

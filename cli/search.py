@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import json_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.warehouse.table.paths import existing
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("terms", nargs=-1, required=True, metavar="QUERY...")
 @warehouse_option
 @click.option(

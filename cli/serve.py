@@ -10,8 +10,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from sigdir.cli.errors import Command
-from sigdir.cli.options import warehouse_option
+from sigdir.cli.errors import command
+from sigdir.cli.options import existing_file, warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.cli.store import StoreUrl
 from sigdir.serve.core.named_queries import read_queries
@@ -56,7 +56,7 @@ def _flag(name: str, help: str) -> Callable[[Any], Any]:
     return click.option(name, is_flag=True, show_envvar=True, help=help)
 
 
-@click.command(cls=Command, opens_stores=True, context_settings={"auto_envvar_prefix": "SIGDIR", "show_default": True})
+@command(opens_stores=True, context_settings={"auto_envvar_prefix": "SIGDIR", "show_default": True})
 @warehouse_option
 @_option("--host", "Address to listen on.")
 @_option("--port", "Port to listen on; 0 takes a free one.", type=click.IntRange(0, 65535))
@@ -109,7 +109,7 @@ def _flag(name: str, help: str) -> Callable[[Any], Any]:
 @_option("--sql-seconds", "How long a query over HTTP may take.", type=click.FloatRange(0, 3600, min_open=True))
 @_option(
     "--sql-queries", "Named queries for --sql, each after a line `-- name: NAME`.",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", callback=_readable_queries,
+    type=existing_file, metavar="FILE", callback=_readable_queries,
 )  # fmt: skip
 @click.pass_context
 def serve(

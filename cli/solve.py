@@ -9,8 +9,8 @@ import click
 
 from sigdir.cli.decode_contract import code_of
 from sigdir.cli.directories import directory_options
-from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import json_option, quiet_option, threads_option
+from sigdir.cli.errors import Failure, command
+from sigdir.cli.options import existing_file, json_option, quiet_option, threads_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
 from sigdir.cli.resolve import digest_of, hash_lines
@@ -18,19 +18,21 @@ from sigdir.pipeline.directory import Directory, Source, opened
 from sigdir.pipeline.solve import MAX_HASHES, SolveOptions, SolveReport, given_lists, given_names, solve_hashes
 from sigdir.signatures.plural import counted
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SHOWN = 10
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("hashes", nargs=-1, metavar="HASH...")
 @click.option(
     "--code", metavar="FILE|HEX|-",
     help="The code of the contract: its functions' arguments narrow the lists. Without HASH, each function of it that has no text.",
 )  # fmt: skip
-@click.option("--names", type=_FILE, metavar="FILE", help="Names that are likely, one a line.")
+@click.option("--names", type=existing_file, metavar="FILE", help="Names that are likely, one a line.")
 @click.option(
-    "--lists", type=_FILE, metavar="FILE", help="Parameter lists that are likely, one a line: (address,uint256)."
+    "--lists",
+    type=existing_file,
+    metavar="FILE",
+    help="Parameter lists that are likely, one a line: (address,uint256).",
 )
 @click.option(
     "--most-lists", type=click.IntRange(1), default=500, show_default=True, metavar="N",

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import Duration, as_of_option, memory_limit_option, warehouse_option
 from sigdir.cli.rows import limits, rows_options, write_rows
 from sigdir.cli.shell import COMMANDS, QUIT, parts_of, run_command, run_shell, words_of
@@ -55,7 +55,7 @@ def _named(option: str, metavar: str, help: str, **more: Any) -> Callable[[Calla
     return click.option(option, multiple=True, callback=_pairs, metavar=metavar, help=help, **more)
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("query", required=False)
 @click.argument("values", nargs=-1)
 @warehouse_option

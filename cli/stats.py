@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.options import as_of_option, json_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.cli.store import shown
@@ -17,7 +17,7 @@ from sigdir.warehouse import Warehouse
 from sigdir.warehouse.log.snapshot import Snapshot
 
 
-@click.command(cls=Command)
+@command()
 @json_option()
 @warehouse_option
 @as_of_option

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import no_wait_option, warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.signatures.grammar import GrammarError
@@ -16,7 +16,7 @@ from sigdir.warehouse.table.paths import existing
 from sigdir.warehouse.table.suppressed import Entry, declaration, entries_of, read
 
 
-@click.command(cls=Command, state="the list was not changed")
+@command(state="the list was not changed")
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
 @click.option("--remove", is_flag=True, help="Take the texts off the list: servers show them again.")
 @no_wait_option

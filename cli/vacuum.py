@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import command
 from sigdir.cli.options import Duration, json_option, no_wait_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.warehouse.jobs import vacuum as vacuuming
@@ -23,7 +23,7 @@ _TITLES = {
 }
 
 
-@click.command(cls=Command, state="no row was changed")
+@command(state="no row was changed")
 @click.option(
     "--keep", type=Duration(), default="7d", show_default=True, metavar="DURATION",
     help="Keep every version that was the newest at some time in this window: 36h, 7d, 2w.",

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from sigdir.cli.directories import public_key
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import (
+    existing_file,
     json_option,
     key_option,
     memory_limit_option,
@@ -30,8 +31,8 @@ from sigdir.warehouse import verify as checking
 from sigdir.warehouse.table.paths import Paths
 
 
-@click.command(cls=Command, state="nothing was changed")
-@click.argument("pack", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False, metavar="[PACK]")
+@command(state="nothing was changed")
+@click.argument("pack", type=existing_file, required=False, metavar="[PACK]")
 @warehouse_option
 @key_option
 @json_option()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import json_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.serve.core.misses import LARGEST
@@ -17,7 +17,7 @@ from sigdir.warehouse.table.files import is_read_only
 from sigdir.warehouse.table.paths import existing
 
 
-@click.command(cls=Command)
+@command()
 @click.option("--limit", type=click.IntRange(1, LARGEST), default=20, show_default=True, help="Hashes that are listed.")
 @click.option(
     "--cache", type=click.Path(file_okay=False, path_type=Path), envvar="SIGDIR_CACHE", show_envvar=True,

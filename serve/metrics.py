@@ -36,7 +36,7 @@ from sigdir.serve.core.decodings import DECODED
 from sigdir.serve.core.openapi import package_version
 from sigdir.serve.core.settings import COUNTS_FOLDER
 from sigdir.serve.http.negotiate import packed
-from sigdir.serve.http.routing import ROUTE
+from sigdir.serve.http.routing import METHODS, ROUTE
 from sigdir.serve.http.streams import Stream
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.segment import Segment
@@ -49,7 +49,6 @@ from sigdir.warehouse.table.paths import Paths
 OTHER = "other"
 """The method or route of a request that is none of the known ones."""
 
-_METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -137,7 +136,7 @@ class AnswerRecorder:
             resp.stream = Stream(resp.stream, end)
 
     def _record(self, req: falcon.Request, status: int, seconds: float, size: int) -> None:
-        method, route = req.method if req.method in _METHODS else OTHER, req.env.get(ROUTE, OTHER)
+        method, route = req.method if req.method in METHODS else OTHER, req.env.get(ROUTE, OTHER)
         self._counts.requests.labels(method, route, status).inc()
         self._counts.seconds.labels(method, route).observe(seconds)
         self._counts.bytes.labels(method, route).inc(size)

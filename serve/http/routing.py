@@ -26,7 +26,7 @@ ROUTE = "sigdir.route"
 """The key of a WSGI environment under which the path template of a request is left, for the counts of requests."""
 
 
-_METHODS = {"GET": "on_get", "POST": "on_post", "HEAD": "on_get", "OPTIONS": ""}
+METHODS = {"GET": "on_get", "POST": "on_post", "HEAD": "on_get", "OPTIONS": ""}
 """The responder that a resource needs for a method."""
 
 
@@ -39,7 +39,7 @@ A callable resource gets requests of every method, including methods unknown to 
 
 def methods_of(resource: Any) -> list[str]:
     """What a resource answers, and OPTIONS, which is answered everywhere."""
-    return [name for name, responder in _METHODS.items() if not responder or hasattr(resource, responder)]
+    return [name for name, responder in METHODS.items() if not responder or hasattr(resource, responder)]
 
 
 def add_routes(app: Any, table: Routes) -> None:
