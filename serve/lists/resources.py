@@ -224,26 +224,24 @@ def description(name: str, fields: Fields | None = None) -> bytes:
     return orjson.dumps(value)
 
 
-def _field(kind: str, required: bool, read_only: bool, label: str) -> dict[str, Any]:
-    return {"type": kind, "required": required, "read_only": read_only, "label": label}
+_REQUIRED = ("text_signature", "contract_abi")
+_OPTIONAL = ("source_file", "source_code")
+_COUNTERS = dict.fromkeys(("num_processed", "num_imported", "num_duplicates", "num_ignored"), "integer")
 
 
-def _label(name: str) -> str:
-    return "ID" if name == "id" else name.replace("_", " ").capitalize()
+def _fields(types: dict[str, str]) -> Fields:
+    """Fields by their names; those that no POST has are read only."""
+    return {
+        name: {
+            "type": kind,
+            "required": name in _REQUIRED,
+            "read_only": name not in (*_REQUIRED, *_OPTIONAL),
+            "label": "ID" if name == "id" else name.replace("_", " ").capitalize(),
+        }
+        for name, kind in types.items()
+    }
 
 
-_COUNTER_FIELDS = {
-    name: _field("integer", False, True, _label(name))
-    for name in ("num_processed", "num_imported", "num_duplicates", "num_ignored")
-}
-_POSTED = "text_signature"
-ROW_FIELDS: Fields = {
-    field.name: _field(field.type.options, field.name == _POSTED, field.name != _POSTED, _label(field.name))
-    for field in RECORD_FIELDS
-}
-ABI_FIELDS: Fields = {"contract_abi": _field("string", True, False, "Contract abi"), **_COUNTER_FIELDS}
-SOLIDITY_FIELDS: Fields = {
-    "source_file": _field("file upload", False, False, "Source file"),
-    "source_code": _field("string", False, False, "Source code"),
-    **_COUNTER_FIELDS,
-}
+ROW_FIELDS = _fields({field.name: field.type.options for field in RECORD_FIELDS})
+ABI_FIELDS = _fields({"contract_abi": "string"} | _COUNTERS)
+SOLIDITY_FIELDS = _fields({"source_file": "file upload", "source_code": "string"} | _COUNTERS)
