@@ -59,7 +59,7 @@ def create_app(
     table = routes(settings, reader, writer, counts, pages)
     app: Any = falcon.App()
     if counts is not None:
-        app.add_middleware(AnswerRecorder(counts, log=settings.log_requests))
+        app.add_middleware(AnswerRecorder(counts, settings.log_requests))
     is_replica = bool(settings.follow_store)
     access = WriteAccess(settings.read_only, settings.write_token, is_replica, settings.primary_url)
     app.add_middleware([Negotiation(table, access), AnswerHeaders()])

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -107,14 +108,15 @@ _MAX_PATH = 200
 _WITHOUT_BODY = (204, 304)
 
 
+@dataclass
 class AnswerRecorder:
     """To be added before all other middleware: it then sees the answers as the others leave them.
 
     The time of an answer ends where its body begins. The bytes of a streamed body are those that the server took.
     """
 
-    def __init__(self, counts: Counts, *, log: bool) -> None:
-        self._counts, self._log = counts, log
+    _counts: Counts
+    _log: bool
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         req.context.began = time.perf_counter()

@@ -10,6 +10,7 @@ import re
 from binascii import unhexlify
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import falcon
@@ -50,15 +51,16 @@ Texts = Mapping[bytes, list[Any]]
 """What the line of a hash lists, by its bytes."""
 
 
+@dataclass
 class ResolveResource:
     """Up to MAX_HASHES hashes as a JSON list, as lines of JSON or as plain lines; the answer is lines or a list.
 
     With ``full=1`` each text comes with its place, the reasons for it and its summary, for up to MAX_FULL_HASHES.
     """
 
-    def __init__(self, settings: Settings, reader: Reader, streams: StreamLimit) -> None:
-        self._max_body = settings.max_import_body
-        self._reader, self._streams = reader, streams
+    _settings: Settings
+    _reader: Reader
+    _streams: StreamLimit
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """The hashes are in the parameter ``hash``, separated by commas."""
@@ -72,7 +74,7 @@ class ResolveResource:
         self._answer(req, resp, hashes)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        self._answer(req, resp, hashes_of(read_body(req, self._max_body), req.content_type or ""))
+        self._answer(req, resp, hashes_of(read_body(req, self._settings.max_import_body), req.content_type or ""))
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, hashes: list[bytes]) -> None:
         is_full = dict(pairs_of(req.query_string)).get("full", "") not in ("", "0", "false")

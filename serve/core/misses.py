@@ -132,14 +132,15 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
         yield opened
 
 
+@dataclass
 class MissCounter:
     """Middleware: counts what an answer looked up, which its resource leaves in ``req.context.looked_up``, and did not find.
 
     A hash counts once for a request, however often that has it.
     """
 
-    def __init__(self, misses: Misses, reader: Reader) -> None:
-        self._misses, self._reader = misses, reader
+    _misses: Misses
+    _reader: Reader
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
         # A request that used up its memory may start no thread. Its answer stays; the next miss starts one.

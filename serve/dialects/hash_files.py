@@ -6,26 +6,25 @@ one, so the texts are in the order of their rank.
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
 
 import falcon
 
 from sigdir.serve.http.conditional import not_modified, strong, token_of
 from sigdir.serve.http.errors import detail
-from sigdir.signatures.collections import Collection
+from sigdir.signatures.collections import Collection, parse_hash
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 
 _CACHE_SECONDS = 3600
 
 
+@dataclass
 class HashFileResource:
     """The file of one hash."""
 
-    def __init__(self, collection: Collection, reader: Reader) -> None:
-        self._collection = collection
-        self._reader = reader
-        self._hash = re.compile(f"[0-9a-fA-F]{{{2 * collection.hash_bytes}}}")
+    _collection: Collection
+    _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, hash: str) -> None:
         texts = self._texts(req, hash)
@@ -38,8 +37,8 @@ class HashFileResource:
             resp.data = body
 
     def _texts(self, req: falcon.Request, hash: str) -> list[str]:
-        if not self._hash.fullmatch(hash):
+        digest = parse_hash(hash)
+        if digest is None or len(hash) != 2 * self._collection.hash_bytes:
             return []
-        req.context.looked_up = [bytes.fromhex(hash)]
-        view = self._reader.current()
-        return [one.text for one in ranked_rows(view, self._collection, bytes.fromhex(hash))]
+        req.context.looked_up = [digest]
+        return [one.text for one in ranked_rows(self._reader.current(), self._collection, digest)]

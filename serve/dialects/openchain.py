@@ -228,6 +228,7 @@ class StatsResource(_Resource):
         _answer(req, resp, {"count": {kind: view.count(collection) for kind, collection in KINDS.items()}})
 
 
+@dataclass
 class ImportResource:
     """Texts to store. The answer has each text, as sent, as imported, duplicated or invalid.
 
@@ -237,11 +238,11 @@ class ImportResource:
     error_body = staticmethod(error_body)
     stores = True
 
-    def __init__(self, settings: Settings, writer: Writer) -> None:
-        self._max_body, self._writer = settings.max_import_body, writer
+    _settings: Settings
+    _writer: Writer
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        self._store(req, resp, _texts_of(bodies.fields_of(req, self._max_body)))
+        self._store(req, resp, _texts_of(bodies.fields_of(req, self._settings.max_import_body)))
 
     def _store(self, req: falcon.Request, resp: falcon.Response, texts: dict[str, list[str]]) -> None:
         if not any(texts.values()):
@@ -255,7 +256,7 @@ class OlderImportResource(ImportResource):
     cost = Cost.SIZE
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        fields = bodies.fields_of(req, self._max_body)
+        fields = bodies.fields_of(req, self._settings.max_import_body)
         kind, data = fields.get("type"), fields.get("data")
         if kind == "raw" and isinstance(data, dict):
             self._store(req, resp, _texts_of(data))

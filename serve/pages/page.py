@@ -183,14 +183,14 @@ class AssetResource:
         _send(req, resp, asset, f"public, max-age={_ASSET_SECONDS}, immutable")
 
 
+@dataclass
 class NamedAssetResource:
     """An asset at the address where browsers or crawlers look for it on their own: the icon, as with a JSON answer."""
 
-    def __init__(self, file_name: str) -> None:
-        self._asset = assets()[file_name]
+    _file_name: str
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        _send(req, resp, self._asset, f"public, max-age={_DAY}")
+        _send(req, resp, assets()[self._file_name], f"public, max-age={_DAY}")
 
 
 def _send(req: falcon.Request, resp: falcon.Response, asset: Asset, cache_control: str) -> None:

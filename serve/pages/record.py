@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -13,8 +12,8 @@ from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.abi import abi_json, declared_abi_json
 from sigdir.serve.pages.page import ViewPage, rendered
-from sigdir.serve.pages.rows import HASH_NAMES, URL_NAMES, Row, row_of
-from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
+from sigdir.serve.pages.rows import HASH_NAMES, URL_NAMES, Row, hash_address, row_of
+from sigdir.signatures.collections import EVENT_SIGNATURES, Collection, parse_hash
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.rank import Ranked
 from sigdir.signatures.standards import sources
@@ -44,7 +43,6 @@ class RecordPage(ViewPage):
         super().__init__(reader, cache)
         self._collection, self._origins, self._solves = collection, origins, solves
         self._hash_name = HASH_NAMES[collection]
-        self._spelling = re.compile(f"(?:0[xX])?([0-9a-fA-F]{{{2 * collection.hash_bytes}}})")
 
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         digest = self._digest(parameters["hash"])
@@ -75,14 +73,12 @@ class RecordPage(ViewPage):
 
     def _digest(self, hash: str) -> bytes:
         """The hash of an address; raises HttpError."""
-        spelled = self._spelling.fullmatch(hash)
-        if spelled is None:
-            wanted = 2 * self._collection.hash_bytes
-            raise detail(404, f"Not a {self._hash_name}: a {self._hash_name} is 0x and {wanted} hex digits.")
-        digits = spelled[1].lower()
-        if hash != f"0x{digits}":
-            raise HttpError(301, {"detail": "Moved."}, {"Location": f"/{self._hash_name}/0x{digits}/"})
-        return bytes.fromhex(digits)
+        digest, size = parse_hash(hash), self._collection.hash_bytes
+        if digest is None or len(digest) != size:
+            raise detail(404, f"Not a {self._hash_name}: a {self._hash_name} is 0x and {2 * size} hex digits.")
+        if hash != f"0x{digest.hex()}":
+            raise HttpError(301, {"detail": "Moved."}, {"Location": hash_address(self._collection, digest)})
+        return digest
 
     def _values(self, view: View, chosen: RankedRow, others: list[Row]) -> dict[str, Any]:
         row, url_name, hex = self._row(chosen), URL_NAMES[self._collection], f"0x{chosen.digest.hex()}"

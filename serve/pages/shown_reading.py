@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -125,11 +126,13 @@ def _values(found: Candidate, budget: PageBudget, level: int) -> tuple[ShownValu
     return tuple(shown)
 
 
+@dataclass
 class _Show:
     """Shows the values of one candidate."""
 
-    def __init__(self, nested: dict[Path, Reading], budget: PageBudget, level: int) -> None:
-        self._nested, self._budget, self._level = nested, budget, level
+    _nested: dict[Path, Reading]
+    _budget: PageBudget
+    _level: int
 
     def value(self, type: Type, value: Any, name: Any, path: Path, *, is_indexed: bool = False) -> ShownValue:
         own, members = name if isinstance(name, tuple) else (name, ())

@@ -122,23 +122,35 @@ class _Form:
         return rows
 
 
-class SubmitPage:
-    """The form, and the preview of what was sent with it. Stores nothing."""
+@dataclass
+class _FormPage:
+    """A page that takes a form of this server alone."""
 
     kind = HTML
     cost = Cost.SIZE
 
-    def __init__(self, settings: Settings, reader: Reader) -> None:
-        self._settings, self._limit = settings, min(settings.max_import_body, _MAX_BODY)
-        self._reader = reader
+    _settings: Settings
+    _reader: Reader
+
+    @property
+    def _limit(self) -> int:
+        return min(self._settings.max_import_body, _MAX_BODY)
+
+    def _fields(self, req: falcon.Request) -> dict[str, Any]:
+        """The fields of the form; raises HttpError."""
+        require_same_origin(req, self._settings)
+        return bodies.fields_of(req, self._limit)
+
+
+class SubmitPage(_FormPage):
+    """The form, and the preview of what was sent with it. Stores nothing."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         text, collection = req.get_param("text") or "", req.get_param("as") or ""
         self._show(req, resp, _Form(text[:_MAX_PREFILLED], collection))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        require_same_origin(req, self._settings)
-        form = _Form.of(bodies.fields_of(req, self._limit))
+        form = _Form.of(self._fields(req))
         try:
             self._show(req, resp, form, form.preview(self._reader))
         except HttpError as error:
@@ -162,20 +174,16 @@ class SubmitPage:
         send(req, resp, page)
 
 
-class StorePage:
+@dataclass
+class StorePage(_FormPage):
     """Stores the texts of a preview, after checking each of them again."""
 
-    kind = HTML
     stores = True
-    cost = Cost.SIZE
 
-    def __init__(self, settings: Settings, reader: Reader, writer: Writer) -> None:
-        self._settings, self._limit = settings, min(settings.max_import_body, _MAX_BODY)
-        self._reader, self._writer = reader, writer
+    _writer: Writer
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        require_same_origin(req, self._settings)
-        text = _text(bodies.fields_of(req, self._limit), "texts").encode("utf-8", "replace")
+        text = _text(self._fields(req), "texts").encode("utf-8", "replace")
         sent = preview(self._reader.current(), line_candidates(text), SIGNATURES)
         ids = self._store([row.new for row in sent if row.state == NEW and row.new])
         resp.status = falcon.HTTP_303

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sigdir.serve.bulk.resolve import ONE_HASH
 from sigdir.serve.core.budget import FREE_BYTES
@@ -33,6 +34,7 @@ _HASH = re.compile("0x([0-9a-fA-F]{8}(?:[0-9a-fA-F]{56})?)")
 _ESCAPES = re.compile("[%+]")
 
 
+@dataclass
 class ShortRequests:
     """Tells the requests whose answer takes less time than handing them to another thread.
 
@@ -47,8 +49,9 @@ class ShortRequests:
     that is kept: 30 us; to make one takes 1 to 3 ms.
     """
 
-    def __init__(self, reader: Reader, pages: PageCache, *, rank_lists: bool = False) -> None:
-        self._reader, self._pages, self._rank_lists = reader, pages, rank_lists
+    _reader: Reader
+    _pages: PageCache
+    rank_lists: bool = False
 
     def __call__(self, method: str, path: str, query_string: str, accept: str, encodings: str) -> bool:
         if method not in ("GET", "HEAD") or len(query_string) > FREE_BYTES:
@@ -72,13 +75,13 @@ class ShortRequests:
         return path == _DECODE and _is_short_call(view, query_string)
 
     def _is_short_list(self, view: View, query_string: str, collection: Collection, encodings: str) -> bool:
-        query = parse(query_string, is_ranked=self._rank_lists)
+        query = parse(query_string, is_ranked=self.rank_lists)
         # A page of more rows may be a stream, which waits for its client.
         if query.page_size > DEFAULT_PAGE_SIZE or needs_scan(query.filter, collection):
             return False
         if query.filter is None or not query.filter.is_lookup(collection.hash_bytes):
             return not coding_for(encodings)
-        hashes = query.filter.looked_up(collection.hash_bytes) if self._rank_lists else ()
+        hashes = query.filter.looked_up(collection.hash_bytes) if self.rank_lists else ()
         return all(is_order_known(view, collection, hash) for hash in hashes)
 
     def _view(self) -> View | None:
