@@ -193,7 +193,7 @@ def witnessed(entries: Iterable[Entry], code: RuntimeCode) -> Iterator[Entry]:
     key = contract_key(code.code)
     for entry in entries:
         said = entry.sighting
-        kind = said.kind or kind_of(entry)
+        kind = kind_of(entry)
         digest = _digest(entry, kind)
         if digest is None:
             yield entry

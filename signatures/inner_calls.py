@@ -99,13 +99,13 @@ def has_bytes(type: Type) -> bool:
 
 
 def _in_members(path: Path, types: Sequence[Type], values: Sequence[Any], budget: Budget) -> Iterator[Inner]:
-    operation = _OPERATIONS.get(",".join(type.text for type in types)) if path else None
+    operation = _OPERATIONS.get(",".join(type.text for type in types), {}) if path else {}
     before: tuple[str, Any] = ("", None)
     for number, (type, value) in enumerate(zip(types, values, strict=True)):
         if has_bytes(type):
-            inner = operation(number, value) if operation else None
+            inner = _unpacked((*path, number), value, operation[number]) if number in operation else None
             if inner is not None:
-                yield inner._replace(path=(*path, number))
+                yield inner
             else:
                 yield from _in_value((*path, number), type, value, budget, before)
         before = (type.text, value)
@@ -163,9 +163,25 @@ _NAMES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _packed(path: Path, data: bytes, text: str, *values: Any, names: tuple[Any, ...] = ()) -> Inner:
-    found = DecodeAttempt(text, parameter_types(text), values, exact=True)
-    return Inner(path, data, found, "packed", names or _NAMES[text])
+def _unpacked(path: Path, data: bytes, text: str) -> Inner | None:
+    """Values that stand without padding, of which the last has the bytes that are left; None where they need more bytes."""
+    types, values, at = parameter_types(text), [], 0
+    for type in types[:-1]:
+        is_address = type.text == "address"
+        end = at + (20 if is_address else int(type.text.removeprefix("uint")) // 8)
+        values.append(_address(data[at:end]) if is_address else int.from_bytes(data[at:end]))
+        at = end
+    found = DecodeAttempt(text, types, (*values, data[at:]), exact=True)
+    return Inner(path, data, found, "packed", _NAMES[text]) if at <= len(data) else None
+
+
+def _decoded(path: Path, data: bytes, texts: Sequence[str], budget: Budget) -> Inner | None:
+    """The arguments of the first text that has all of the bytes."""
+    for text in texts:
+        found = attempt(data, text, budget, first=0)
+        if found.exact:
+            return Inner(path, data, found, "packed", _NAMES[text])
+    return None
 
 
 def _address(data: bytes) -> str:
@@ -184,7 +200,8 @@ def _multi_send(values: Sequence[Any], budget: Budget) -> Inner | None:
         to, value = _address(data[at + 1 : at + 21]), int.from_bytes(data[at + 21 : at + 53])
         found.append((data[at], to, value, data[at + 85 : end]))
         at = end
-    return _packed((0,), data, TRANSACTIONS, tuple(found)) if found else None
+    made = DecodeAttempt(TRANSACTIONS, parameter_types(TRANSACTIONS), (tuple(found),), exact=True)
+    return Inner((0,), data, made, "packed", _NAMES[TRANSACTIONS]) if found else None
 
 
 _SINGLE, _BATCH, _DELEGATE = 0x00, 0x01, 0xFF
@@ -193,21 +210,15 @@ _SINGLE, _BATCH, _DELEGATE = 0x00, 0x01, 0xFF
 def _execute(values: Sequence[Any], budget: Budget) -> Inner | None:
     """ERC-7579's execution, by the first byte of its mode; ERC-7821 adds data after a batch."""
     mode, data = values
-    if mode[0] == _SINGLE and len(data) >= 52:
-        return _packed((1,), data, EXECUTION, _address(data[:20]), int.from_bytes(data[20:52]), data[52:])
-    if mode[0] == _DELEGATE and len(data) >= 20:
-        return _packed((1,), data, DELEGATION, _address(data[:20]), data[20:])
-    for text in (EXECUTIONS, EXECUTIONS_WITH_DATA) if mode[0] == _BATCH else ():
-        found = attempt(data, text, budget, first=0)
-        if found.exact:
-            return Inner((1,), data, found, "packed", _NAMES[text])
-    return None
+    if mode[0] == _BATCH:
+        return _decoded((1,), data, (EXECUTIONS, EXECUTIONS_WITH_DATA), budget)
+    text = {_SINGLE: EXECUTION, _DELEGATE: DELEGATION}.get(mode[0])
+    return _unpacked((1,), data, text) if text else None
 
 
 def _modify_liquidities(values: Sequence[Any], budget: Budget) -> Inner | None:
     """Actions of Uniswap's v4 position manager, with a deadline beside them."""
-    found = attempt(values[0], LIQUIDITIES, budget, first=0)
-    return Inner((0,), values[0], found, "packed", _NAMES[LIQUIDITIES]) if found.exact else None
+    return _decoded((0,), values[0], (LIQUIDITIES,), budget)
 
 
 _PACKED_TEXTS = {
@@ -218,35 +229,13 @@ _PACKED_TEXTS = {
 }
 
 
-def _deployment(data: bytes) -> Inner | None:
-    return _packed((), data, DEPLOYMENT, _address(data[:20]), data[20:]) if len(data) >= 20 else None
-
-
-def _paymaster(data: bytes) -> Inner | None:
-    return _packed((), data, PAYMASTER, _address(data[:20]), data[20:]) if len(data) >= 20 else None
-
-
-def _paymaster_with_gas(data: bytes) -> Inner | None:
-    if len(data) < 52:
-        return None
-    gas = int.from_bytes(data[20:36]), int.from_bytes(data[36:52])
-    return _packed((), data, PAYMASTER_WITH_GAS, _address(data[:20]), *gas, data[52:])
-
-
-def _operation(number: int, value: Any) -> Inner | None:
-    """Entry point 0.6: initCode, callData and paymasterAndData of a UserOperation."""
-    return {2: _deployment, 9: _paymaster}.get(number, lambda _: None)(value)
-
-
-def _packed_operation(number: int, value: Any) -> Inner | None:
-    """Entry point 0.7: the same of a PackedUserOperation."""
-    return {2: _deployment, 7: _paymaster_with_gas}.get(number, lambda _: None)(value)
-
-
-_OPERATIONS = {
-    "address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes": _operation,
-    "address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes": _packed_operation,
+_OPERATIONS: Mapping[str, Mapping[int, str]] = {
+    "address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes": {2: DEPLOYMENT, 9: PAYMASTER},
+    "address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes": {2: DEPLOYMENT, 7: PAYMASTER_WITH_GAS},
 }
+"""What is packed in operations of the entry points 0.6 (UserOperation) and 0.7 (PackedUserOperation): initCode and
+paymasterAndData, by their numbers.
+"""
 
 
 # Calls that are certain: by texts that are known to make them.
@@ -293,9 +282,11 @@ def _input_of(router: Commands, byte: int, data: bytes, budget: Budget) -> Inner
     may_fail = "If it fails, the others go on." if byte & _MAY_FAIL else ""
     why = ""
     for text, names, is_call in shapes:
-        if is_call:
-            return _packed((), data, text, data, names=names)._replace(note=may_fail)
-        found = attempt(data, text, budget, first=0)
+        found = (
+            DecodeAttempt(text, parameter_types(text), (data,), exact=True)
+            if is_call
+            else attempt(data, text, budget, first=0)
+        )
         if found.exact:
             return Inner((), data, found, "packed", names, may_fail)
         why = why or f"Its input does not fit {text}: {found.detail or 'other bytes are left or stand between'}."
