@@ -139,10 +139,8 @@ class Layout(NamedTuple):
 
     def without(self, left_out: Collection[int]) -> Layout:
         """The layout of the parameters whose numbers are not left out."""
-        kept = [
-            pair for number, pair in enumerate(zip(self.types, self.members, strict=True)) if number not in left_out
-        ]
-        return Layout.of(tuple(type for type, _ in kept), tuple(member for _, member in kept))
+        kept = [number for number in range(len(self.types)) if number not in left_out]
+        return Layout.of(tuple(self.types[number] for number in kept), tuple(self.members[number] for number in kept))
 
 
 def layout_of(text: str) -> Layout:

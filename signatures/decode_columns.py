@@ -29,7 +29,7 @@ from sigdir.signatures.decode_input import hex_bytes, log_input
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import AbiContract, DeployedContract
 from sigdir.signatures.inner_calls import Inner, has_bytes, inner_calls
-from sigdir.signatures.reading_json import document, ordered, parameters, reading_document
+from sigdir.signatures.reading_json import document, nested_documents, ordered, parameters, reading_document
 from sigdir.signatures.readings import (
     Confidence,
     Form,
@@ -335,7 +335,7 @@ def _best(readings: list[Reading]) -> Row:
     named = parameters(best)
     values = [one["value"] if "value" in one else one["hash"] for one in named]
     keys = argument_keys([one.get("name", "") for one in named], len(values))
-    nested = [{"path": list(one.path)} | reading_document(one.reading) for one in best.nested]
+    nested = nested_documents(best)
     return Row(
         reading.form.value, hash, best.attempt.text, _json(values), _arguments(keys, values),
         _json(nested) if nested else None, best.confidence.value, best.attempt.exact, reading.texts,

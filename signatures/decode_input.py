@@ -188,16 +188,13 @@ def _inputs_of_words(text: str, *, anonymous: bool) -> list[Input]:
     parts = [hex_bytes(part) for part in _TOKEN.findall(text)]
     if not parts or not _LABELS.fullmatch(rest):
         raise BadInput("a log is its topics and its data, each with 0x and without space inside")
-    alternatives = []
-    if (
-        (len(parts) > 1 or anonymous)
-        and all(len(part) == WORD_BYTES for part in parts[:-1])
-        and len(parts) <= MAX_TOPICS + 1
-    ):
-        alternatives.append(Input(Form.LOG, parts[-1], tuple(parts[:-1])))
-    if len(parts) <= MAX_TOPICS and all(len(part) == WORD_BYTES for part in parts):
-        alternatives.append(Input(Form.LOG, b"", tuple(parts)))
-    return alternatives or [log_input(parts[:-1], parts[-1])]
+    alternatives = [(parts[:-1], parts[-1])] if len(parts) > 1 or anonymous else []
+    alternatives.append((parts, b""))
+    logs = [
+        Input(Form.LOG, data, tuple(topics)) for topics, data in alternatives
+        if len(topics) <= MAX_TOPICS and all(len(topic) == WORD_BYTES for topic in topics)
+    ]  # fmt: skip
+    return logs or [log_input(parts[:-1], parts[-1])]
 
 
 def _input_of_bytes(data: bytes, form: Form) -> Input:

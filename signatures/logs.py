@@ -123,12 +123,8 @@ def _topic_value(type: Type, topic: bytes) -> Any:
     """The value of an indexed parameter; None where the topic is no word of its type."""
     if type.members is not None or type.element is not None or type.text in ("bytes", "string"):
         return IndexedHash(topic)
-    found = attempt(topic, f"_({type.text})", _TOPIC_BUDGET, first=0)
-    _TOPIC_BUDGET.left = _TOPIC_BUDGET.each
+    found = attempt(topic, f"_({type.text})", Budget.of(len(topic)), first=0)
     return None if found.values is None else found.values[0]
-
-
-_TOPIC_BUDGET = Budget(1 << 20, 1 << 20)
 
 
 def _with_split(

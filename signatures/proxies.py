@@ -94,8 +94,9 @@ def _by_slots(code: RuntimeCode) -> tuple[ProxyPattern, ...]:
 def _by_functions(code: RuntimeCode) -> tuple[ProxyPattern, ...]:
     found = []
     if code.selectors >= _LOUPE or _DIAMOND_CUT in code.selectors:
-        detail = "diamondCut and the loupe" if code.selectors > _LOUPE and _DIAMOND_CUT in code.selectors else ""
-        found.append(ProxyPattern("EIP-2535 diamond", "ERC-2535", detail or "some functions of a diamond"))
+        is_whole = code.selectors >= {_DIAMOND_CUT, *_LOUPE}
+        detail = "diamondCut and the loupe" if is_whole else "some functions of a diamond"
+        found.append(ProxyPattern("EIP-2535 diamond", "ERC-2535", detail))
     has_master_copy = (
         _MASTER_COPY + bytes(28) in code.topics if not code.selectors else code.selectors == {_MASTER_COPY}
     )

@@ -65,8 +65,13 @@ def candidate_document(reading: Reading, candidate: Candidate) -> dict[str, Any]
         found |= {"ambiguous": candidate.is_ambiguous, "other_splits": list(map(list, candidate.others))}
     elif reading.form is Form.RETURN:
         found["ambiguous"] = candidate.is_ambiguous
-    nested = [{"path": list(one.path)} | reading_document(one.reading) for one in candidate.nested]
+    nested = nested_documents(candidate)
     return found | {"nested": nested} if nested else found
+
+
+def nested_documents(candidate: Candidate) -> list[dict[str, Any]]:
+    """The readings inside of a candidate's values."""
+    return [{"path": list(one.path)} | reading_document(one.reading) for one in candidate.nested]
 
 
 def parameters(candidate: Candidate) -> list[dict[str, Any]]:

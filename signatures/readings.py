@@ -35,7 +35,7 @@ from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.inner_calls import Inner, Path, callee, inner_calls
 from sigdir.signatures.logs import Split, log_attempt
 from sigdir.signatures.plural import counted
-from sigdir.signatures.rank import Summary
+from sigdir.signatures.rank import Summary, is_standard
 from sigdir.signatures.returns import (
     BUILT_IN,
     EMPTY,
@@ -392,9 +392,7 @@ class Readings:
         """Try what declarations say that the call returns. One that says nothing is for no data alone."""
         declared = [one.declaration for one in _of_contract(tree.input, reading.form, reading.hash, ())]
         given = given_returns([*tree.input.texts, *declared])
-        same = {(one.text, one.types) for one in given}
-        known = with_standard(reading.selector, list(tree.input.returned))
-        returned = [*given, *(one for one in known if (one.text, one.types) not in same)]
+        returned = with_standard(reading.selector, [*given, *tree.input.returned])
         returned = [one for one in returned if one.types != NOTHING or not reading.data]
         functions = [Known(text, Kind.FUNCTION) for text in dict.fromkeys(one.text for one in returned)]
         marked = {one.text: one for one in _of_contract(tree.input, reading.form, reading.hash, functions)}
@@ -651,8 +649,8 @@ def _confidence(
     """How sure a candidate is, and why."""
     reasons, hash, text = [], reading.hash, found.known.text
     is_built_in = BUILT_IN.get(hash) == text
-    is_standard = is_built_in or canonical().get(hash) == text
-    if is_standard:
+    is_defined = is_built_in or is_standard(hash, text)
+    if is_defined:
         reasons.append("an error of the language" if is_built_in else f"text of {sources()[hash]}")
     elif found.known.witness in _SURE:
         reasons.append(_SURE[found.known.witness])
@@ -662,7 +660,7 @@ def _confidence(
         return Confidence.LOW, tuple(reasons)
     if not found.attempt.exact:
         reasons.append(_inexact(found))
-        is_likely = is_standard and not found.attempt.left_over
+        is_likely = is_defined and not found.attempt.left_over
         return Confidence.MEDIUM if is_likely else Confidence.LOW, tuple(reasons)
     if number:
         return Confidence.LOW, (*reasons, "another text fits and ranks before it")
@@ -671,7 +669,7 @@ def _confidence(
     reasons.append("the values encode to the same bytes")
     if found.others:
         reasons.append("other choices of the indexed parameters give improbable values")
-    if is_standard or found.known.witness in _SURE:
+    if is_defined or found.known.witness in _SURE:
         return Confidence.HIGH, tuple(reasons)
     if doubt := _doubt(reading.hash, found.known):
         return Confidence.MEDIUM, (*reasons, doubt)

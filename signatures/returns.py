@@ -72,9 +72,11 @@ def given_returns(texts: Iterable[str]) -> list[Returned]:
 
 
 def with_standard(selector: bytes, known: list[Returned]) -> list[Returned]:
-    """What a directory knows of a selector, and what a standard declares, which may be new."""
-    pairs = {(one.text, one.types) for one in known}
-    return [*known, *(one for one in _standard_returns(selector) if (one.text, one.types) not in pairs)]
+    """What is known of a selector, and what a standard declares: of each text and list of types the first."""
+    found: dict[tuple[str, str], Returned] = {}
+    for one in (*known, *_standard_returns(selector)):
+        found.setdefault((one.text, one.types), one)
+    return list(found.values())
 
 
 @lru_cache(maxsize=1024)
