@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -108,19 +109,11 @@ class _Writer:
         return next(filter(None, map(_type_problem, parameters)), "")
 
     def _declaration(self, declaration: Declaration) -> str:
-        keyword = declaration.kind.name.lower()
-        if declaration.kind is not Kind.FUNCTION:
-            inputs = ", ".join(self._parameter(one, "") for one in declaration.inputs)
-            return f"{keyword} {declaration.name}({inputs})" + (" anonymous" if declaration.anonymous else "")
-        inputs = ", ".join(self._parameter(one, "calldata") for one in declaration.inputs)
-        text = f"function {declaration.name}({inputs}) external"
-        if declaration.mutability != "nonpayable":
-            text += f" {declaration.mutability}"
-        if declaration.outputs:
-            text += f" returns ({', '.join(self._parameter(one, 'memory') for one in declaration.outputs)})"
-        return text
+        location, visibility = ("calldata", " external") if declaration.kind is Kind.FUNCTION else ("", "")
+        taken, returned = partial(self._parameter, location), partial(self._parameter, "memory")
+        return declaration.written(taken, returned, visibility)
 
-    def _parameter(self, one: Parameter, location: str) -> str:
+    def _parameter(self, location: str, one: Parameter) -> str:
         written = self._type(one)
         is_reference = written.endswith("]") or one.components is not None or one.type in ("bytes", "string")
         parts = [written, location if is_reference else "", "indexed" if one.indexed else "", _usable(one.name)]

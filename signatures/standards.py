@@ -59,8 +59,8 @@ class Interface:
     events: Mapping[bytes, Declaration]
 
     @property
-    def required(self) -> frozenset[bytes]:
-        return frozenset(self.functions) - self.optional
+    def required(self) -> list[bytes]:
+        return [selector for selector in self.functions if selector not in self.optional]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,6 @@ def _interface(lines: list[str]) -> Interface:
     return Interface(name, source, number, functions, frozenset(optional), events)
 
 
-@lru_cache(maxsize=1)
 def interface_ids() -> Mapping[bytes, Interface]:
     """The interfaces that have an id of ERC-165, by it."""
     return {interface.id: interface for interface in interfaces() if interface.id}
@@ -122,19 +121,10 @@ def standard_declarations() -> Mapping[bytes, Declaration]:
     return found
 
 
-@lru_cache(maxsize=1)
-def _event_declarations() -> Mapping[tuple[bytes, tuple[bool, ...]], Declaration]:
-    """The declarations of events by their topic and by which parameters are indexed; that of the first standard."""
-    found: dict[tuple[bytes, tuple[bool, ...]], Declaration] = {}
-    for interface in interfaces():
-        for topic, declaration in interface.events.items():
-            found.setdefault((topic, declaration.indexed), declaration)
-    return found
-
-
 def event_declaration(topic: bytes, indexed: tuple[bool, ...]) -> Declaration | None:
-    """The declaration that a standard has for an event in which just these parameters are indexed."""
-    return _event_declarations().get((topic, indexed))
+    """The declaration that a standard has for an event in which just these parameters are indexed; of the first standard."""
+    declared = (interface.events.get(topic) for interface in interfaces())
+    return next((one for one in declared if one is not None and one.indexed == indexed), None)
 
 
 def implemented(selectors: Collection[bytes]) -> tuple[Implemented, ...]:
@@ -144,7 +134,7 @@ def implemented(selectors: Collection[bytes]) -> tuple[Implemented, ...]:
     """
     found = []
     for interface in interfaces():
-        required = [selector for selector in interface.functions if selector not in interface.optional]
+        required = interface.required
         present = [selector for selector in required if selector in selectors]
         if 2 * len(present) > len(required):
             missing = [selector for selector in required if selector not in selectors]

@@ -18,6 +18,7 @@ of its types, however deep they nest.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -60,14 +61,13 @@ class BadTypeList(BadDeclaration):
 class Type:
     """A canonical type: a tuple of ``members``, an array of ``element``, or an elementary type.
 
-    ``length`` is None for arrays of any length; ``depth`` counts the tuples and arrays within each other.
+    ``length`` is None for arrays of any length.
     """
 
     text: str
     members: tuple[Type, ...] | None = None
     element: Type | None = None
     length: int | None = None
-    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,9 @@ class Parameter:
         return entry | {"indexed": self.indexed} if of_event else entry
 
 
+Spelled = Callable[[Parameter], str]
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """A parsed declaration."""
@@ -131,13 +134,8 @@ class Declaration:
         return f"{self.name}({','.join(one.canonical_type for one in self.inputs)})"
 
     @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """One for each parameter, empty where it has none."""
-        return tuple(one.name for one in self.inputs)
-
-    @property
     def nested_names(self) -> tuple[Any, ...]:
-        """The same; a tuple's is (name, those of its members)."""
+        """One for each parameter, empty where it has none; a tuple's is (name, those of its members)."""
         return tuple(one.nested_name for one in self.inputs)
 
     @property
@@ -147,12 +145,16 @@ class Declaration:
 
     def __str__(self) -> str:
         """As spelled: the text that was parsed."""
+        return self.written(str, str)
+
+    def written(self, taken: Spelled, returned: Spelled, visibility: str = "") -> str:
+        """The declaration, with its parameters and what it returns spelled by these functions."""
         keyword = f"{self.kind.name.lower()} " if self.kind != Kind.UNKNOWN else ""
-        text = f"{keyword}{self.name}({', '.join(map(str, self.inputs))})"
+        text = f"{keyword}{self.name}({', '.join(map(taken, self.inputs))}){visibility}"
         if self.mutability != "nonpayable":
             text += f" {self.mutability}"
         if self.outputs:
-            text += f" returns ({', '.join(map(str, self.outputs))})"
+            text += f" returns ({', '.join(map(returned, self.outputs))})"
         return text + (" anonymous" if self.anonymous else "")
 
     def abi_entry(self) -> dict[str, Any]:
@@ -236,10 +238,10 @@ def _type(parameter: Parameter) -> Type:
     else:
         members = tuple(map(_type, parameter.components))
         text = "(" + ",".join(member.text for member in members) + ")"
-        found = Type(text, members, depth=1 + max(member.depth for member in members))
+        found = Type(text, members)
     for each in lengths:
         length = int(each[:-1]) if len(each) > 1 else None
-        found = Type(f"{found.text}[{each}", element=found, length=length, depth=found.depth + 1)
+        found = Type(f"{found.text}[{each}", element=found, length=length)
     return found
 
 

@@ -238,7 +238,7 @@ def test_a_tuple_that_is_too_deep_for_a_declaration_costs_nothing_else() -> None
 def test_the_parts_of_a_declaration() -> None:
     """Names, indexed parameters, mutability and returns are read from the text."""
     found = parse_declaration("event E(address indexed from, (uint256 a, bool)[2] pairs, bytes) anonymous")
-    assert found.parameter_names == ("from", "pairs", "")
+    assert found.nested_names == ("from", ("pairs", ("a", "")), "")
     assert found.indexed == (True, False, False)
     assert (found.kind, found.name, found.anonymous) == (Kind.EVENT, "E", True)
     assert found.inputs[1].components == (Parameter("uint256", "a"), Parameter("bool"))

@@ -139,7 +139,7 @@ def _parameter_names(declarations: pa.ChunkedArray) -> pa.Array:
     """The names of each declaration's parameters, "" for one without; those with tuples, which a pattern cannot read."""
     from sigdir.signatures.types import parse_declaration  # numba takes 0.5 s to load
 
-    return string_lists([parse_declaration(text).parameter_names for text in declarations.to_pylist()])
+    return string_lists([[one.name for one in parse_declaration(text).inputs] for text in declarations.to_pylist()])
 
 
 SQL_TYPE = (
