@@ -239,41 +239,51 @@ PROXIES = {
 }
 
 
-@pytest.mark.parametrize("name", list(PROXIES))
-def test_minimal_proxies(name: str) -> None:
-    """Each is known by its bytes, and gives the address that it delegates to."""
-    code = bytes.fromhex(PROXIES[name].replace("ADDRESS", ADDRESS.hex()))
-    (found,) = proxy_patterns(analyse(code))
-    assert (found.name, found.address) == (name, ADDRESS)
+def minimal(name: str) -> bytes:
+    return bytes.fromhex(PROXIES[name].replace("ADDRESS", ADDRESS.hex()))
 
 
-def test_a_minimal_proxy_with_a_short_address_and_one_with_arguments() -> None:
-    """Leading zeros of an address may be left out; what follows the code are immutable arguments."""
-    short = bytes.fromhex("363d3d373d3d3d363d6fbebebebebebebebebebebebebebebebe5af43d82803e903d91602757fd5bf3")
-    assert proxy_patterns(analyse(short))[0].address == bytes(4) + ADDRESS[:16]
-    code = bytes.fromhex(PROXIES["EIP-1167 minimal proxy"].replace("ADDRESS", ADDRESS.hex()))
-    assert proxy_patterns(analyse(code + bytes(40)))[0].detail.endswith("; 40 bytes of immutable arguments")
-    assert proxy_patterns(analyse(b"\0" + code)) == ()
+SHORT = bytes.fromhex("363d3d373d3d3d363d6fbebebebebebebebebebebebebebebebe5af43d82803e903d91602757fd5bf3")
+"""Leading zeros of an address may be left out."""
+IMPLEMENTATION, SECOND, BEACON = (
+    slot(f"eip1967.proxy.{name}") for name in ("implementation", "implementation.secondary", "beacon")
+)
+LOUPE = ["facets()", "facetFunctionSelectors(address)", "facetAddresses()", "facetAddress(bytes4)"]
+DELEGATE = bytes.fromhex("5af4")
 
 
-def test_slots_and_functions_of_proxies() -> None:
-    """The slots are those that the standards print; an implementation that can be upgraded is told from a proxy."""
-    implementation = slot("eip1967.proxy.implementation")
-    assert implementation.hex() == "360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc"
-    assert slot("eip1967.proxy.beacon").hex() == "a3f0ad74e5423aebfd80d3ef4346578335a9a72aeaee59ff6cb3582b35133d50"
+@pytest.mark.parametrize(
+    ("code", "found", "detail"),
+    [
+        *((minimal(name), [(name, ADDRESS)], "delegates every call to") for name in PROXIES),
+        (SHORT, [("EIP-1167 minimal proxy, shorter address", bytes(4) + ADDRESS[:16])], ""),
+        (minimal("EIP-1167 minimal proxy") + bytes(40), [("EIP-1167 minimal proxy", ADDRESS)], "; 40 bytes of immutable arguments"),
+        (b"\0" + minimal("EIP-1167 minimal proxy"), [], ""),
+        (push(IMPLEMENTATION) + DELEGATE, [("EIP-1967 implementation", b"")], "the slot is used, and the code delegates calls"),
+        (dispatcher([hash_of("proxiableUUID()")], push(IMPLEMENTATION) + DELEGATE), [("EIP-1967 implementation", b"")], "(UUPS)"),
+        (push(BEACON) + DELEGATE, [("EIP-1967 beacon", b"")], ""),
+        (push(IMPLEMENTATION) + push(SECOND) + b"\xf4", [("EIP-1967 implementation", b""), ("Arbitrum second implementation", b"")], ""),
+        (dispatcher(map(hash_of, LOUPE)), [("EIP-2535 diamond", b"")], "some functions of a diamond"),
+        (dispatcher([*map(hash_of, LOUPE), bytes.fromhex("1f931c1c")]), [("EIP-2535 diamond", b"")], "diamondCut and the loupe"),
+        (push(hash_of("masterCopy()") + bytes(28)) + DELEGATE, [("Safe proxy", b"")], ""),
+        # Code that holds or calls a proxy: a factory of Safes, and a library that delegates and has functions.
+        (dispatcher([hash_of("proxyCreationCode()")], b"\xfe" + bytes.fromhex(CONTRACTS["SafeProxy"]["runtime"])), [], ""),
+        (dispatcher([hash_of("f()")], function=DELEGATE), [], ""),
+        (push(b"\xf4" * 4) + b"\0", [], ""),
+    ],
+)  # fmt: skip
+def test_proxies_are_known_by_their_code(code: bytes, found: list[tuple[str, bytes]], detail: str) -> None:
+    """By the bytes of minimal ones, which hold the address, and by slots and functions."""
+    patterns = proxy_patterns(analyse(code))
+    assert [(one.name, one.address) for one in patterns] == found
+    assert all(detail in one.detail for one in patterns)
+
+
+def test_slots_are_those_that_the_standards_print() -> None:
+    assert IMPLEMENTATION.hex() == "360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc"
+    assert SECOND.hex() == "2b1dbce74324248c222f0ec2d5ed7bd323cfc425b336f0253c5ccfda7265546d"
+    assert BEACON.hex() == "a3f0ad74e5423aebfd80d3ef4346578335a9a72aeaee59ff6cb3582b35133d50"
     assert slot("eip1967.proxy.admin").hex() == "b53127684a568b3173ae13b9f8a6016e243e63b6e8ee1178d6a717850b5d6103"
-    delegate = bytes.fromhex("5af4")
-    (proxy,) = proxy_patterns(analyse(push(implementation) + delegate))
-    assert (proxy.name, proxy.detail) == ("EIP-1967 implementation", "the slot is used, and the code delegates calls")
-    upgradable = dispatcher([hash_of("proxiableUUID()")], push(implementation) + delegate)
-    assert "(UUPS)" in proxy_patterns(analyse(upgradable))[0].detail
-    (beacon,) = proxy_patterns(analyse(push(slot("eip1967.proxy.beacon")) + delegate))
-    assert beacon.name == "EIP-1967 beacon"
-    loupe = ["facets()", "facetFunctionSelectors(address)", "facetAddresses()", "facetAddress(bytes4)"]
-    (diamond,) = proxy_patterns(analyse(dispatcher(map(hash_of, loupe))))
-    assert diamond.name == "EIP-2535 diamond"
-    (safe,) = proxy_patterns(analyse(push(hash_of("masterCopy()") + bytes(28)) + delegate))
-    assert safe.name == "Safe proxy"
 
 
 @pytest.mark.parametrize(
@@ -291,23 +301,6 @@ def test_real_proxies_are_named(name: str, pattern: str) -> None:
     assert not found.code.is_creation
     assert [one.name for one in found.proxies] == [pattern]
     assert {one.hash for one in found.functions} <= {hash_of("masterCopy()")}
-
-
-def test_code_that_holds_or_calls_a_proxy_is_none() -> None:
-    """A factory of Safes has the proxy as data; a library that delegates has functions."""
-    proxy = bytes.fromhex(CONTRACTS["SafeProxy"]["runtime"])
-    factory = dispatcher([hash_of("proxyCreationCode()")], b"\xfe" + proxy)
-    assert proxy_patterns(analyse(factory)) == ()
-    assert proxy_patterns(analyse(dispatcher([hash_of("f()")], b"\x5b\xf4"))) == ()
-    assert proxy_patterns(analyse(push(b"\xf4" * 4) + b"\0")) == ()
-
-
-def test_both_implementations_of_arbitrum_s_rollup_are_named() -> None:
-    """Its proxy chooses between them by the caller."""
-    slots = [slot("eip1967.proxy.implementation"), slot("eip1967.proxy.implementation.secondary")]
-    assert slots[1].hex() == "2b1dbce74324248c222f0ec2d5ed7bd323cfc425b336f0253c5ccfda7265546d"
-    found = proxy_patterns(analyse(b"".join(map(push, slots)) + b"\xf4"))
-    assert [one.name for one in found] == ["EIP-1967 implementation", "Arbitrum second implementation"]
 
 
 # Machines, and libraries.

@@ -636,12 +636,8 @@ def test_a_reason_from_the_reader_comes_first() -> None:
 def test_every_reject_of_a_batch_is_in_its_declared_collection(declared_kind: int) -> None:
     """Rejects for encoding and by readers are in the collection of their declared kind, like any other."""
     other = EVENTS if declared_kind == FUNCTIONS else FUNCTIONS
-    entries = [
-        Entry(b"f(", 1, declared_kind),
-        Entry(b"\xff", 2, declared_kind),
-        Entry(b"f()", 3, declared_kind, b"", PLACEHOLDER),
-    ]
-    entries += [Entry(b" ", 4, declared_kind), Entry(b"f()", 5, declared_kind, b"\0\0\0\0")]
+    entries = [Entry(text, line, declared_kind) for line, text in enumerate((b"f(", b"\xff", b" "), 1)]
+    entries += [Entry(b"f()", 4, declared_kind, b"", PLACEHOLDER), Entry(b"f()", 5, declared_kind, b"\0\0\0\0")]
     found = batch_result(entries, other).rejected.collections.to_pylist()
     assert [Collection.of_name(name).code for name in found] == [declared_kind] * len(entries)
 
@@ -664,6 +660,3 @@ def test_candidates_need_not_name_anything() -> None:
         assert texts == (expected if default == FUNCTIONS else {FUNCTIONS: [], EVENTS: ["f(uint256)", "E(bool)"]})
         assert rejects(found) == [(2, "unbalanced", 3, "g(")]
         assert found.file == 5
-
-
-# What clients of the original service rely on ("Normalising" in its contract).

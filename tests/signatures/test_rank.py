@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -93,35 +94,32 @@ def test_made_up_part(name: str, part: str) -> None:
     assert rank.made_up_part(name) == part
 
 
-def is_mined(text: Summary, rival: Summary, hash: bytes = OTHER, shared: bool = False) -> bool:
-    found = {each.summary: each.mined for each in ranked(hash, [text, rival], lambda _: shared)}
-    return bool(found[text])
+MINED, DECLARED = Summary(1, "func_2093253501(bytes)"), Summary(2, "f()", Witness.DECLARED)
+TWICE, COMPILED = replace(MINED, sources=2), replace(MINED, witness=Witness.COMPILED)
 
 
-def test_mined_needs_all_three() -> None:
-    """A text looks mined by its name, if nothing shares the name, and only beside a better known text."""
-    text, rival = Summary(1, "func_2093253501(bytes)"), Summary(2, "f()", Witness.DECLARED)
-    assert is_mined(text, rival)
-    assert not is_mined(text, rival, shared=True)
-    assert not is_mined(Summary(1, "func(bytes)"), rival)
-    assert not ranked(OTHER, [text], never)[0].mined
-
-
-def test_better_known() -> None:
-    """Between two listed texts, the rival is better known if as many sources name it and its name is ordinary."""
-    text = Summary(1, "func_2093253501(bytes)", sources=2)
-    assert is_mined(text, Summary(2, "f()", sources=2))
-    assert not is_mined(text, Summary(2, "f()", sources=1))
-    assert not is_mined(text, Summary(2, "g_2093253502()", sources=2))
-    compiled = Summary(1, text.text, Witness.COMPILED)
-    assert not is_mined(compiled, Summary(2, "f()", Witness.COMPILED))
-    assert is_mined(compiled, Summary(2, "transfer(address,uint256)"), TRANSFER)
-
-
-def test_topics_are_never_mined() -> None:
-    """Nobody finds two texts of one topic."""
-    topic = keccak256(b"f_2093253501()")
-    assert not ranked(topic, [Summary(1, "f_2093253501()"), Summary(2, "g()", Witness.COMPILED)], never)[-1].mined
+@pytest.mark.parametrize(
+    ("text", "rival", "hash", "shared", "is_mined"),
+    [
+        # by its name, if nothing shares the name, and only beside a better known text
+        (MINED, DECLARED, OTHER, False, True),
+        (MINED, DECLARED, OTHER, True, False),
+        (Summary(1, "func(bytes)"), DECLARED, OTHER, False, False),
+        (MINED, None, OTHER, False, False),
+        # of two listed texts the better known one has as many sources and an ordinary name
+        (TWICE, Summary(2, "f()", sources=2), OTHER, False, True),
+        (TWICE, Summary(2, "f()", sources=1), OTHER, False, False),
+        (TWICE, Summary(2, "g_2093253502()", sources=2), OTHER, False, False),
+        (COMPILED, Summary(2, "f()", Witness.COMPILED), OTHER, False, False),
+        (COMPILED, Summary(2, "transfer(address,uint256)"), TRANSFER, False, True),
+        # nobody finds two texts of one topic
+        (MINED, Summary(2, "g()", Witness.COMPILED), keccak256(MINED.text.encode()), False, False),
+    ],
+)
+def test_what_looks_mined(text: Summary, rival: Summary | None, hash: bytes, shared: bool, is_mined: bool) -> None:
+    """A name that looks made up and that no other text has, beside a better known text of the same selector."""
+    found = ranked(hash, [text] if rival is None else [text, rival], lambda _: shared)
+    assert [bool(one.mined) for one in found if one.summary == text] == [is_mined]
 
 
 def test_every_mined_text_is_behind_a_better_witness() -> None:

@@ -65,17 +65,8 @@ def test_any_text_is_understood_or_refused(entered: str) -> None:
 
 @pytest.mark.parametrize(
     "entered",
-    [
-        "transfer",
-        "transfer(address,ui",
-        "function f(uint a)",
-        "function f (uint a)",
-        "f (uint a) returns (bool)",
-        "0xa9059cbb",
-        "0xa9059cbb:",
-        "",
-    ],
-)
+    ["transfer", "transfer(address,ui", "function f(uint a)", "function f (uint a)", "f (uint a) returns (bool)", "0xa9059cbb", "0xa9059cbb:", ""],
+)  # fmt: skip
 def test_texts_and_pieces_are_no_searches_by_structure(entered: str) -> None:
     assert not is_structured(entered)
 
