@@ -15,8 +15,8 @@ from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, known_of_all, opened
-from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode, bytes_of_hex
-from sigdir.signatures.contract import ContractCode, ContractInterface, Member, interface_of, read_code
+from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode
+from sigdir.signatures.contract import ContractCode, ContractInterface, Member, interface_of, read_contract
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.interface_forms import abi_of, document, solidity_of
 from sigdir.signatures.interruption import waiting
@@ -51,7 +51,7 @@ def contract(code: str, form: str | None, source: Source, as_json: bool) -> None
 def code_of(argument: str) -> ContractCode:
     """The code that an argument is or names, read; raises Failure."""
     try:
-        return read_code(*bytes_of_hex(entered(argument, _MAX_CHARACTERS, takes_files=True)))
+        return read_contract(entered(argument, _MAX_CHARACTERS, takes_files=True))
     except BadBytecode as error:
         raise Failure(str(error)) from None
 

@@ -62,7 +62,7 @@ class BadBytecode(SigdirError, ValueError):
         self.reason = reason
 
 
-def bytes_of_hex(text: str) -> tuple[bytes, int]:
+def bytes_of_hex(text: str, most: int = MAX_BYTES) -> tuple[bytes, int]:
     """The bytes of bytecode as hex digits, with or without 0x, and how many libraries are not linked into it.
 
     The address of a library that is not linked is zeros. Raises BadBytecode.
@@ -70,10 +70,8 @@ def bytes_of_hex(text: str) -> tuple[bytes, int]:
     digits = text.strip().removeprefix("0x").removeprefix("0X")
     if not digits:
         raise BadBytecode(CodeProblem.EMPTY, "no bytecode")
-    if len(digits) > 2 * MAX_BYTES:
-        raise BadBytecode(
-            CodeProblem.TOO_LONG, f"bytecode of {len(digits) // 2:,} bytes; at most {MAX_BYTES:,} are read"
-        )
+    if len(digits) > 2 * most:
+        raise BadBytecode(CodeProblem.TOO_LONG, f"bytecode of {len(digits) // 2:,} bytes; at most {most:,} are read")
     libraries = 0
     if "_" in digits:
         digits, libraries = _LIBRARY.subn(_NO_ADDRESS, digits)

@@ -58,12 +58,8 @@ def hex_bytes(text: str, field: str = "data") -> bytes:
 
 def code_input(text: str, field: str = "code") -> Input:
     """A contract's code as hex digits; the addresses of libraries that are not linked are zeros. Raises BadInput."""
-    digits = "".join(text.split())
-    size = len(digits.removeprefix("0x")) // 2
-    if size > MAX_BYTES:
-        raise BadInput(f"bytecode of {size:,} bytes; at most {MAX_BYTES:,} are taken here", field)
     try:
-        code, libraries = bytes_of_hex(digits)
+        code, libraries = bytes_of_hex("".join(text.split()), MAX_BYTES)
     except BadBytecode as error:
         raise BadInput(str(error), field) from None
     return Input(Form.CODE, code, libraries=libraries)

@@ -71,7 +71,7 @@ def test_code_beside_other_inputs(app: Application) -> None:
         ("0x60zz", "bytecode has 'z' at digit 3"),
         (CONTRACTS["EraVM"]["runtime"], "code of EraVM, zkSync Era's machine; only code of the EVM is read"),
         ("6" * 7, "bytecode of 7 hex digits, an odd number"),
-        ("00" * (MAX_BYTES + 1), f"bytecode of {MAX_BYTES + 1:,} bytes; at most {MAX_BYTES:,} are taken here"),
+        ("00" * (MAX_BYTES + 1), f"bytecode of {MAX_BYTES + 1:,} bytes; at most {MAX_BYTES:,} are read"),
     ],
 )
 def test_what_is_no_code_is_refused(app: Application, code: str, problem: str) -> None:
