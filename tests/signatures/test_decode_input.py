@@ -110,18 +110,14 @@ def test_fields_may_say_that_an_event_is_anonymous_in_its_text() -> None:
         ("f(uint256)\nhello", "is not a hex digit"),
         ("f()\n" * 9 + "0x12345678", "at most 8 texts"),
         (f"f({'x' * 9000})\n0x12345678", "of 8192 characters"),
+        (f"{SIG} " * 6, "5 topics; a log has at most 4"),
+        ("0x" + CONTRACTS["EraVM"]["runtime"], "code of EraVM"),  # it is no calldata and no log
+        ("0xeff00000" + "ab" * 100, "code of Stylus"),
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
         inputs_of_text(text)
-
-
-def test_code_of_another_machine_is_refused() -> None:
-    """It is no calldata and no log, and the answer says what it is."""
-    for code, machine in ((CONTRACTS["EraVM"]["runtime"], "EraVM"), ("eff00000" + "ab" * 100, "Stylus")):
-        with pytest.raises(BadInput, match=f"code of {machine}"):
-            inputs_of_text("0x" + code)
 
 
 def test_a_text_that_is_none_is_answered_with_its_reason() -> None:
