@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -37,7 +38,7 @@ def coverage(file: str, misses: int, folder: Path, as_json: bool) -> None:
     """
     found = coverage_of(file, folder, misses)
     if as_json:
-        write_json(found.to_dict())
+        write_json(asdict(found))
     else:
         click.echo("\n".join(_lines(found)))
         for line in found.unread:

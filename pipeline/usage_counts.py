@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -153,6 +153,7 @@ def _places(batch: ColumnBatch, bad: BadRows, chain: int) -> tuple[Array, npt.ND
         is_none = batch.columns["address"].is_null().to_numpy(zero_copy_only=False)
         bad.add("no address of 20 bytes", batch, is_place | is_none, "counted without their contract: ")
     chains, is_chain = chains_of(batch, chain)
+    bad.add("no number of a chain", batch, is_chain | ~is_place, "counted without their contract: ")
     places = np.hstack([chains.astype(">u8").view(np.uint8).reshape(-1, PLACE_BYTES - ADDRESS_BYTES), addresses])
     return places, is_place & is_chain
 
@@ -186,14 +187,16 @@ def _added(width: int, parts: list[tuple[Array, npt.NDArray[np.int64]]]) -> tupl
 # How much of what is used a warehouse can name, by use and by distinct hash, and which misses matter most.
 
 
-class Miss(NamedTuple):
+@dataclass(frozen=True)
+class Miss:
     """A selector or topic without a text, and how often it is used."""
 
     hash: str
     uses: int
 
 
-class Covered(NamedTuple):
+@dataclass(frozen=True)
+class Covered:
     """Of one collection: the distinct hashes and their uses, and how many of them have a text; the misses used most."""
 
     hashes: int
@@ -203,22 +206,13 @@ class Covered(NamedTuple):
     misses: list[Miss]
 
 
-class Coverage(NamedTuple):
+@dataclass(frozen=True)
+class Coverage:
     """The coverage of a table; ``unread`` says which of its ``rows`` were not read."""
 
     rows: int
     unread: list[str]
     collections: dict[Collection, Covered]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "unread": self.unread,
-            "collections": {
-                collection: one._asdict() | {"misses": [miss._asdict() for miss in one.misses]}
-                for collection, one in self.collections.items()
-            },
-        }
 
 
 def coverage_of(path: str, warehouse: Path, most: int) -> Coverage:

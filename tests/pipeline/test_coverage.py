@@ -207,14 +207,18 @@ def test_usage_orders_search_and_what_a_contract_distinguishes(tmp_path: Path) -
         "day,chain,contract,selector,count\n"
         f"{day},1,0x{'aa' * 20},{shared},5\n{day},1,0x{'bb' * 20},{shared},4\n{day},1,0x{'bb' * 20},{shared},4\n"
         f"{day},2,0x{'aa' * 20},{shared},90\n{day},1,,{shared},70\n{day},1,0xaa,{shared},1\n"
+        f"{day},-1,0x{'aa' * 20},{shared},80\n"
         f"{day},1,,{keccak256('swapB()')[:4].hex()},9\n"
     )
     result = invoke(warehouse, "import", "--usage", usage, "--json")
-    assert "counted without their contract" in json.loads(result.stdout)["files"][0]["warnings"][0]
+    assert json.loads(result.stdout)["files"][0]["warnings"] == [
+        "1 row was counted without their contract: no address of 20 bytes; the first is row 6",
+        "1 row was counted without their contract: no number of a chain; the first is row 7",
+    ]
     assert first() == newer
     found = json.loads(invoke(warehouse, "search", "swap*", "--json").stdout)["signatures"]["results"]
     assert [one["text_signature"] for one in found] == ["swapB()", "swapA()"]
     by_weight = sigdir.open(warehouse).sql("SELECT text_signature FROM search('swap') ORDER BY weight, id").rows()
     assert by_weight == [("swapB()",), ("swapA()",)]
-    assert sigdir.open(warehouse).sql("SELECT uses FROM ranked WHERE text_signature = ?", [newer]).rows() == [(174,)]
+    assert sigdir.open(warehouse).sql("SELECT uses FROM ranked WHERE text_signature = ?", [newer]).rows() == [(254,)]
     assert invoke(warehouse, "verify").status == 0
