@@ -16,13 +16,22 @@ _ORDER = {confidence: number for number, confidence in enumerate(Confidence)}
 
 
 def ordered(readings: Sequence[Reading]) -> list[Reading]:
-    """The readings of an input's alternatives, the surest first, and of those a log that is as its event is declared."""
+    """The readings of an input's alternatives, the surest first, and of those a log that is as its event is declared.
+
+    Of two readings of a log neither is sure, unless the contract says which it is.
+    """
 
     def order(one: Reading) -> tuple[int, bool]:
         best = one.candidates[0] if one.candidates else None
         return (_ORDER[best.confidence], not best.is_as_declared) if best is not None else (len(_ORDER), False)
 
-    return sorted(readings, key=order)
+    found = sorted(readings, key=order)
+    logs = [one.best for one in found if one.form is Form.LOG and one.best and one.best.confidence is Confidence.HIGH]
+    if len(logs) > 1 and logs[0].known.membership is not Membership.HAS:
+        for best in logs:
+            best.confidence = Confidence.MEDIUM
+            best.reasons += ("the last word may be a topic or the data",)
+    return found
 
 
 def document(readings: Sequence[Reading], contract: GivenContract | None = None) -> dict[str, Any]:
@@ -34,7 +43,7 @@ def document(readings: Sequence[Reading], contract: GivenContract | None = None)
 
 def reading_document(reading: Reading) -> dict[str, Any]:
     """One reading with everything inside it."""
-    found: dict[str, Any] = {"kind": reading.form.value}
+    found: dict[str, Any] = {"kind": reading.form}
     if reading.form is Form.LOG:
         found["topics"] = ["0x" + topic.hex() for topic in reading.topics]
     elif reading.hash:
@@ -55,7 +64,7 @@ def candidate_document(reading: Reading, candidate: Candidate) -> dict[str, Any]
     if attempt.values is None:
         return found | {"decodes": False, "reason": attempt.reason, "detail": attempt.detail}
     found |= {"decodes": True, "exact": attempt.exact, "left_over": attempt.left_over}
-    found |= {"confidence": candidate.confidence.value, "reasons": list(candidate.reasons)}
+    found |= {"confidence": candidate.confidence, "reasons": list(candidate.reasons)}
     if candidate.note:
         found["note"] = candidate.note
     if candidate.display is not None:

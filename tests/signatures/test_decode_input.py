@@ -8,7 +8,7 @@ from sigdir.signatures.decode_input import BadInput, inputs_of_fields, inputs_of
 from sigdir.signatures.given_contract import contract_of_abi
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import ordered
-from sigdir.signatures.readings import Candidate, Form, Input, Known
+from sigdir.signatures.readings import Candidate, Confidence, Form, Input, Known
 from tests.signatures.test_bytecode import CONTRACTS
 from tests.signatures.test_calldata import word
 from tests.signatures.test_readings import OTHER, TO, TRANSFER, call, read
@@ -26,14 +26,18 @@ def best(text: str) -> Candidate:
 
 
 def test_words_are_topics_where_the_declaration_says_so() -> None:
-    """The last word of a log is a topic or its data: a declaration decides, that of the contract's ABI before a standard's."""
+    """The last word of a log is a topic or its data: a declaration decides, that of the contract's ABI before a standard's.
+
+    The ABI's alone is sure: another contract may index other parameters.
+    """
     text = "Upgraded(address)"
     words = f"0x{keccak256(text.encode()).hex()} {USER}"
     for declaration, split in (("event Upgraded(address indexed who)", (0,)), ("event Upgraded(address who)", ())):
         known = Known(text).declared_as(declaration)
         found = ordered([reading for input in inputs_of_text(words) for reading in read(input, [known])])[0].best
         assert found is not None
-        assert (found.split, found.attempt.values) == (split, (TO,))
+        assert (found.split, found.attempt.values, found.confidence) == (split, (TO,), Confidence.MEDIUM)
+        assert found.reasons[-1] == "the last word may be a topic or the data"
     erc721 = [{"name": name, "type": "address", "indexed": True} for name in ("from", "to")]
     token = {"name": "tokenId", "type": "uint256", "indexed": True}
     contract = contract_of_abi([{"type": "event", "name": "Transfer", "inputs": [*erc721, token]}])
@@ -42,6 +46,7 @@ def test_words_are_topics_where_the_declaration_says_so() -> None:
     found = ordered([reading for input in inputs for reading in read(input, [])])[0].best
     assert found is not None
     assert (found.split, found.known.names) == ((0, 1, 2), ("from", "to", "tokenId"))
+    assert found.confidence is Confidence.HIGH
 
 
 @pytest.mark.parametrize(
