@@ -22,12 +22,12 @@ from sigdir.pipeline.directory import Source, opened, readings_of
 from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.contract import read_code
 from sigdir.signatures.decode_input import (
+    BadInput,
     hex_bytes,
+    inputs_of_fields,
     inputs_of_text,
-    log_input,
     return_inputs,
     texts_to_try,
-    whole,
 )
 from sigdir.signatures.given_contract import with_contract
 from sigdir.signatures.reading_json import document
@@ -66,8 +66,14 @@ def _called_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> None:
         if to is not None and chain is None:
             raise click.UsageError("--to is an address on a chain: --chain 1 --to 0x...")
-        texts = {name: file and _contract_text(file) for name, file in (("abi", contract_abi), ("code", contract_code))}
-        command(called=texts | {"chain": chain, "to": to}, **others)
+        files = {"abi": contract_abi, "code": contract_code}
+        texts = {name: file and _contract_text(file) for name, file in files.items()}
+        try:
+            command(called=texts | {"chain": chain, "to": to}, **others)
+        except BadInput as error:
+            if file := files.get(error.field):
+                raise Failure(f"{file}: {error.problem}") from error
+            raise
 
     return _OPTIONS(gathered)
 
@@ -161,7 +167,7 @@ def auto(
         _decode_file(file, output, source, quiet, as_json, called)
         return
     assert data is not None
-    alternatives = whole(inputs_of_text(_entered(data)))
+    alternatives = inputs_of_text(_entered(data))
     if alternatives[0].form is Form.CODE:
         explain_code(read_code(alternatives[0].data, alternatives[0].libraries), None, source, as_json)
     _explain(alternatives, called, source, as_json)
@@ -179,7 +185,7 @@ def calldata(data: str) -> list[Input]:
     Example:
       sigdir decode calldata 0xac9650d8...
     """
-    return whole([Input(Form.CALLDATA, hex_bytes(_entered(data)))])
+    return inputs_of_text(_entered(data), Form.CALLDATA)
 
 
 @decode.command()
@@ -211,9 +217,8 @@ def log(topics: Sequence[str], data: str, anonymous: bool, texts: Sequence[str])
       sigdir decode log --topic 0xddf252ad... --topic 0x... --topic 0x... --data 0x...
       sigdir decode log --topic 0x... --data 0x... --text 'event E(bytes4 indexed sig, uint value) anonymous'
     """
-    words = [hex_bytes(topic, "topics") for topic in topics]
-    given = texts_to_try(list(texts))
-    return [log_input(words, hex_bytes(_entered(data)), anonymous=anonymous, texts=given)]
+    fields = {"topics": list(topics), "data": _entered(data), "anonymous": anonymous, "texts": list(texts)}
+    return inputs_of_fields(fields, Form.LOG)
 
 
 @decode.command(name="return")
@@ -236,7 +241,7 @@ def returned(data: str, selector: str, texts: Sequence[str]) -> list[Input]:
 
     \b
     Examples:
-      sigdir decode return 0x00000000000000000000000000000001 --selector 0xa9059cbb
+      sigdir decode return 0x000000...0001 --selector 0xa9059cbb
       cast rpc eth_call ... | tr -d '"' | sigdir decode return - --text 'f(uint256) returns (uint256 price, bool ok)'
     """
     return return_inputs(hex_bytes(_entered(data)), selector, texts_to_try(list(texts)))

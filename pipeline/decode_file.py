@@ -186,7 +186,7 @@ def _contract_at(directory: Directory, chain_id: int | None, called: str | None)
     if chain_id is None or called is None:
         return None
     try:
-        found = directory.contract(chain_id, address_of(called if called[:2] in ("0x", "0X") else f"0x{called}"))
+        found = directory.contract(chain_id, address_of("0x" + called.removeprefix("0x")))
     except BadData:
         return None
     return found if found.texts else None

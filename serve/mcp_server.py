@@ -178,21 +178,21 @@ class _Tools:
         a `chain` (1 is Ethereum) is looked up in what imports have seen; the summary says by which contract it was read.
         """
         from sigdir.signatures import reading_json
-        from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, whole
-        from sigdir.signatures.given_contract import contract_of
+        from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs
+        from sigdir.signatures.given_contract import with_contract
         from sigdir.signatures.readings import Form
 
         if to and not chain:
             raise ToolError("chain: an address needs the number of its chain beside it")
         try:
-            alternatives = return_inputs(hex_bytes(data), returned_by) if returned_by else whole(inputs_of_text(data))
+            alternatives = return_inputs(hex_bytes(data), returned_by) if returned_by else inputs_of_text(data)
             given = {"code": code or None, "abi": None if abi == "" else abi, "chain": chain or None, "to": to}
-            contract = contract_of(given, self._directory.contract)
+            alternatives = with_contract(alternatives, given, self._directory.contract)
         except BadInput as error:
             raise ToolError(str(error)) from None
         if alternatives[0].form is Form.CODE:
             raise ToolError("this is a contract's code: use the tool contract")
-        readings = readings_of(self._directory, [one._replace(contract=contract) for one in alternatives])
+        readings, contract = readings_of(self._directory, alternatives), alternatives[0].contract
         read_by = contract.sentence if contract is not None else "Read without a contract."
         found = Decoded(
             summary=f"{_meaning(readings[0])} {read_by}",
@@ -289,10 +289,10 @@ def _match(text: str, collection: Collection) -> Match:
 
 def _meaning(reading: Reading) -> str:
     if reading.best is None:
-        return f"No text decodes it as {reading.form.value}. {reading.note}".strip()
+        return f"No text decodes it as {reading.form}. {reading.note}".strip()
     best, others = reading.best, len(reading.candidates) - 1
     rest = f" {counted(others, 'other text')} tried." if others else ""
-    return f"{reading.form.value}: {best.known.text}, with {best.confidence.value} confidence ({'; '.join(best.reasons)}).{rest}"
+    return f"{reading.form}: {best.known.text}, with {best.confidence} confidence ({'; '.join(best.reasons)}).{rest}"
 
 
 def _described(found: ContractInterface) -> str:

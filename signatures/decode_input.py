@@ -38,6 +38,11 @@ class BadInput(SigdirError):
         self.problem, self.field = problem, field
 
 
+def shown(value: Any) -> str:
+    """A value that is wrong, as JSON has it; a text in single quotes."""
+    return repr(value[:_MAX_SHOWN]) if isinstance(value, str) else json.dumps(value, default=str)[:_MAX_SHOWN]
+
+
 def hex_bytes(text: str, field: str = "data") -> bytes:
     """The bytes of hex digits, with 0x or without; white space is left out. Raises BadInput."""
     with suppress(ValueError):  # most texts need no second look
@@ -93,7 +98,7 @@ def return_inputs(data: bytes, selector: Any, texts: tuple[str, ...] = ()) -> li
         own = _selector_of(text)
         called = called or own
         if own != called:
-            raise BadInput(f"{text[:_MAX_SHOWN]!r} has the selector 0x{own.hex()}, not 0x{called.hex()}", "texts")
+            raise BadInput(f"{shown(text)} has the selector 0x{own.hex()}, not 0x{called.hex()}", "texts")
     found = [Input(Form.RETURN, data, texts=texts, selector=called)]
     # Returned values are whole words, but for values that a contract packs.
     is_revert = len(data) % WORD_BYTES == SELECTOR_BYTES
@@ -113,14 +118,6 @@ def _is_anonymous(text: str) -> bool:
     with suppress(GrammarError):
         return canonicalise_one(text, EVENTS, Kind.EVENT).declaration.endswith(" anonymous")
     return False
-
-
-def whole(alternatives: list[Input]) -> list[Input]:
-    """The alternatives, if none is a part of a selector; raises BadInput."""
-    for one in alternatives:
-        if one.form in (Form.AUTO, Form.CALLDATA) and 0 < len(one.data) < SELECTOR_BYTES:
-            raise BadInput(f"{len(one.data)} bytes; a selector has {SELECTOR_BYTES}")
-    return alternatives
 
 
 _TOKEN = re.compile(r"0[xX][0-9a-fA-F]*")
@@ -194,6 +191,8 @@ def _inputs_of_words(text: str, *, anonymous: bool) -> list[Input]:
 
 
 def _input_of_bytes(data: bytes, form: Form) -> Input:
+    if form in (Form.AUTO, Form.CALLDATA) and 0 < len(data) < SELECTOR_BYTES:
+        raise BadInput(f"{len(data)} bytes; a selector has {SELECTOR_BYTES}")
     if form is not Form.AUTO:
         return Input(form, data)
     if is_code(data) or other_machine(data):
@@ -259,13 +258,13 @@ def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> lis
 
 
 def _form_of(fields: Mapping[str, Any]) -> Form:
-    word = fields.get("as", Form.AUTO.value)
+    word = fields.get("as", Form.AUTO)
     if word not in FORMS:
-        raise BadInput(f"{word!r} is none of {', '.join(FORMS)}"[:200], "as")
+        raise BadInput(f"{shown(word)} is none of {', '.join(FORMS)}", "as")
     return Form(word)
 
 
-FORMS = (Form.AUTO.value, Form.CALLDATA.value, Form.LOG.value, Form.REVERT.value, Form.RETURN.value)
+FORMS = (Form.AUTO, Form.CALLDATA, Form.LOG, Form.REVERT, Form.RETURN)
 """What an input may be said to be."""
 
 

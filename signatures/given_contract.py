@@ -23,10 +23,10 @@ from sigdir.signatures.candidates import Entry
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.clear_signing import Called
 from sigdir.signatures.contract import ContractCode, read_code
-from sigdir.signatures.decode_input import BadInput, code_input
+from sigdir.signatures.decode_input import BadInput, code_input, shown
 from sigdir.signatures.dispatcher import CodeFunction, Fit, fit_of
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.signatures.grammar import OK, GrammarError
+from sigdir.signatures.grammar import OK, REASONS, GrammarError
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.plural import counted
 from sigdir.signatures.proxies import proxy_patterns
@@ -42,8 +42,8 @@ class AbiContract:
 
     texts: Mapping[bytes, tuple[Known, ...]]
     has_fallback: bool
-    unread: Sequence[int]
-    """The numbers of the entries that cannot be read, from 1."""
+    unread: Sequence[str]
+    """What is wrong with the entries that cannot be read, each after its number, from 1."""
     called: Called | None = None
 
     def document(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class AbiContract:
     def sentence(self) -> str:
         counts = [counted(self._counts()[f"{noun}s"], noun) for noun in KINDS]
         unread = (
-            f" {counted(len(self.unread), 'part')} of it cannot be read, first entry {self.unread[0]}."
+            f" {counted(len(self.unread), 'part')} of it cannot be read, the first is entry {self.unread[0]}."
             if self.unread
             else ""
         )
@@ -90,8 +90,9 @@ class CodeContract:
     called: Called | None = None
 
     def document(self) -> dict[str, Any]:
-        proxies = [(one.name, one.address) for one in proxy_patterns(self.code.runtime)]
-        proxies = [(name, address) for name, address, _ in self.behind] or proxies
+        proxies = [one[:2] for one in self.behind] or [
+            (one.name, one.address) for one in proxy_patterns(self.code.runtime)
+        ]
         return {
             "by": "code", "code_hash": f"0x{self.code.code_hash.hex()}", "functions": len(self._selectors()),
             "proxies": [{"name": name, "address": f"0x{at.hex()}" if at else None} for name, at in proxies],
@@ -99,7 +100,8 @@ class CodeContract:
 
     @property
     def sentence(self) -> str:
-        proxies = "".join(f" {one.name}: {one.detail}." for one in proxy_patterns(self.code.runtime))
+        open_code = " It delegates calls, and may take more than its code shows." if _is_open(self.code) else ""
+        proxies = "".join(f" {one.name}: {one.detail}." for one in proxy_patterns(self.code.runtime)) or open_code
         behind = ", ".join(f"0x{address.hex()} ({name})" for name, address, _ in self.behind)
         proxies = f" It delegates calls to {behind}, whose functions count as its own." if behind else proxies
         functions = counted(len(self._selectors()), "function")
@@ -166,7 +168,7 @@ def chain_of(value: Any) -> int:
     """A chain's number, or its digits; raises BadInput."""
     number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
     if type(number) is not int or not 0 < number <= MAX_CHAIN:
-        raise BadInput(f"{str(value)[:80]!r} is no chain: a number such as 1, please", "chain")
+        raise BadInput(f"{shown(value)} is no chain: a number such as 1, please", "chain")
     return number
 
 
@@ -174,7 +176,7 @@ def address_of(value: Any, field: str = "to") -> bytes:
     """The 20 bytes of an address, 0x and 40 hex digits; raises BadInput."""
     found = _ADDRESS.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None:
-        raise BadInput(f"{str(value)[:80]!r} is no address: 0x and 40 hex digits, please", field)
+        raise BadInput(f"{shown(value)} is no address: 0x and 40 hex digits, please", field)
     return bytes.fromhex(found[1])
 
 
@@ -248,8 +250,8 @@ class DeployedContract:
         """What is not known of it."""
         if not self.sources:
             return f"no import has seen {self.name}"
-        lacks = [] if self.texts else [f"no import has seen the interface of {self.name}"]
-        return "; ".join([*lacks, self.unfollowed] if self.unfollowed else lacks)
+        lack = "" if self.texts else f"no import has seen the interface of {self.name}"
+        return "; ".join(filter(None, (lack, self.unfollowed)))
 
     def preferred(self, hash: bytes, known: Sequence[Known]) -> list[Known]:
         """The texts of a hash, with those marked that the contract has; none is ruled out."""
@@ -293,26 +295,24 @@ def contract_of_abi(value: Any) -> AbiContract:
     texts: dict[bytes, list[Known]] = {}
     unread = []
     for entry in abi_entries(value):
-        found = _known_of(entry)
-        if found is None:
-            unread.append(entry.line)
+        try:
+            hash, known = _known_of(entry)
+        except GrammarError as error:
+            unread.append(f"{entry.line}, {error}")
         else:
-            texts.setdefault(found[0], []).append(found[1])
+            texts.setdefault(hash, []).append(known)
     if unread and not texts:
-        raise BadInput(f"entry {unread[0]} is none of an ABI, and no other can be read", "abi")
+        raise BadInput(f"no entry of it can be read, the first is entry {unread[0]}", "abi")
     has_fallback = any(entry.get("type") in _OPEN for entry in value)
     return AbiContract({hash: tuple(dict.fromkeys(known)) for hash, known in texts.items()}, has_fallback, unread)
 
 
-def _known_of(entry: Entry) -> tuple[bytes, Known] | None:
-    """The hash and the text of an ABI's entry, no hash of an anonymous event; None where it cannot be read."""
+def _known_of(entry: Entry) -> tuple[bytes, Known]:
+    """The hash and the text of an ABI's entry, no hash of an anonymous event; raises GrammarError."""
+    text, kind = entry.text.decode("utf-8", "replace"), entry.sighting.kind
     if entry.reject_reason != OK:
-        return None
-    kind = entry.sighting.kind
-    try:
-        found = canonicalise_one(entry.text.decode("utf-8", "replace"), entry.declared_kind, kind)
-    except GrammarError:
-        return None
+        raise GrammarError(REASONS[entry.reject_reason], 1, text)
+    found = canonicalise_one(text, entry.declared_kind, kind)
     hash = found.digest if kind is Kind.EVENT else found.digest[:SELECTOR_BYTES]
     known = Known(found.text, kind, Witness.DECLARED, found.declaration)
     is_anonymous = found.declaration.endswith(" anonymous")
@@ -352,8 +352,12 @@ def contract_of(given: Mapping[str, Any], stored: Stored) -> GivenContract | Non
 
 
 def contract_fields(text: str) -> dict[str, str]:
-    """What one text says of a contract, as ``contract_of`` takes it: its `chain` and `to` (1:0x...), its `abi` or its `code`."""
+    """What one text says of a contract, as ``contract_of`` takes it: its `chain` and `to` (1:0x...), its `abi` or its `code`.
+    Raises BadInput for an address alone, which would be read as code.
+    """
     text = text.strip()
+    if _ADDRESS.fullmatch(text):
+        raise BadInput(f"an address needs its chain before it, as 1:{text}", "contract")
     chain, colon, address = text.partition(":")
     if colon and chain.isalnum() and chain.isascii():
         return {"chain": chain, "to": address}
@@ -368,9 +372,9 @@ def _place(given: Mapping[str, Any]) -> tuple[int, bytes] | None:
     chain, address = given.get("chain"), given.get("to")
     if chain in (None, ""):
         return None
-    if address in (None, "") and given.get("code") is None:
+    if not address and given.get("code") is None:
         raise BadInput("a chain needs an address beside it, as `to`", "to")
-    return chain_of(chain), address_of(address) if address not in (None, "") else b""
+    return chain_of(chain), address_of(address) if address else b""
 
 
 def given_contract(code: Any, abi: Any) -> AbiContract | CodeContract | None:

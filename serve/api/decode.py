@@ -18,7 +18,7 @@ from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.negotiate import json_bytes, send_json
 from sigdir.signatures.abi_decoder import SPARE
-from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text, whole
+from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text
 from sigdir.signatures.given_contract import with_contract
 from sigdir.signatures.interface_forms import document as contract_document
 from sigdir.signatures.reading_json import document
@@ -53,10 +53,8 @@ class DecodeResource:
     _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        fields: dict[str, Any] = {"data": req.get_param("data", default="")}
-        fields |= {
-            name: req.get_param(name, default="") for name in ("as", "selector", "chain", "to") if name in req.params
-        }
+        names = {"data", "as", "selector", "chain", "to"} & req.params.keys()
+        fields: dict[str, Any] = {name: req.get_param(name, default="") for name in names}
         if "text" in req.params:
             fields["texts"] = [req.get_param("text", default="")]
         self._answer(req, resp, self._one(req, fields))
@@ -119,7 +117,7 @@ class DecodeResource:
 def inputs_of(given: Any) -> list[Input]:
     """The alternatives of an input of a request: a text, or an object; raises BadInput."""
     if isinstance(given, str):
-        return whole(inputs_of_text(given))
+        return inputs_of_text(given)
     if not isinstance(given, Mapping):
         raise BadInput("an input is a text of hex digits or an object")
     if isinstance(given.get("code"), str) and given.keys().isdisjoint(_BYTES):
@@ -127,7 +125,7 @@ def inputs_of(given: Any) -> list[Input]:
     data = given.get("data")
     if isinstance(data, str) and not data.strip() and not given.keys() & {"topics", "topic0", "as"}:
         raise BadInput("This field may not be blank.")
-    return whole(inputs_of_fields(given))
+    return inputs_of_fields(given)
 
 
 def _error(field: str, problem: str) -> dict[str, Any]:

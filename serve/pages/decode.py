@@ -20,7 +20,7 @@ from sigdir.serve.pages.page import ViewPage, rendered, send
 from sigdir.serve.pages.shown_reading import shown_reading, shown_transaction
 from sigdir.signatures.abi_decoder import WORD_BYTES
 from sigdir.signatures.contract import ContractInterface
-from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, texts_to_try, whole
+from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs, texts_to_try
 from sigdir.signatures.given_contract import contract_fields, with_contract
 from sigdir.signatures.interface_forms import abi_of, solidity_of
 from sigdir.signatures.readings import Form, Input
@@ -202,7 +202,7 @@ class Entered(NamedTuple):
             return return_inputs(hex_bytes(self.data), "" if texts else call, texts)
         if not self.data.strip():
             raise BadInput("nothing was entered")
-        return whole(inputs_of_text(self.data))
+        return inputs_of_text(self.data)
 
     def address(self, alternatives: list[Input]) -> str:
         """The query of a page with the same answer, and of the API."""
@@ -211,7 +211,7 @@ class Entered(NamedTuple):
             return f"data={_address(self.data, alternatives)}{place}"
         call = self.call.strip()
         name = "text" if "(" in call else "selector"
-        return urlencode({"data": "0x" + alternatives[0].data.hex(), "as": Form.RETURN.value, name: call}) + place
+        return urlencode({"data": "0x" + alternatives[0].data.hex(), "as": Form.RETURN, name: call}) + place
 
 
 def _lines_before(text: str) -> str:

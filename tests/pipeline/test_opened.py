@@ -120,6 +120,8 @@ def test_decoding_from_python(tmp_path: Path) -> None:
         assert returned["candidates"][0]["parameters"] == [{"name": "ok", "type": "bool", "value": True}]
         with pytest.raises(DataError, match="to: '0x' is no address"):
             warehouse.decode(call, chain=1, to="0x")
+        with pytest.raises(DataError, match="data: 3 bytes; a selector has 4"):
+            warehouse.decode(call[:8])
     with (
         sigdir.open(tmp_path / "w", as_of=1) as older,
         pytest.raises(WarehouseError, match="SQL's decode_calldata"),

@@ -154,16 +154,21 @@ def test_code_says_which_functions_there_are(app: Application) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "field"),
+    ("fields", "field", "why"),
     [
-        ({"abi": "["}, "abi"), ({"abi": 7}, "abi"), ({"abi": {}}, "abi"), ({"abi": [1]}, "abi"), ({"abi": [{"type": "poem"}]}, "abi"),
-        ({"abi": WORK_ABI, "code": "0x00"}, "abi"), ({"code": 7}, "code"), ({"code": "0xzz"}, "code"),
+        ({"abi": "["}, "abi", "not JSON"), ({"abi": 7}, "abi", "a list"), ({"abi": {}}, "abi", "a list"), ({"abi": [1]}, "abi", "a list"),
+        ({"abi": [{"type": "poem"}]}, "abi", 'the first is entry 1, bad entry at column 1 in \'{"type": "poem"}\''),
+        ({"abi": [entry("f", "uint7")]}, "abi", "the first is entry 1, bad width 'uint7' at column 12 in 'function f(uint7 p0)'"),
+        ({"abi": WORK_ABI, "code": "0x00"}, "abi", "not both"), ({"code": 7}, "code", "hex digits"), ({"code": "0xzz"}, "code", "'z'"),
     ],
 )  # fmt: skip
-def test_a_contract_that_cannot_be_read_names_its_field(app: Application, fields: dict[str, Any], field: str) -> None:
+def test_a_contract_that_cannot_be_read_names_its_field(
+    app: Application, fields: dict[str, Any], field: str, why: str
+) -> None:
     """Alone it is a 400; in a list the other inputs are answered. An ABI with some bad entries is read without them."""
     answer = post(app, PATH, {"data": CALL} | fields)
     assert (answer.status, list(answer.json())) == (400, [field])
+    assert why in answer.json()[field][0]
     bad, good = post(app, PATH, [{"data": CALL} | fields, {"data": CALL, "abi": [*WORK_ABI, {"type": "poem"}]}]).json()
     assert (bad["kind"], bad["field"], good["contract"]["unread"]) == ("error", field, 1)
 
@@ -189,7 +194,7 @@ def test_files_and_sql_take_it_too(app: Application, tmp_path: Path) -> None:
     assert pq.read_table(written).column("p0").to_pylist()[0] == str(0xAB)
     opened = sigdir.open(app.folder)
     for contract, fields in (
-        (abi.read_text(), {"abi": [*WORK_ABI, *OTHER_ABI]}), (code.read_text(), {"code": code.read_text()}), ("junk", {}),
+        (abi.read_text(), {"abi": [*WORK_ABI, *OTHER_ABI]}), (code.read_text(), {"code": code.read_text()}), ("junk", {}), (f"0x{'7' * 40}", {}),
         (f"1:0x{'7' * 40}", {"chain": 1, "to": f"0x{'7' * 40}"}),
     ):  # fmt: skip
         [(found,)] = opened.sql("SELECT decode_calldata($1, $2)", [CALL, contract]).rows()
@@ -206,6 +211,7 @@ def test_the_command_and_the_page_take_it_too(app: Application, tmp_path: Path) 
     """The command's JSON is the API's; both say by which contract the bytes were read."""
     (abi := tmp_path / "abi.json").write_text(json.dumps(WORK_ABI))
     (code := tmp_path / "code.hex").write_text(dispatcher("other()") + "\n")
+    (rows := tmp_path / "rows.csv").write_text(f"input\n{CALL}\n")
     for arguments in ([CALL], ["calldata", CALL]):
         ran = invoke(app.folder, "decode", *arguments, "--abi", str(abi), "--json")
         assert (ran.status, json.loads(ran.stdout)) == (0, decoded(app, abi=WORK_ABI))
@@ -215,8 +221,14 @@ def test_the_command_and_the_page_take_it_too(app: Application, tmp_path: Path) 
     assert ran.stdout.decode().startswith(WORKED)
     assert ran.stderr == "Read by the contract's ABI: 1 function, 0 events, 1 error.\n"
     assert invoke(app.folder, "decode", CALL).stderr == "Read without a contract.\n"
+    code.write_text(dispatcher("other()")[:-2] + "5f5f5f5f5f5af4")
+    assert invoke(app.folder, "decode", CALL, "--code", str(code)).stderr.endswith(
+        ": 1 function. It delegates calls, and may take more than its code shows.\n"
+    )
     abi.write_text("{}")
-    assert invoke(app.folder, "decode", CALL, "--abi", str(abi)).status == 2
+    for arguments in ([CALL], ["--file", rows]):
+        ran = invoke(app.folder, "decode", *arguments, "--abi", str(abi))
+        assert (ran.status, f"Error: {abi}: an ABI is a list of objects" in ran.stderr) == (2, True)
     for contract, sentence in (
         (json.dumps(WORK_ABI), "contract&#39;s ABI: 1 function"),
         (dispatcher("other()"), "contract&#39;s code 0x"),
@@ -225,9 +237,15 @@ def test_the_command_and_the_page_take_it_too(app: Application, tmp_path: Path) 
         assert page.status == 200
         assert sentence in page.body.decode()
         assert "not of this contract" in page.body.decode()
-    bad = request(app, "POST", "/decode/", urlencode({"data": CALL, "contract": '["f(uint8)"]'}).encode(), FORM)
-    assert (bad.status, "abi: an ABI is a list of objects" in bad.body.decode()) == (400, True)
-    assert "declarations in words are for texts" in bad.body.decode()
+    for contract, sentence in (
+        (
+            '["f(uint8)"]',
+            "abi: an ABI is a list of objects, or an object with such a list as abi; declarations in words",
+        ),
+        (f"0x{'7' * 40}", f"contract: an address needs its chain before it, as 1:0x{'7' * 40}"),
+    ):
+        bad = request(app, "POST", "/decode/", urlencode({"data": CALL, "contract": contract}).encode(), FORM)
+        assert (bad.status, sentence in bad.body.decode()) == (400, True)
     assert "Read without a contract." in get(app, f"/decode/?data={CALL}").body.decode()
     without_node = get(app, f"/decode/?tx=0x{'7' * 64}")
     assert (without_node.status, 'name="tx"' in without_node.body.decode()) == (200, False)

@@ -84,9 +84,9 @@ def test_an_address_that_nobody_has_seen(app: Application) -> None:
 
 
 @pytest.mark.parametrize(("fields", "field", "why"), [
-    ({"chain": 0, "to": TOKEN}, "chain", "'0' is no chain"), ({"chain": True, "to": TOKEN}, "chain", "is no chain"),
+    ({"chain": 0, "to": TOKEN}, "chain", "0 is no chain"), ({"chain": True, "to": TOKEN}, "chain", "true is no chain"),
     ({"chain": "x", "to": TOKEN}, "chain", "'x' is no chain"), ({"chain": 1, "to": "0x12"}, "to", "'0x12' is no address"),
-    ({"chain": 1, "to": ["0x"]}, "to", "is no address"), ({"chain": 1}, "to", "needs an address"),
+    ({"chain": 1, "to": ["0x"]}, "to", '["0x"] is no address'), ({"chain": 1}, "to", "needs an address"),
 ])  # fmt: skip
 def test_what_is_no_address_is_refused(app: Application, fields: dict[str, Any], field: str, why: str) -> None:
     """The answer names the field. In a list the other inputs are read."""
