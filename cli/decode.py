@@ -31,7 +31,7 @@ from sigdir.signatures.decode_input import (
 )
 from sigdir.signatures.given_contract import with_contract
 from sigdir.signatures.reading_json import document
-from sigdir.signatures.readings import Form, Input, Reading
+from sigdir.signatures.readings import Form, Input
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits per byte, and as many spaces and line breaks
 
@@ -277,17 +277,13 @@ def _explain(alternatives: list[Input], called: _Given, source: Source, as_json:
         write_json(document(readings, contract))
     else:
         for reading in readings:
-            _print(reading)
-        click.echo(contract.sentence if contract is not None else "Read without a contract.", err=True)
+            for candidate in reading.candidates:
+                click.echo("\n".join(candidate_lines(candidate)))
+            if note := noted(reading):
+                click.echo(note, err=True)
+        click.echo(contract.sentence if contract else "Read without a contract.", err=True)
     sys.exit(0 if any(reading.best for reading in readings) else 1)
 
 
 def _entered(argument: str) -> str:
     return entered(argument, _MAX_CHARACTERS)
-
-
-def _print(reading: Reading) -> None:
-    for candidate in reading.candidates:
-        click.echo("\n".join(candidate_lines(candidate)))
-    if note := noted(reading):
-        click.echo(note, err=True)

@@ -66,7 +66,7 @@ def _lines(explained: ExplainedTransaction) -> Iterator[str]:
         yield ""
         contract = part.input.contract
         yield f"{part.title}, {_shown(part.address)}"
-        yield contract.sentence if contract is not None else "Read without a contract."
+        yield contract.sentence if contract else "Read without a contract."
         reading = part.readings[0]
         for candidate in reading.candidates[:1]:
             yield from candidate_lines(candidate)

@@ -192,12 +192,13 @@ class _Tools:
             raise ToolError(str(error)) from None
         if alternatives[0].form is Form.CODE:
             raise ToolError("this is a contract's code: use the tool contract")
-        readings, contract = readings_of(self._directory, alternatives), alternatives[0].contract
-        read_by = contract.sentence if contract is not None else "Read without a contract."
+        readings = readings_of(self._directory, alternatives)
+        contract = alternatives[0].contract
+        read_by = contract.sentence if contract else "Read without a contract."
         found = Decoded(
             summary=f"{_meaning(readings[0])} {read_by}",
             readings=list(map(reading_json.reading_document, readings)),
-            contract=contract.document() if contract is not None else None,
+            contract=contract.document() if contract else None,
         )
         return _bounded(found, f"In short: {found.summary[:500]}")
 

@@ -100,8 +100,9 @@ class CodeContract:
 
     @property
     def sentence(self) -> str:
-        open_code = " It delegates calls, and may take more than its code shows." if _is_open(self.code) else ""
-        proxies = "".join(f" {one.name}: {one.detail}." for one in proxy_patterns(self.code.runtime)) or open_code
+        proxies = "".join(f" {one.name}: {one.detail}." for one in proxy_patterns(self.code.runtime))
+        if not proxies and self.code.runtime.delegates:
+            proxies = " It delegates calls, and may take more than its code shows."
         behind = ", ".join(f"0x{address.hex()} ({name})" for name, address, _ in self.behind)
         proxies = f" It delegates calls to {behind}, whose functions count as its own." if behind else proxies
         functions = counted(len(self._selectors()), "function")

@@ -26,7 +26,7 @@ def ordered(readings: Sequence[Reading]) -> list[Reading]:
         return (_ORDER[best.confidence], not best.is_as_declared) if best is not None else (len(_ORDER), False)
 
     found = sorted(readings, key=order)
-    logs = [one.best for one in found if one.form is Form.LOG and one.best and one.best.confidence is Confidence.HIGH]
+    logs = [one.best for one in found if one.topics and one.best and one.best.confidence is Confidence.HIGH]
     if len(logs) > 1 and logs[0].known.membership is not Membership.HAS:
         for best in logs:
             best.confidence = Confidence.MEDIUM

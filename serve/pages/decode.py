@@ -115,7 +115,7 @@ class DecodePage(ViewPage):
             _send_file(req, resp, wanted, explained(self._reader.current(), alternatives[0]))
             return
         address = entered.address(alternatives)
-        is_in_address = not entered.contract or bool(entered.place) or alternatives[0].form is Form.CODE
+        is_in_address = not entered.contract or entered.place or alternatives[0].form is Form.CODE
         if is_in_address and len(address) <= _ADDRESS_CHARACTERS:
             resp.status = falcon.HTTP_303
             resp.set_header("Location", f"/decode/?{address}")

@@ -226,7 +226,7 @@ def test_the_command_and_the_page_take_it_too(app: Application, tmp_path: Path) 
         ": 1 function. It delegates calls, and may take more than its code shows.\n"
     )
     abi.write_text("{}")
-    for arguments in ([CALL], ["--file", rows]):
+    for arguments in ([CALL], ["--file", str(rows)]):
         ran = invoke(app.folder, "decode", *arguments, "--abi", str(abi))
         assert (ran.status, f"Error: {abi}: an ABI is a list of objects" in ran.stderr) == (2, True)
     for contract, sentence in (
