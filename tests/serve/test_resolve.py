@@ -12,8 +12,6 @@ from urllib.parse import urlencode
 import pytest
 from falcon.testing import TestClient
 
-from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.run import Options, run_import
 from sigdir.serve.bulk import resolve
 from sigdir.serve.bulk.resolve import MAX_FULL_HASHES, MAX_HASHES, as_list, hashes_of, resolved
 from sigdir.serve.http.errors import HttpError
@@ -25,6 +23,7 @@ from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
+from tests.conftest import import_files, import_lines
 from tests.serve.conftest import MAX_IMPORT_BODY
 from tests.serve.support import (
     EVENT,
@@ -168,10 +167,6 @@ def test_one_hash_is_answered_as_among_others(app: Application, hash: str) -> No
         assert (alone.header(name), listed.header(name)) == (among.header(name), both.header(name))
 
 
-def test_an_unknown_format_is_not_found(app: Application) -> None:
-    assert request(app, "POST", RESOLVE_PATH + "?format=xml", b"zz").status == 404
-
-
 def test_a_hash_that_many_texts_have_is_answered_whole_and_in_bounded_pieces(view: View) -> None:
     """Ten thousand times a hash of some texts: no piece holds them all."""
     row = Row(1, 1, "f()", b"\0\0\0\1")
@@ -216,28 +211,16 @@ def test_a_body_is_a_list_lines_of_json_or_plain_lines(view: View, content_type:
 @pytest.mark.parametrize(
     ("item", "shown"),
     [
-        (5, "5"),
-        (None, "null"),
-        ("", ""),
-        ("0x", "0x"),
-        ("0xaabbccd", "0xaabbccd"),
-        ("0xaabbccdg", "0xaabbccdg"),
-        ("aabb\nccdd", "aabb\nccdd"),
-        ({"hash": "aabbccdd"}, '{"hash":"aabbccdd"}'),
-        ('"\\\x01ä', '"\\\x01??'),
-        ("a" * 200, "a" * 80),
-        (json.loads("[" * 300 + "]" * 300), "nested too deeply"),
+        (5, "5"), (None, "null"), ("", ""), ("0x", "0x"), ("0xaabbccd", "0xaabbccd"), ("0xaabbccdg", "0xaabbccdg"),
+        ("aabb\nccdd", "aabb\nccdd"), ({"hash": "aabbccdd"}, '{"hash":"aabbccdd"}'), ('"\\\x01ä', '"\\\x01??'),
+        ("a" * 200, "a" * 80), (json.loads("[" * 300 + "]" * 300), "nested too deeply"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_hash_gets_a_line_that_says_so(view: View, item: Any, shown: str) -> None:
     body = json.dumps(["aabbccdd", item, "aabbccdd"]).encode()
     plain = {"hash": "0xaabbccdd", "texts": []}
     assert answer(view, body) == [plain, {"hash": shown, "error": NEITHER}, plain]
-
-
-@pytest.mark.parametrize("body", [b"", b"\n\n", b"[]", b" "])
-def test_nothing_asked_is_nothing_answered(view: View, body: bytes) -> None:
-    assert answer(view, body) == []
+    assert [answer(view, nothing) for nothing in (b"", b"\n\n", b"[]", b" ")] == [[]] * 4
 
 
 @pytest.mark.parametrize("body", [b"[", b'["aabbccdd",]', b"\xff", b'{"a": 1}', b'"aabbccdd"', b"5"])
@@ -305,15 +288,15 @@ def test_rows_in_files_and_rows_just_posted_are_found(app: Application) -> None:
     assert [row["text_signature"] for row in page["results"]] == ["a(uint8)", "under_score()"]
 
 
-def test_bodies_and_methods_are_bounded(app: Application) -> None:
+def test_bodies_methods_and_formats_are_bounded(app: Application) -> None:
     line = b"aabbccdd\n"
     most = MAX_IMPORT_BODY // len(line)
     assert request(app, "POST", RESOLVE_PATH, line * most).status == 200
     assert request(app, "POST", RESOLVE_PATH, line * (most + 1)).status == 413
     assert request(app, "PUT", RESOLVE_PATH, line).status == 405
+    assert request(app, "POST", f"{RESOLVE_PATH}?format=xml", line).status == 404
 
 
-RESOLVE = "/api/v1/resolve/"
 A9 = selector(TRANSFER)
 DECLARED = "function transfer(address to, uint256 amount) returns (bool)"
 
@@ -341,7 +324,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         artifact = {"contractName": f"Token{number}", "abi": [entry(*names)]}
         (folder / "build" / f"Token{number}.json").write_text(json.dumps(artifact))
     for path in ("list.txt", "build"):
-        run_import(Options([str(folder / path)], folder / "warehouse"), Reporter())
+        import_files([folder / path], folder / "warehouse")
     return folder / "warehouse"
 
 
@@ -358,7 +341,7 @@ def lines(client: TestClient, path: str) -> list[dict[str, Any]]:
 
 
 def full(client: TestClient, *hashes: str) -> list[dict[str, Any]]:
-    return lines(client, f"{RESOLVE}?hash={','.join(hashes)}&full=1")
+    return lines(client, f"{RESOLVE_PATH}?hash={','.join(hashes)}&full=1")
 
 
 def test_texts_come_with_their_place_reasons_and_declaration(client: TestClient) -> None:
@@ -376,7 +359,7 @@ def test_a_post_does_not_replace_the_names_that_a_source_declares(tmp_path: Path
     """Whoever POSTs a known text is answered 400; the declaration of the POST comes after that of the ABI."""
     root = tmp_path / "warehouse"
     (tmp_path / "abi.json").write_text(json.dumps([entry("to", "amount")]))
-    run_import(Options([str(tmp_path / "abi.json")], root), Reporter())
+    import_files([tmp_path / "abi.json"], root)
     posted = "function transfer(address yourWallet, uint256 youReceive)"
     with application(root) as app:
         answer = post(app, SIGNATURES_PATH, {"text_signature": posted})
@@ -396,15 +379,15 @@ def test_hashes_may_be_mixed_unknown_and_wrong(client: TestClient) -> None:
     assert found[0] == {"hash": "zz", "error": "neither 8 nor 64 hex digits"}
     assert found[1] == {"hash": "0x00000000", "texts": []}
     assert [one["reasons"][0] for one in found[2]["texts"]] == ["named by 1 source"]
-    posted = client.simulate_post(f"{RESOLVE}?full=1&format=json", body=f"zz\n00000000\n{plain}")
+    posted = client.simulate_post(f"{RESOLVE_PATH}?full=1&format=json", body=f"zz\n00000000\n{plain}")
     assert posted.json == found
 
 
 def test_what_a_lookup_by_get_refuses(client: TestClient) -> None:
     """No hash, and more hashes than a full answer has."""
-    assert client.simulate_get(RESOLVE).json.keys() == {"hash"}
+    assert client.simulate_get(RESOLVE_PATH).json.keys() == {"hash"}
     many = "\n".join(f"{number:08x}" for number in range(MAX_FULL_HASHES + 1))
-    answer = client.simulate_post(f"{RESOLVE}?full=1", body=many)
+    answer = client.simulate_post(f"{RESOLVE_PATH}?full=1", body=many)
     assert (answer.status_code, str(MAX_FULL_HASHES) in answer.json["detail"]) == (413, True)
 
 
@@ -414,7 +397,7 @@ def test_a_full_answer_has_a_number_of_texts(
 ) -> None:
     """Of all its hashes together: the selector of transfer has two."""
     monkeypatch.setattr(resolve, "MAX_FULL_TEXTS", most)
-    for path in (f"{RESOLVE}?hash={A9}&full=1", f"{RESOLVE}?hash={A9},00000001&full=1"):
+    for path in (f"{RESOLVE_PATH}?hash={A9}&full=1", f"{RESOLVE_PATH}?hash={A9},00000001&full=1"):
         answer = client.simulate_get(path)
         assert (answer.status_code, f"more than {most} texts" in answer.text) == (status, status == 413)
 
@@ -442,8 +425,7 @@ def test_everything_about_one_text(client: TestClient) -> None:
 
 def test_a_post_is_a_sighting_with_its_declaration(tmp_path: Path) -> None:
     """Of a new text and of a known one, which is answered as a duplicate; all POSTs of a text are one source."""
-    (tmp_path / "list.txt").write_text(f"{TRANSFER}\nplain(uint256)\n")
-    run_import(Options([str(tmp_path / "list.txt")], tmp_path / "warehouse"), Reporter())
+    import_lines(tmp_path / "warehouse", TRANSFER, "plain(uint256)")
     posts = {
         "function transfer(address to, uint256 amount) external returns (bool)": (400, TRANSFER, DECLARED, "function"),
         "function fresh(uint value) payable": (
@@ -523,7 +505,7 @@ def test_a_post_is_told_of_a_text_that_bytecode_has(tmp_path: Path) -> None:
     artifact = {"contractName": "Token", "abi": abi, "deployedBytecode": "0x" + code.hex()}
     (tmp_path / "Token.json").write_text(json.dumps(artifact))
     (tmp_path / "list.txt").write_text("f24151()\n")
-    run_import(Options([str(tmp_path / "Token.json"), str(tmp_path / "list.txt")], tmp_path / "data"), Reporter())
+    import_files([tmp_path / "Token.json", tmp_path / "list.txt"], tmp_path / "data")
     with application(tmp_path / "data") as app:
         rivals = [post_text(app, text).headers.get("Clashes-With") for text in ("f130736()", "f193033()")]
     assert rivals == ["f8491()", None]
