@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -89,30 +88,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _place(item.path))
 
 
-class Sigdir(Protocol):
-    """Runs ``sigdir`` with these arguments to its end; their warehouse is the fixture ``warehouse`` by default."""
-
-    def __call__(self, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]: ...
-
-
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
     """The folder of a warehouse, not made yet."""
     return tmp_path / "warehouse"
-
-
-@pytest.fixture
-def run_sigdir(warehouse: Path) -> Sigdir:
-    """The real command as a process of its own."""
-
-    def run(*arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        command = [*command_line(), *map(str, arguments)]
-        return subprocess.run(
-            command, cwd=ROOT, env=environment(warehouse), input=stdin, capture_output=True,
-            timeout=SAFETY_SECONDS, check=False,
-        )  # fmt: skip
-
-    return run
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,8 @@ import pytest
 from tests.clients.support import CAST, Front, Served, need
 from tests.clients.support import chain as chain_of_anvil
 from tests.clients.test_docs import PAGE
-from tests.conftest import ROOT, Sigdir
+from tests.conftest import ROOT
+from tests.pipeline.support import invoke
 
 EXAMPLES = ROOT / "docs" / "examples"
 SENDER, RECIPIENT = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -68,25 +69,22 @@ def output_of(page: str, command: str) -> str:
     return page.partition(f"$ {command}")[2].partition("\n")[2].partition("\n$ ")[0]
 
 
-def test_a_transaction_is_explained_as_the_page_says(
-    chain: Chain, server: Served, run_sigdir: Sigdir, tmp_path: Path
-) -> None:
+def test_a_transaction_is_explained_as_the_page_says(chain: Chain, server: Served, tmp_path: Path) -> None:
     """cast replays two transfers in one call; our trees of its input and of its first log have the same calls and values."""
     sent = chain.send((EXAMPLES / "multicall.hex").read_text().strip())
     assert_shows(chain.cast("run", sent), output_of(TRACE, "cast run"))
     (tmp_path / "input.hex").write_text(chain.cast("tx", sent, "input"))
     (tmp_path / "log.json").write_text(json.dumps(json.loads(chain.cast("receipt", sent, "logs", "--json"))[0]))
     parts = [
-        run_sigdir("decode", f"@{tmp_path / name}", "--warehouse", server.folder).stdout.decode()
-        for name in ("input.hex", "log.json")
+        invoke(server.folder, "decode", f"@{tmp_path / name}").stdout.decode() for name in ("input.hex", "log.json")
     ]
     assert_shows("".join(parts), DECODED)
 
 
-def test_a_failed_transaction_is_explained_as_the_page_says(chain: Chain, server: Served, run_sigdir: Sigdir) -> None:
+def test_a_failed_transaction_is_explained_as_the_page_says(chain: Chain, server: Served) -> None:
     """cast shows the data of an error that it does not know; it is all that we need."""
     traced = chain.cast("run", chain.send("transfer(address,uint256)", RECIPIENT, "5000"))
     assert_shows(traced, output_of(FAILED, "cast run"))
     selector, arguments = re.findall(r"custom error (0x[0-9a-f]{8}): ([0-9a-f]+)", traced)[0]
-    decoded = run_sigdir("decode", "revert", selector + arguments, "--warehouse", server.folder)
+    decoded = invoke(server.folder, "decode", "revert", selector + arguments)
     assert_shows(decoded.stdout.decode(), output_of(FAILED, "sigdir decode revert"))
