@@ -97,10 +97,11 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
 
 def test_a_streamed_answer_counts_with_its_bytes(app: Application) -> None:
     """As soon as the server has closed it, here falcon's client."""
-    row = {"method": "GET", "route": "/api/v1/changes/"}
-    before = value(scraped(app), "http_response_bytes_total", **row)
-    size = len(get(app, "/api/v1/changes/").body)
-    assert value(scraped(app), "http_response_bytes_total", **row) - before == size > 0
+    for route in ("/api/v1/changes/", "/signature-database/v1/export"):
+        row = {"method": "GET", "route": route}
+        before = value(scraped(app), "http_response_bytes_total", **row)
+        size = len(get(app, route).body)
+        assert value(scraped(app), "http_response_bytes_total", **row) - before == size > 0
 
 
 def test_the_pages_that_the_cache_had_are_counted(app: Application) -> None:
@@ -162,6 +163,7 @@ def test_a_dashboard_has_what_it_needs(app: Application) -> None:
     assert 0 < value(samples, "disk_free_bytes") <= shutil.disk_usage(app.folder).total
     names = {name for name, _ in samples}
     assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "sigdir_build_info"} <= names
+    assert not [name for name in names if name.endswith("_created")], "times when counts began, one for each count"
     folder = ROOT / "docs" / "operations"
     rules = yaml.safe_load((folder / "alerts.yaml").read_text())["groups"][0]["rules"]
     panels = orjson.loads((folder / "dashboard.json").read_bytes())["panels"]
