@@ -36,7 +36,7 @@ import errno
 import hashlib
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -187,14 +187,24 @@ class Commit:
         return noted, late
 
     def _append(self) -> NotedEntry:
-        """From here on the version is visible."""
-        content = self._content
+        """Place the log entry: from here on the version is visible.
+
+        Raises CommitConflict if another committed on the base, and UnreadableWarehouse where the entry cannot be written.
+        """
+        content, paths, base = self._content, self._place.paths, self._content.base.version
         summary = {**content.summary(), "run": content.run}
         summary |= evidence_entry(self._manifest, content.sightings())
-        return append(
-            self._place, content.base.version, content.added(), content.watermarks(), summary, content.replaced(),
-            content.changes_rows,
-        )  # fmt: skip
+        try:
+            if base < 0:
+                make_folder(paths.log)
+                _place_entry(self._place, 0, first_entry(), "")
+            entry = version_entry(
+                paths, content.added(), content.watermarks(), summary, content.replaced(), content.changes_rows
+            )
+            return _place_entry(self._place, max(base, 0) + 1, entry, content.run)
+        except OSError as error:
+            kind = DiskFull if error.errno == errno.ENOSPC else UnreadableWarehouse
+            raise kind(f"{paths.table}: the commit cannot be written: {error.strerror}") from error
 
     def _end(self, staging: Transaction, noted: NotedEntry) -> None:
         self._content.release(staging)
@@ -208,33 +218,6 @@ class Commit:
                 for run in self._dead_runs:
                     staging.end_publish(run)
             self._dead_runs.clear()
-
-
-def append(
-    place: Folder,
-    base: int,
-    files: Iterable[DataFile],
-    watermarks: Mapping[Collection, int],
-    summary: Mapping[str, Any],
-    replaced: Sequence[DataFile] = (),
-    data_change: bool = True,
-) -> NotedEntry:
-    """Write the entry of one version on version ``base`` (-1 for none); returns what staging notes of it.
-
-    ``replaced`` are files of ``base`` that the version does not have. Without ``data_change`` their rows are in
-    ``files``. Raises CommitConflict if another committed on ``base``, and UnreadableWarehouse where the entry cannot be
-    written.
-    """
-    paths = place.paths
-    try:
-        if base < 0:
-            make_folder(paths.log)
-            _place_entry(place, 0, first_entry(), "")
-        entry = version_entry(paths, files, watermarks, summary, replaced, data_change)
-        return _place_entry(place, max(base, 0) + 1, entry, summary["run"])
-    except OSError as error:
-        kind = DiskFull if error.errno == errno.ENOSPC else UnreadableWarehouse
-        raise kind(f"{paths.table}: the commit cannot be written: {error.strerror}") from error
 
 
 def _place_entry(place: Folder, version: int, entry: bytes, run: str) -> NotedEntry:
