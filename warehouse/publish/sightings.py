@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,7 @@ from sigdir.warehouse.log.manifest import (
 from sigdir.warehouse.publish.batch import Batch, Staged, runs_of_batches
 from sigdir.warehouse.publish.mapped import MappedDraft, place_mapped
 from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
-from sigdir.warehouse.publish.spill import BatchSightings, Ids, SightingCount, summed
+from sigdir.warehouse.publish.spill import BatchSightings, Ids
 from sigdir.warehouse.staging.transaction import PostedSighting, Range, StagedRow
 from sigdir.warehouse.table.parallel import for_each
 from sigdir.warehouse.table.paths import Paths
@@ -69,10 +70,16 @@ class _EvidencePart:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class _WrittenEvidence:
+class _Said(NamedTuple):
+    """By the labels of sources: how many sightings each brings, and a number for all that it says, in any order."""
+
+    sightings: Counter[str]
+    digests: Counter[str]
+
+
+class _WrittenEvidence(NamedTuple):
     file: EvidenceFile | None
-    counts: Mapping[str, SightingCount]
+    said: _Said
 
 
 class EvidenceFiles:
@@ -155,24 +162,22 @@ class EvidenceFiles:
         for collection, sightings in self._collections.items() if silent else ():
             self._renewals[collection] = self._renewal(collection)
             for part in sightings.parts(1):
-                counts: dict[str, SightingCount] = {}
-                for _ in self._tables(collection, part, counts):
-                    silent = {label for label in silent if label not in counts or not counts[label].sightings}
+                said = _Said(Counter(), Counter())
+                for _ in self._tables(collection, part, said):
+                    silent = {label for label in silent if not said.sightings[label]}
                     if not silent:
                         return same
         return same | silent
 
     def _digests(self, labels: AnyOf[str]) -> dict[str, str]:
         """The digests of what these sources say."""
-        counts = {label: SightingCount() for label in labels}
+        found: Counter[str] = Counter()
         for sightings in self._collections.values():
             for number in range(sightings.spill.batches()):
                 label, file = sightings.input_of(number)
-                if label in counts:
-                    counts[label].add(
-                        SightingCount(0, _digest(file, sightings.ids(number), sightings.spill.sightings.read(number)))
-                    )
-        return {label: count.hex for label, count in counts.items()}
+                if label in labels:
+                    found[label] += _digest(file, sightings.ids(number), sightings.spill.sightings.read(number))
+        return {label: _hex(found[label]) for label in labels}
 
     def withdrawn(self) -> Withdrawn:
         """What the sources that are replaced no longer say."""
@@ -185,12 +190,14 @@ class EvidenceFiles:
             collection: [written.file for (of, _), written in sorted(self._written.items()) if of == collection]
             for collection in COLLECTIONS
         }
-        counts = summed([written.counts for (_, number), written in self._written.items() if number])
-        if not counts and not self._mapped and not any(any(of) for of in files.values()):
+        said = [written.said for written in self._written.values()]
+        sightings = sum((one.sightings for one in said), Counter[str]())
+        digests = sum((one.digests for one in said), Counter[str]())
+        if not digests and not self._mapped and not any(any(of) for of in files.values()):
             return None
         sources = {POST: POST_SOURCE, **self._base.sources}
-        for label, count in counts.items():
-            source = self._source(label, count)
+        for label, digest in digests.items():
+            source = self._source(label, sightings[label], _hex(digest))
             sources[source.number] = source
         for label in (label for draft in self._mapped for label in draft.labels):
             number = self._numbers[label]
@@ -205,15 +212,14 @@ class EvidenceFiles:
         manifest = without_replaced(Manifest(sources, named, self._base.sources_file, mapped))
         return write_manifest(self._paths, self._run, manifest, self._base)
 
-    def _source(self, label: str, count: SightingCount) -> EvidenceSource:
-        """A source as it is once its new sightings are published."""
-        number, digest, old = self._numbers[label], count.hex, self._base.of_label(label)
+    def _source(self, label: str, sightings: int, digest: str) -> EvidenceSource:
+        """A source as it is once so many new sightings are published."""
+        number, old = self._numbers[label], self._base.of_label(label)
         if old is None or self._replaces(label):
             first = old.first_import if old is not None else self._import_id
-            return EvidenceSource(number, label, self._import_id, first, count.sightings, digest, is_added_to=False)
+            return EvidenceSource(number, label, self._import_id, first, sightings, digest, is_added_to=False)
         gone = sum(less[number] for _, less in self._rewritten.values())
-        sightings = old.sightings + count.sightings - gone
-        return replace(old, sightings=sightings, digest=digest, is_added_to=True)
+        return replace(old, sightings=old.sightings + sightings - gone, digest=digest, is_added_to=True)
 
     def _replaces(self, label: str) -> bool:
         return all(sightings.replaces(label) for sightings in self._collections.values())
@@ -238,35 +244,32 @@ class EvidenceFiles:
                 following += known is None
 
     def _write_part(self, collection: Collection, part: _EvidencePart, suffix: str = "") -> None:
-        counts: dict[str, SightingCount] = {}
+        said = _Said(Counter(), Counter())
         path = self._paths.evidence_file(collection, self._run + suffix, part.number)
-        file = write_sightings(path, collection, self._tables(collection, part, counts))
-        self._written[collection, part.number] = _WrittenEvidence(file, counts)
+        file = write_sightings(path, collection, self._tables(collection, part, said))
+        self._written[collection, part.number] = _WrittenEvidence(file, said)
 
-    def _tables(
-        self, collection: Collection, part: _EvidencePart, counts: dict[str, SightingCount]
-    ) -> Iterator[pa.Table]:
+    def _tables(self, collection: Collection, part: _EvidencePart, said: _Said) -> Iterator[pa.Table]:
         sightings = self._collections[collection]
         labels = {number: label for label, number in self._numbers.items()}
         for first, last in sightings.chunks(part):
             tables: list[pa.Table] = []
             for (label, file), batches in groupby(range(first, last), sightings.input_of):
                 if label not in self._unchanged:
-                    count = counts.setdefault(label, SightingCount())
-                    tables += self._tables_of_input(sightings, list(batches), label, file, count)
+                    tables += self._tables_of_input(sightings, list(batches), label, file, said.digests)
             table = self._renewals[collection].news(sorted_by_id(tables))
             for number, rows in zip(*np.unique(arrow.values(table["source"]), return_counts=True), strict=True):
-                counts[labels[int(number)]].sightings += int(rows)
+                said.sightings[labels[int(number)]] += int(rows)
             yield table
 
     def _tables_of_input(
-        self, sightings: _CollectionSightings, batches: list[int], label: str, file: str | None, count: SightingCount
+        self, sightings: _CollectionSightings, batches: list[int], label: str, file: str | None, digests: Counter[str]
     ) -> Iterator[pa.Table]:
         """The sightings of adjacent batches of one input, each different one once."""
         listed: list[Ids] = []
         for number in batches:
             ids, values = sightings.ids(number), sightings.spill.sightings.read(number)
-            count.digest = (count.digest + _digest(file, ids, values)) % (1 << 256)
+            digests[label] += _digest(file, ids, values)
             if values is None:
                 listed.append(ids)
                 continue
@@ -289,7 +292,9 @@ class EvidenceFiles:
             np.array(ids, np.int64), POST, 0, None, values_batch(values), np.arange(len(ids), dtype=np.int32)
         )
         path = self._paths.evidence_file(collection, self._run, 0)
-        self._written[collection, 0] = _WrittenEvidence(write_sightings(path, collection, [table]), {})
+        self._written[collection, 0] = _WrittenEvidence(
+            write_sightings(path, collection, [table]), _Said(Counter(), Counter())
+        )
 
     def _sync(self) -> None:
         files = [*(written.file for written in self._written.values()), *(new for new, _ in self._rewritten.values())]
@@ -380,6 +385,11 @@ def _distinct(ids: Ids, of_row: npt.NDArray[np.int32] = _NO_ROWS, values: int = 
     if values == 1:
         return rows, np.zeros(len(rows), np.int32)
     return rows // values, (rows % values).astype(np.int32)
+
+
+def _hex(digest: int) -> str:
+    """The digest of a source, from the sum of those of its batches."""
+    return f"{digest % (1 << 256):064x}"
 
 
 def _digest(file: str | None, ids: Ids, sightings: BatchSightings | None) -> int:

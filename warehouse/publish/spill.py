@@ -14,7 +14,7 @@ second of them would be taken for a duplicate of the first.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -117,32 +117,6 @@ class ImportSightings:
     of_batch: Sequence[int]
     text_ids: Ids
     replaces: bool = False
-
-
-@dataclass
-class SightingCount:
-    """How many sightings a source brings, and their digest, whatever their order."""
-
-    sightings: int = 0
-    digest: int = 0
-
-    @property
-    def hex(self) -> str:
-        """The digest in hex."""
-        return f"{self.digest:064x}"
-
-    def add(self, other: SightingCount) -> None:
-        self.sightings += other.sightings
-        self.digest = (self.digest + other.digest) % (1 << 256)
-
-
-def summed(counts: Sequence[Mapping[str, SightingCount]]) -> dict[str, SightingCount]:
-    """The counts by source, over the parts of an import."""
-    total: dict[str, SightingCount] = {}
-    for part in counts:
-        for label, count in part.items():
-            total.setdefault(label, SightingCount()).add(count)
-    return total
 
 
 _KEYS_A_CHUNK = 1 << 19
