@@ -203,7 +203,7 @@ def posted_ids(files: Iterable[EvidenceFile], ids: Iterable[int]) -> dict[int, b
     wanted = arrow.numbers(np.array(sorted(ids), np.int64))
     found: dict[int, bool] = {}
     for file in files if len(wanted) else ():
-        if file.source_imports is not None and (POST, 0) not in file.source_imports:
+        if not file.may_have(lambda source, _: source == POST):
             continue
         is_wanted = (pc.field("source") == POST) & pc.field("id").isin(wanted)
         with naming(file.path):

@@ -20,7 +20,7 @@ from sigdir.signatures.arrow import Array, numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.warehouse.evidence.files import counting, footer_of, id_ranges
-from sigdir.warehouse.log.manifest import POST, EvidenceFile, Manifest
+from sigdir.warehouse.log.manifest import POST, Manifest
 from sigdir.warehouse.table.parquet import naming
 
 
@@ -209,14 +209,10 @@ def summed(manifest: Manifest, collection: Collection, ids: Array) -> Summaries:
 
 def named_by(manifest: Manifest, collection: Collection, ids: Array, sources: Sequence[int]) -> npt.NDArray[np.bool_]:
     """Which of these texts, whose ids rise, one of the sources names: a flag each; raises UnreadableWarehouse."""
-    files = tuple(file for file in manifest.files[collection] if _may_name(file, sources))
+    files = tuple(file for file in manifest.files[collection] if file.may_have(lambda source, _: source in sources))
     sightings = _sightings_of(replace(manifest, files={collection: files}), collection, ids, _NAMED)
     found = [values(some["id"])[np.isin(values(some["source"]), sources)] for some in sightings]
     return np.isin(ids, np.concatenate([_NO_NUMBERS, *found]))
-
-
-def _may_name(file: EvidenceFile, sources: Sequence[int]) -> bool:
-    return file.source_imports is None or any(source in sources for source, _ in file.source_imports)
 
 
 def _sightings_of(

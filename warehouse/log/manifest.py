@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -124,6 +124,10 @@ class EvidenceFile:
     first_id: int
     last_id: int
     source_imports: SourceImports | None = None
+
+    def may_have(self, is_wanted: Callable[[int, int], bool]) -> bool:
+        """Whether it may have sightings of such a source and import."""
+        return self.source_imports is None or any(is_wanted(*pair) for pair in self.source_imports)
 
 
 CONTRACTS, USAGE = "contracts", "usage"
@@ -267,11 +271,7 @@ def _mapped(folder: Path, entry: Mapping[str, Any]) -> MappedFile:
 
 def without_replaced(manifest: Manifest) -> Manifest:
     """The manifest without the files of which no sighting and no statement counts any more."""
-
-    def is_live(file: EvidenceFile) -> bool:
-        return file.source_imports is None or any(manifest.counts(*pair) for pair in file.source_imports)
-
-    files = {c: tuple(file for file in manifest.files[c] if is_live(file)) for c in COLLECTIONS}
+    files = {c: tuple(file for file in manifest.files[c] if file.may_have(manifest.counts)) for c in COLLECTIONS}
     return replace(manifest, files=files, mapped=tuple(file for file in manifest.mapped if any(file.statements)))
 
 

@@ -103,10 +103,7 @@ class Renewal:
         known = added | replaced
         self._manifest, self._collection, self._replaced = manifest, collection, replaced
         self._threads, self._spill, self._lock = threads, spill, threading.Lock()
-        self._files = [
-            file for file in manifest.files[collection]
-            if file.source_imports is None or not known.isdisjoint(source for source, _ in file.source_imports)
-        ]  # fmt: skip
+        self._files = [file for file in manifest.files[collection] if file.may_have(lambda source, _: source in known)]
 
     @cached_property
     def _tables(self) -> SightingTables:
