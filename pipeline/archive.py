@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from itertools import chain, groupby
+from pathlib import Path
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput, printable
@@ -142,7 +143,7 @@ def _is_zip(source: Source) -> bool:
 
 
 def _zip_members(source: Source) -> Iterator[_Member]:
-    with source.seekable() as file:
+    with Path(source.on_disk()).open("rb") as file:
         try:
             archive = zipfile.ZipFile(file)
         except _ZIP_ERRORS as error:

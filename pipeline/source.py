@@ -330,19 +330,14 @@ class Source:
             self._parsed[parse] = parse(self.name, self.read_all(what, advice))
         return self._parsed[parse]
 
-    @contextmanager
-    def seekable(self) -> Iterator[BinaryIO]:
-        """The unpacked input as a file that can seek, copied to disk if necessary."""
-        with Path(self.on_disk()).open("rb") as file:
-            yield file
-
     def on_disk(self) -> str:
         """The path of a file with the unpacked input, copied if necessary; the copy goes when the input is closed."""
         if self.is_plain_file():
             return self.path
         if self._copy is None:
             self._copy = tempfile.NamedTemporaryFile(prefix="sigdir-")  # noqa: SIM115 - the input may be asked again
-            self._copy_to(self._copy)
+            self._copy.write(self.head)
+            self._copy.writelines(self._pieces(sys.maxsize))
             self._copy.flush()
         name: str = self._copy.name
         return name
@@ -350,11 +345,6 @@ class Source:
     def is_plain_file(self) -> bool:
         """Whether the open input is a file on disk that is not packed."""
         return not self.packed and self._stream_of is None and self.path != STDIN
-
-    def _copy_to(self, file: Any) -> None:
-        file.write(self.head)
-        for piece in self._pieces(sys.maxsize):
-            file.write(piece)
 
 
 def without_packing(path: str) -> str:

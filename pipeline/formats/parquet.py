@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -84,7 +85,7 @@ class ParquetTable:
 @contextmanager
 def open_table(source: Source) -> Iterator[ParquetTable]:
     """Raises BadInput for what is no Parquet, here and while it is read."""
-    with source.seekable() as stored:
+    with Path(source.on_disk()).open("rb") as stored:
         try:
             yield ParquetTable(source, stored, pq.ParquetFile(stored))
         except (pa.ArrowException, OSError, ValueError) as error:

@@ -50,7 +50,7 @@ from sigdir.pipeline.formats.solidity.source_unit import Declaration, Import, Pa
 from sigdir.pipeline.formats.solidity.statements import ENCODING, MAX_TOKENS, has_too_many_tokens
 from sigdir.pipeline.formats.solidity.types import TypeResolver
 from sigdir.pipeline.source import Source
-from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
+from sigdir.signatures.candidates import Entry, ReadTask, pack
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, OK, SYNTAX
 
@@ -138,7 +138,7 @@ class Project:
         files = linked(self._units, by_folder(self._remappings), self._roots, self._document)
         for number, path, source in self._waiting:
             missing, shown = files.missing.get(path, []), path_below(path, self._roots, self._document)
-            yield partial(_read, source, number, files.units, path, missing, shown)
+            yield partial(pack, chain(map(_not_found, missing), _entries(source, files.units, path, shown)), number)
 
 
 def _count_items(source: ParsedSource) -> int:
@@ -146,12 +146,6 @@ def _count_items(source: ParsedSource) -> int:
     declared = sum(1 + len(one.parameters) + len(one.returns) for one in source.declared)
     defined = sum(1 + len(one.members) + len(one.bases) for one in source.unit.definitions.values())
     return 1 + declared + defined + sum(1 + len(one.names or ()) for one in source.unit.imports)
-
-
-def _read(
-    source: ParsedSource, number: int, files: Mapping[str, Unit], path: str, missing: Sequence[Import], shown: str
-) -> Iterator[Candidates]:
-    return pack(chain(map(_not_found, missing), _entries(source, files, path, shown)), number)
 
 
 def _not_found(imported: Import) -> Entry:

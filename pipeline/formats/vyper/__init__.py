@@ -37,7 +37,7 @@ from sigdir.pipeline.formats.vyper.source_unit import (
 )
 from sigdir.pipeline.formats.vyper.types import Modules, TypeResolver
 from sigdir.pipeline.source import Source, without_packing
-from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
+from sigdir.signatures.candidates import Entry, ReadTask, pack
 from sigdir.signatures.evidence import Contract, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, MAX_TEXT_BYTES
 
@@ -77,13 +77,7 @@ class Project:
         modules = Modules(self._units)
         for number, path, unit, size in self._waiting:
             shown = path_below(path, self._roots, self._document)
-            yield partial(_read_unit, modules, number, path, unit, size, shown)
-
-
-def _read_unit(
-    modules: Modules, number: int, path: str, unit: SourceUnit, size: int, shown: str
-) -> Iterator[Candidates]:
-    return pack(entries(modules, path, unit, (1 << 20) + 8 * size, shown), number)
+            yield partial(pack, entries(modules, path, unit, (1 << 20) + 8 * size, shown), number)
 
 
 def entries(modules: Modules, path: str, unit: SourceUnit, budget: int, shown: str) -> Iterator[Entry]:
