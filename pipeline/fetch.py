@@ -104,11 +104,6 @@ def _origin(url: str) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Redirect:
-    location: str
-
-
-@dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """The rate of requests, and when to try again."""
 
@@ -255,12 +250,13 @@ class Fetcher:
             answer = self._request(target, limit, accept, budget, data)
             if isinstance(answer, bytes):
                 return answer
-            if _origin(answer.location) != _origin(url):
-                raise FetchError(url, f"redirects to {_shown(answer.location)}; mirror that URL if it is the right one")
-            target = answer.location
+            if _origin(answer) != _origin(url):
+                raise FetchError(url, f"redirects to {_shown(answer)}; mirror that URL if it is the right one")
+            target = answer
         raise FetchError(url, f"over {_REDIRECTS} redirects")
 
-    def _request(self, url: str, limit: int, accept: str, budget: _Budget, data: bytes | None) -> bytes | _Redirect:
+    def _request(self, url: str, limit: int, accept: str, budget: _Budget, data: bytes | None) -> bytes | str:
+        """The body of the answer, or where it redirects to."""
         headers = {"Accept": accept, "User-Agent": "signature-directory (sigdir mirror)"}
         if data is not None:
             headers |= {"Content-Type": "application/json", "User-Agent": "signature-directory (sigdir decode)"}
@@ -313,10 +309,10 @@ def _beginning(error: HTTPError) -> str:
     return ""
 
 
-def _error_answer(url: str, error: HTTPError, said: str) -> _Redirect:
-    """What an answer of 300 or more means; ``said`` is the part of its body that a message shows."""
+def _error_answer(url: str, error: HTTPError, said: str) -> str:
+    """Where an answer of 300 or more redirects to; ``said`` is the part of its body that a message shows."""
     if error.code in (301, 302, 303, 307, 308) and "Location" in error.headers:
-        return _Redirect(_joined(url, error.headers["Location"]))
+        return _joined(url, error.headers["Location"])
     if error.code == 404:
         raise NotFound(url, "404 Not Found") from None
     reason = f"{error.code} {_shown(str(error.reason))}" + (f": {_shown(said)}" if said else "")

@@ -247,7 +247,7 @@ def _old_log() -> tuple[Paths, Snapshot, tuple[bytes, ...]]:
     paths = Paths(_folder() / "log")
     publish(paths, ["f()", "g(uint256)"], ["E()"])
     remove_digests(paths)
-    return paths, read_state(paths), tuple(entry.read_bytes() for entry in paths.log_entries())
+    return paths, read_state(paths), tuple(entry.read_bytes() for entry in sorted(paths.log.glob("*.json")))
 
 
 def log(data: bytes) -> None:

@@ -201,7 +201,7 @@ def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
 
 def remove_digests(paths: Paths) -> None:
     """Make all log entries those of another program, which have no digest; they may then be edited."""
-    for entry in paths.log_entries():
+    for entry in sorted(paths.log.glob("*.json")):
         actions = [json.loads(line) for line in entry.read_bytes().splitlines()]
         for action in actions:
             for field in (FIELD, "engineInfo"):

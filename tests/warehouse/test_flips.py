@@ -83,7 +83,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 FILES: dict[str, Callable[[Paths], list[Path]]] = {
     "data": Paths.data_files,
-    "log": Paths.log_entries,
+    "log": lambda paths: sorted(paths.log.glob("*.json")),
     "checkpoint": lambda paths: [*paths.checkpoint_files(CHECKPOINT), paths.last_checkpoint],
     "staging": lambda paths: [paths.staging],
     "cache": lambda paths: sorted(path for path in paths.cache.glob("*/*") if path.is_file()),

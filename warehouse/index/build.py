@@ -92,12 +92,9 @@ def segment_of(paths: Paths, file: DataFile, tick: Tick = lambda _: None) -> Seg
 
     Raises UnreadableWarehouse, naming the data file, where that is damaged.
     """
-
-    def open_it(folder: Path) -> Segment:
-        return open_index(folder, file.rows)
-
     name = index_name(file.collection, file.path)
-    found = opened([cache / name for cache in paths.index_caches(file.path)], open_it)
+    folders = [cache / name for cache in paths.index_caches(file.path)]
+    found = opened(folders, lambda folder: open_index(folder, file.rows))
     return found or build_index(paths, file, tick)
 
 

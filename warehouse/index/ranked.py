@@ -73,7 +73,7 @@ class RankedRow(NamedTuple):
 def ranked_rows(view: View, collection: Collection, digest: bytes) -> list[RankedRow]:
     """The rows with exactly this hash, the best first."""
     found = view.with_hash(collection, digest)
-    if _is_one_row(found):  # all but one in ten thousand; a loop would take twice as long
+    if len(found) == 1 and len(found[0][1]) == 1:  # all but one in ten thousand; a loop would take twice as long
         segment, row = found[0][0], int(found[0][1][0])
         return [RankedRow(segment, row, digest, segment.counts_at(row))]
     if not found:
@@ -121,10 +121,6 @@ def is_order_known(view: View, collection: Collection, digest: bytes) -> bool:
 Found = list[tuple[Segment, npt.NDArray[np.int64]]]
 
 
-def _is_one_row(found: Found) -> bool:
-    return len(found) == 1 and len(found[0][1]) == 1
-
-
 def _ordered(view: View, collection: Collection, digest: bytes, found: Found) -> list[RankedRow]:
     places = [(segment, row) for segment, rows in found for row in rows.tolist()]
     of_id = {int(segment.ids[row]): (segment, row) for segment, row in places}
@@ -133,12 +129,11 @@ def _ordered(view: View, collection: Collection, digest: bytes, found: Found) ->
         return len(view.with_name(collection, name, 2)) > 1
 
     texts = with_uses(view.snapshot.evidence, digest, [segment.summary_at(row) for segment, row in places])
-    ordered = rank.ranked(digest, texts, is_shared)
-    return [_ranked_row(*of_id[one.summary.id], digest, one) for one in ordered]
-
-
-def _ranked_row(segment: Segment, row: int, digest: bytes, ranked: Ranked) -> RankedRow:
-    return RankedRow(segment, row, digest, segment.counts_at(row), ranked.position, ranked.mined)
+    rows = []
+    for one in rank.ranked(digest, texts, is_shared):
+        segment, row = of_id[one.summary.id]
+        rows.append(RankedRow(segment, row, digest, segment.counts_at(row), one.position, one.mined))
+    return rows
 
 
 # As decoding takes them, and readings of inputs by the texts of a view.

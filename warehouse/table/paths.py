@@ -160,10 +160,6 @@ class Paths:
     def log_entry(self, version: int) -> Path:
         return self.log / f"{version:020d}.json"
 
-    def log_entries(self) -> list[Path]:
-        """The entries that are there, oldest first."""
-        return sorted(self.log.glob("*.json"))
-
     def log_part(self, version: int, mark: str) -> Path:
         """An entry that has no name yet."""
         return self.log / f".{version:020d}.json.{mark}.part"

@@ -334,7 +334,7 @@ def _aws_profile() -> dict[str, Any]:
     except (BotoCoreError, ValueError) as error:
         if "AWS_PROFILE" not in os.environ:
             return {}  # a file without keys; obstore looks for the machine's role
-        raise StoreError(f"AWS profile {os.environ['AWS_PROFILE']!r}: {_one_line(error)}") from None
+        raise StoreError(f"AWS profile {os.environ['AWS_PROFILE']!r}: {' '.join(str(error).split())[:300]}") from None
 
 
 def _is_conflict(error: StoreError) -> bool:
@@ -364,7 +364,3 @@ def _reason(error: Exception) -> str:
     if is_refused or isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return f"access denied ({reason}); check the credentials in the environment or the profile"
     return str(reason)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

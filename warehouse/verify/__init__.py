@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.log.snapshot import read_snapshot
@@ -25,23 +24,16 @@ from sigdir.warehouse.verify.relations import check_relations
 __all__ = ["Finding", "VerifyReport", "verify"]
 
 
-class Check(NamedTuple):
-    """What is read, what its findings are called, and the check. Later ones use what earlier ones have read."""
-
-    reads: str
-    finds: str
-    run: Callable[[Verification], None]
-
-
-CHECKS = (
-    Check("the staging file", "staging, sequence, order, text, hash", check_staged),
-    Check("the log's entries", "log, import, watermark", check_log),
-    Check("data files and their indexes", "file, sha256, order, text, hash, log, index", check_data_files),
-    Check("rejects files", "rejects", check_rejects),
-    Check("the manifest and the files of the evidence", "evidence", check_evidence),
-    Check("all rows together", "twice, fold, import, evidence, sighting", check_relations),
-    Check("all folders", "notes of what no version names", note_leftovers),
+CHECKS: tuple[Callable[[Verification], None], ...] = (
+    check_staged,  # the staging file: staging, sequence, order, text, hash
+    check_log,  # the log's entries: log, import, watermark
+    check_data_files,  # data files and their indexes: file, sha256, order, text, hash, log, index
+    check_rejects,  # rejects files: rejects
+    check_evidence,  # the manifest and the files of the evidence: evidence
+    check_relations,  # all rows together: twice, fold, import, evidence, sighting
+    note_leftovers,  # all folders: notes of what no version names
 )
+"""What each reads, and what its findings are called. Later ones use what earlier ones have read."""
 
 
 def verify(
@@ -65,6 +57,6 @@ def verify(
         for collection in COLLECTIONS:
             report.rows[collection] = snapshot.count(collection)
         for check in CHECKS:
-            check.run(work)
+            check(work)
     report.seconds = time.monotonic() - began
     return report
