@@ -79,23 +79,24 @@ class SqlRunner:
 
     def parameters(self, sql: str, as_of: int | datetime | None) -> set[str]:
         """The parameters of a query; raises HttpError."""
-        database, _ = self._database(as_of)
         with _errors():
-            found: set[str] = database.parameters(sql)
+            found: set[str] = self._database(as_of)[0].parameters(sql)
         return found
 
     def run(self, request: SqlRequest, finish: Callable[[Rows], Answer]) -> Answer:
         """What ``finish`` makes of the rows, in the time of the query; raises HttpError."""
-        database, version = self._database(request.as_of)
         why = f"The query was stopped after {request.seconds:g} s."
-        with _errors(), time_limit(database.interrupt, request.seconds, why):
-            values = bound(request.values, database.parameters(request.sql))
-            result = database.sql(request.sql, values)
-            table, truncated = _first_rows(result.reader(MAX_ROWS + 1))
-            return finish(Rows(table, result.types, truncated, version))
+        with _errors():
+            database, version = self._database(request.as_of)
+            database.prepare(request.sql)
+            with time_limit(database.interrupt, request.seconds, why):
+                values = bound(request.values, database.parameters(request.sql))
+                result = database.sql(request.sql, values)
+                table, truncated = _first_rows(result.reader(MAX_ROWS + 1))
+                return finish(Rows(table, result.types, truncated, version))
 
     def _database(self, as_of: int | datetime | None) -> tuple[Any, int]:
-        """The engine over a version, and the version's number; raises HttpError, UnreadableWarehouse."""
+        """The engine over a version, and the version's number; raises HttpError, UnreadableWarehouse, QueryError."""
         from sigdir.warehouse.sql.engine import Database  # DuckDB takes 0.1 s to load; a server's workers never use it
 
         snapshot, token = self._snapshot(as_of)

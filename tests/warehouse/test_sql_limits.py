@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import sigdir
-from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.sql.engine import Database, connect
 from sigdir.warehouse.table.files import RunFolder
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS
@@ -23,6 +24,18 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     paths = Paths(tmp_path_factory.mktemp("limits") / "warehouse")
     publish(paths, names("a", 10))
     return paths
+
+
+def test_rivals_are_found_in_little_memory_and_before_the_time_of_a_query(tmp_path: Path) -> None:
+    """Grouped by the engine, 10 M texts took more than the 256 MB of a stranger's query, and 1 M half of its second."""
+    paths = Paths(tmp_path / "warehouse")
+    publish(paths, names("a", 200_000))
+    snapshot = read_snapshot(paths)
+    database = Database(paths, snapshot, "12MB", threads=1, strangers=True)
+    database.prepare("FROM collisions")
+    for file in snapshot.all_files():
+        file.path.unlink()  # so what is known now was read before
+    assert database.sql("SELECT len(rivals(0))").rows() == [(10,)]
 
 
 def test_a_query_ends_at_its_time_limit(small: Paths) -> None:
