@@ -23,18 +23,16 @@ from sigdir.serve.pages.search_query import QueryKind, SearchQuery, parse_search
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind
-from sigdir.signatures.search_terms import SearchTerms
-from sigdir.signatures.standards import canonical
 from sigdir.warehouse.evidence.summaries import COUNTS, LISTED, weights
 from sigdir.warehouse.index.ranked import ranked_rows
-from sigdir.warehouse.index.search import match_kinds, promote
+from sigdir.warehouse.index.search import match_weights
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.similar import similar_texts
-from sigdir.warehouse.index.terms import rows_of_terms, well_known
+from sigdir.warehouse.index.terms import rows_of_standards, rows_of_terms
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
-_LISTED = weights(np.array([LISTED], COUNTS))
+_LISTED = weights(np.array(LISTED, COUNTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def find(view: View, collection: Collection, query: SearchQuery, start: int, siz
     if len(query.fragment) > MAX_SEARCHED:
         return _of_text(view, collection, query)
     if query.terms is not None:
-        return _of_terms(view, collection, query.terms, start, size)
+        return _ranked(view, collection, rows_of_terms(view, collection, query.terms), query.terms.piece, start, size)
     if query.fragment:
         return _with_fragment(view, collection, query.fragment, start, size)
     found = _with_digits(view, collection, query)
@@ -88,23 +86,16 @@ def _with_digits(view: View, collection: Collection, query: SearchQuery) -> list
 def _with_fragment(view: View, collection: Collection, fragment: str, start: int, size: int) -> Matches:
     if not fragment.isascii() or "\0" in fragment:
         return Matches(collection, 0, [])
-    rows = [segment.with_text(fragment) for segment in view.segments[collection]]
-    known = _well_known(collection, fragment.lower())
-    return _ranked(view, collection, rows, fragment, known, start, size)
+    return _ranked(
+        view, collection, [segment.with_text(fragment) for segment in view.segments[collection]], fragment, start, size
+    )
 
 
-def _of_terms(view: View, collection: Collection, terms: SearchTerms, start: int, size: int) -> Matches:
-    rows = rows_of_terms(view, collection, terms)
-    return _ranked(view, collection, rows, terms.piece, well_known(collection, terms.shape), start, size)
-
-
-def _ranked(
-    view: View, collection: Collection, rows: list[Array], fragment: str, known: list[tuple[bytes, str]], start: int,
-    size: int,
-) -> Matches:  # fmt: skip
-    """A page of the matches: ``rows`` of each segment, rising; those of ``known`` texts match best."""
+def _ranked(view: View, collection: Collection, rows: list[Array], fragment: str, start: int, size: int) -> Matches:
+    """A page of the matches: ``rows`` of each segment, rising."""
     segments = view.segments[collection]
-    found = [np.empty(0, np.uint64), *(_weights(*pair, fragment, known) for pair in zip(segments, rows, strict=True))]
+    found = [np.empty(0, np.uint64)]
+    found += [_weights(collection, *pair, fragment) for pair in zip(segments, rows, strict=True)]
     firsts = np.cumsum([0, *map(len, rows)])
     shown = []
     for place in _best(np.concatenate(found), start + size)[start:].tolist():
@@ -113,11 +104,12 @@ def _ranked(
     return Matches(collection, int(firsts[-1]), shown)
 
 
-def _weights(segment: Segment, rows: Array, fragment: str, known: list[tuple[bytes, str]]) -> Array:
-    match = match_kinds(segment.text, segment.offsets, rows, fragment)
-    _promote(segment, rows, match, known)
-    of_rows = _LISTED if segment.summaries is None else segment.summaries.weights[rows]
-    return match.astype(np.uint64) << np.uint64(32) | of_rows
+def _weights(collection: Collection, segment: Segment, rows: Array, fragment: str) -> Array:
+    known = rows_of_standards(segment, collection)
+    places = rows.searchsorted(known)
+    places = places[places < rows.searchsorted(known, side="right")]
+    of_rows = np.full(len(rows), _LISTED) if segment.summaries is None else segment.summaries.weights[rows]
+    return match_weights(segment.text, segment.offsets, rows, fragment, of_rows, places)
 
 
 def _best(weights: Array, stop: int) -> Array:
@@ -128,24 +120,6 @@ def _best(weights: Array, stop: int) -> Array:
     lower = np.flatnonzero(weights < limit)
     ordered = lower[np.argsort(weights[lower], kind="stable")]
     return np.concatenate([ordered, np.flatnonzero(weights == limit)[: stop - len(lower)]])
-
-
-def _promote(segment: Segment, rows: Array, match: Array, known: list[tuple[bytes, str]]) -> None:
-    """Mark the well-known texts among rows whose text begins with the fragment."""
-    for digest, text in known:
-        for row in segment.with_hash(digest).tolist():
-            at = int(rows.searchsorted(row))
-            if at < len(rows) and rows[at] == row and segment.text_at(row) == text:
-                promote(match, at)
-
-
-def _well_known(collection: Collection, fragment: str) -> list[tuple[bytes, str]]:
-    """The well-known texts that begin with a fragment, with their hashes."""
-    return [
-        (digest, text)
-        for digest, text in canonical().items()
-        if len(digest) == collection.hash_bytes and text.lower().startswith(fragment)
-    ]
 
 
 FIRST_ROWS = 20

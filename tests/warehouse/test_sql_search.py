@@ -132,3 +132,25 @@ def test_the_weight_orders_as_the_search_page_does(tmp_path: Path) -> None:
             row.text for row in find(reader.held(), SIGNATURES, parse_search(query), 0, 20).rows
         ]
     assert rows == []
+
+
+def test_of_standards_the_best_known_comes_first(tmp_path: Path) -> None:
+    """More sources are better, whatever their witness; an event's text as a function's is none of a standard."""
+    listed = ["balanceOf(address)", "Transfer(address,address,uint256)"]
+    import_lines(tmp_path / "warehouse", *listed, source="first")
+    import_lines(
+        tmp_path / "warehouse", *listed, "function balanceOf(address,uint256) view", "Transfer()", source="second"
+    )
+    warehouse = sigdir.open(tmp_path / "warehouse")
+    reader = Reader(Paths(tmp_path / "warehouse"))
+    reader.close()
+    expected = {
+        "balanceOf": ["balanceOf(address)", "balanceOf(address,uint256)"],
+        "(address,*)": ["balanceOf(address)", "balanceOf(address,uint256)", "Transfer(address,address,uint256)"],
+        "transfer (*)": ["Transfer(address,address,uint256)", "Transfer()"],
+    }
+    for query, texts in expected.items():
+        rows = warehouse.sql("SELECT text_signature, weight >> 32 FROM search(?) ORDER BY weight, id", [query]).rows()
+        assert [text for text, _ in rows] == texts
+        assert [row.text for row in find(reader.held(), SIGNATURES, parse_search(query), 0, 20).rows] == texts
+    assert {match for _, match in rows} == {2}

@@ -56,6 +56,8 @@ KINDS: Final = tuple(tuple(kind for kind in Kind if kind and mask >> kind & 1) f
 
 
 _MOST_USED, _MOST_CONTRACTS, _MOST_SOURCES = (1 << 5) - 1, (1 << 17) - 1, (1 << 7) - 1
+BELOW_WITNESS: Final = np.uint32((1 << 29) - 1)
+"""The bits of a weight that are not the witness's."""
 
 
 def weights(counts: Array, uses: Array | int = 0) -> Array:

@@ -23,6 +23,7 @@ import numpy as np
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.columns import HEX_PAIRS, as_readonly
 from sigdir.signatures.kernels import kernel
+from sigdir.warehouse.evidence.summaries import BELOW_WITNESS
 
 _PIECE_ROWS = 1 << 16
 _COMPARED_BYTES = 64
@@ -221,33 +222,43 @@ def _is_like(text: Array, at: Any, end: Any, pattern: Array, masks: Array) -> bo
     return is_through
 
 
-STANDARD_NAME, STANDARD_PREFIX, WHOLE_NAME, PREFIX, INSIDE = range(5)
-"""How a text matches: its name or all of it is what was searched, or it begins with that, standards first; or it has it."""
+_WHOLE_NAME, _PREFIX, _INSIDE = 2, 3, 4
+_OF_STANDARD = 2
+"""How a text matches: its name or all of it is what was searched, or it begins with that, or it has it. The first two of a
+standard's text are better than any other."""
 
 
-def match_kinds(text: Array, offsets: Array, rows: Array, fragment: str) -> Array:
+def match_weights(text: Array, offsets: Array, rows: Array, fragment: str, evidence: Array, standards: Array) -> Array:
+    """What orders rows that match a fragment, uint64, the best lowest: how they match, then their evidence.
+
+    ``evidence`` is what ``weights`` of ``evidence/summaries.py`` gives, and ``standards`` are the places among the rows of
+    standards' texts. Their witness does not count: a standard is certain, whoever names it.
+    """
+    match = _match_kinds(text, offsets, rows, fragment)
+    known = standards[match[standards] != _INSIDE]
+    match[known] -= _OF_STANDARD
+    evidence[known] &= BELOW_WITNESS
+    found: Array = match.astype(np.uint64) << np.uint64(32) | evidence
+    return found
+
+
+def _match_kinds(text: Array, offsets: Array, rows: Array, fragment: str) -> Array:
     """How each row matches a fragment, uint8; whether it is a standard's is not asked."""
     if not fragment:
-        return np.full(len(rows), PREFIX, np.uint8)
+        return np.full(len(rows), _PREFIX, np.uint8)
     starts = offsets[rows]
     lengths = offsets[rows + 1] - starts
-    match = np.full(len(rows), INSIDE, np.uint8)
+    match = np.full(len(rows), _INSIDE, np.uint8)
     prefix = np.frombuffer(fragment.encode()[:_COMPARED_BYTES].lower(), np.uint8)
     like = np.flatnonzero(lengths >= len(prefix))
     for at, byte in enumerate(prefix.tolist()):  # the first few bytes rule out almost every row
         here = text[starts[like] + at]
         is_letter = 97 <= byte <= 122
         like = like[(here | 0x20 if is_letter else here) == byte]
-    match[like] = PREFIX
+    match[like] = _PREFIX
     after = np.minimum(starts[like] + len(fragment), len(text) - 1)
-    match[like[(text[after] == 0x28) | (lengths[like] == len(fragment))]] = WHOLE_NAME
+    match[like[(text[after] == 0x28) | (lengths[like] == len(fragment))]] = _WHOLE_NAME
     return match
-
-
-def promote(match: Array, at: Any) -> None:
-    """How standards' texts match, which are those at ``at``."""
-    found = match[at]
-    match[at] = np.where(found == WHOLE_NAME, STANDARD_NAME, np.where(found == PREFIX, STANDARD_PREFIX, found))
 
 
 @kernel(nogil=True)

@@ -13,12 +13,10 @@ import numpy as np
 from sigdir.signatures import standards
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
-from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.search_terms import MANY, SearchTerms, Shape
 from sigdir.warehouse.evidence.summaries import named_by
 from sigdir.warehouse.evidence.usage import hashes_used
-from sigdir.warehouse.index.parameter_lists import bounds_of, fits
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.manifest import POST
@@ -35,25 +33,24 @@ def rows_of_terms(view: View, collection: Collection, terms: SearchTerms) -> lis
     return [_rows(view, segment, collection, terms, used) for segment in view.segments[collection]]
 
 
-def well_known(collection: Collection, shape: Shape) -> list[tuple[bytes, str]]:
-    """The texts of standards whose parameters fit, with their hashes."""
-    entries, text, begins, ends = _standards(collection)
-    return [entries[n] for n in np.flatnonzero(fits(text, begins, ends, shape)).tolist()]
+def rows_of_standards(segment: Segment, collection: Collection, standard: str = "") -> Array:
+    """The rows of the texts of standards, rising, or of one standard by its name in any case."""
+    hashes, entries = _standards(collection)
+    numbers, rows = segment.with_hashes(hashes)
+    found = []
+    for number, row in zip(numbers.tolist(), rows.tolist(), strict=True):
+        text, name = entries[number]
+        if segment.text_at(row) == text and standard.lower() in ("", name.lower()):
+            found.append(row)
+    return np.sort(np.array(found, np.int64))
 
 
 @lru_cache(maxsize=2)
-def _standards(collection: Collection) -> tuple[list[tuple[bytes, str]], Array, Array, Array]:
-    """All of them, their texts as bytes, and where their parameter lists begin and end."""
-    known = standards.canonical().items()
-    entries = [(digest, text) for digest, text in known if len(digest) == collection.hash_bytes and "(" in text]
-    offsets = np.cumsum([0, *(len(text) for _, text in entries)])
-    data = as_readonly(np.frombuffer("".join(text for _, text in entries).encode(), np.uint8))
-    return entries, data, *bounds_of(data, as_readonly(offsets), np.arange(len(entries)))
-
-
-def _of_text(segment: Segment, digest: bytes, text: str) -> Array:
-    rows = segment.with_hash(digest)
-    return rows[[segment.text_at(row) == text for row in rows.tolist()]] if len(rows) else NO_ROWS
+def _standards(collection: Collection) -> tuple[Array, list[tuple[str, str]]]:
+    """The hashes of all of them, rising, and their texts and names."""
+    hashes = sorted(hash for hash in standards.canonical() if len(hash) == collection.hash_bytes)
+    entries = [(standards.canonical()[hash], standards.sources()[hash]) for hash in hashes]
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(len(hashes), -1), entries
 
 
 def _rows(view: View, segment: Segment, collection: Collection, terms: SearchTerms, used: Array | None) -> Array:
@@ -62,7 +59,7 @@ def _rows(view: View, segment: Segment, collection: Collection, terms: SearchTer
         return NO_ROWS
     found = []
     if terms.standard:
-        found.append(_of_standard(segment, collection, terms.standard))
+        found.append(rows_of_standards(segment, collection, terms.standard))
     if used is not None:
         counted = np.unique(segment.with_hashes(used)[1])
         found.append(counted if terms.usage[0] else np.setdiff1d(np.arange(segment.rows), counted))
@@ -101,12 +98,3 @@ def _is_named(view: View, segment: Segment, collection: Collection, rows: Array,
     if segment.is_staged:
         return np.full(len(rows), POST in sources)
     return named_by(evidence, collection, segment.ids[rows], sources)
-
-
-def _of_standard(segment: Segment, collection: Collection, standard: str) -> Array:
-    """The rows of the texts of a standard, by its name in any case."""
-    found = [NO_ROWS]
-    for digest, source in standards.sources().items():
-        if len(digest) == collection.hash_bytes and source.lower() == standard.lower():
-            found.append(_of_text(segment, digest, standards.canonical()[digest]))
-    return np.sort(np.concatenate(found))

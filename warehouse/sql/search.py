@@ -75,19 +75,21 @@ def weights_of(
     """What orders texts that a search finds, the best lowest, as on the search page; ``reader`` is a SummaryReader."""
     from sigdir.warehouse.evidence.summaries import weights
     from sigdir.warehouse.evidence.usage import uses_of_hashes
-    from sigdir.warehouse.index.search import match_kinds, promote  # numba takes 0.5 s to load
+    from sigdir.warehouse.index.search import match_weights  # numba takes 0.5 s to load
 
     bounds, data = bytes_of(texts.combine_chunks())
-    matches = np.empty(len(texts), np.uint64)
-    for query in queries.unique().to_pylist():
-        rows = np.flatnonzero(queries.to_numpy(zero_copy_only=False) == query)
-        matches[rows] = match_kinds(data, bounds.astype(np.int64), rows, _piece(query))
-    of_standards = set(standards.canonical().values())
-    is_standard = np.array([text in of_standards for text in texts.to_pylist()], np.bool_)
-    promote(matches, is_standard)
     digests = np.frombuffer(b"".join(hashes.to_pylist()), np.uint8).reshape(len(hashes), -1)
     of_rows = weights(reader.of(values(ids))[0], uses_of_hashes(reader.evidence, digests))
-    return numbers(matches << np.uint64(32) | of_rows)
+    canonical = standards.canonical()
+    is_standard = np.array(
+        [canonical.get(hash) == text for hash, text in zip(hashes.to_pylist(), texts.to_pylist(), strict=True)]
+    )
+    found = np.empty(len(texts), np.uint64)
+    for query in queries.unique().to_pylist():
+        rows = np.flatnonzero(queries.to_numpy(zero_copy_only=False) == query)
+        known = np.flatnonzero(is_standard[rows])
+        found[rows] = match_weights(data, bounds.astype(np.int64), rows, _piece(query), of_rows[rows], known)
+    return numbers(found)
 
 
 def _piece(query: str) -> str:
