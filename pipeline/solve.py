@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,6 @@ import pyarrow.compute as pc
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
-from sigdir.signatures.arrow import Array
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_input import code_input
@@ -36,6 +36,8 @@ from sigdir.warehouse.table.files import write_file
 from sigdir.warehouse.table.parallel import ordered_map
 
 TextsOf = Callable[[Collection], Iterable[pa.StringArray]]
+Lists = dict[str, float]
+"""Parameter lists and their probabilities, the likeliest first."""
 
 MAX_HASHES = 10_000
 _BATCH = 1 << 23
@@ -146,24 +148,24 @@ def _texts(path: Path | None, form: str) -> Iterator[str]:
 
 
 class _Search:
-    """Names times lists for some hashes; ``hits`` has what was found, and ``done`` how many batches of names were tried."""
+    """Names times lists for some hashes; ``done`` is how many batches of names were tried.
 
-    def __init__(self, collection: Collection, names: Callable[[], Weighted], lists: Mapping[bytes, Weighted]) -> None:
-        """``lists`` has those that each hash may have. ``names`` makes the names when they are wanted."""
-        self.collection, self._make_names = collection, names
-        distinct = {id(one): one for one in lists.values()}
-        union = pa.chunked_array([one.texts for one in distinct.values()]).unique()
-        self.lists = union.take(pa.array(np.argsort(pc.binary_length(union).to_numpy(), kind="stable")))
-        weights = {number: _aligned(self.lists, one) for number, one in distinct.items()}
-        self._weights = {hash: weights[id(one)] for hash, one in lists.items()}
+    ``hits`` has each text that was found: its hash in hex, the text, and its probability.
+    """
+
+    def __init__(self, collection: Collection, names: Callable[[], Weighted], lists: Mapping[bytes, Lists]) -> None:
+        """``lists`` has those that each hash may have. ``names`` makes the names, by weight, when they are wanted."""
+        self.collection, self._make_names, self._of_hash = collection, names, lists
+        distinct = {id(some): some for some in lists.values()}.values()
+        self.lists = pa.array(sorted(dict.fromkeys(text for some in distinct for text in some), key=len), pa.string())
         self._targets = Targets(list(lists))
         self._rows = max(1, _BATCH // max(len(self.lists), 1))
         self.done = 0
-        self.hits: list[tuple[bytes, int, int]] = []
+        self.hits: list[tuple[str, str, float]] = []
 
     @cached_property
     def names(self) -> Weighted:
-        return self._make_names().by_weight()
+        return self._make_names()
 
     @property
     def batches(self) -> int:
@@ -176,41 +178,30 @@ class _Search:
 
     @property
     def tried(self) -> int:
-        return min(self.done * self._rows, len(self.names.texts)) * len(self.lists) if self.done else 0
+        return min(self.done * self._rows * len(self.lists), self.size) if self.done else 0
 
     def tried_weight(self, hash: bytes) -> float:
         """The sum of the probabilities of all texts that were tried for a hash."""
-        if not self.done or hash not in self._weights:
-            return 0.0
-        return float(self.names.weights[: self.done * self._rows].sum() * self._weights[hash].sum())
+        lists = self._of_hash.get(hash, {})
+        return float(self.names.weights[: self.done * self._rows].sum()) * sum(lists.values()) if self.done else 0.0
 
     @property
     def digest(self) -> bytes:
         """Of all that is tried, and for which hashes."""
         digest = sha256()
-        for column in (self.names.texts, self.lists, pa.array(sorted(self._weights))):
+        for column in (self.names.texts, self.lists, pa.array(sorted(self._of_hash))):
             for buffer in column.buffers():
                 digest.update(buffer or b"")
         return digest.digest()
 
-    def run(self, batch: int) -> list[tuple[bytes, int, int]]:
-        first = batch * self._rows
-        found = self._targets.search(self.names.texts.slice(first, self._rows), self.lists)
-        return [(hash, first + name, one) for hash, name, one in found]
-
-    def candidates(self, hash: bytes) -> Iterator[tuple[str, float]]:
-        """The texts that were found for a hash, with their probabilities."""
-        for found, name, one in self.hits:
-            weight = float(self.names.weights[name] * self._weights[hash][one]) if found == hash else 0.0
-            if weight:
-                yield f"{self.names.texts[name]}{self.lists[one]}", weight
-
-
-def _aligned(lists: pa.StringArray, some: Weighted) -> Array:
-    """The weights of ``lists``, 0 for those that are not among ``some``."""
-    places = pc.index_in(lists, value_set=some.texts)
-    known = pc.is_valid(places).to_numpy(zero_copy_only=False)
-    return np.where(known, some.weights[pc.fill_null(places, 0).to_numpy()], 0.0)
+    def run(self, batch: int) -> list[tuple[str, str, float]]:
+        """The hits of a batch. A list that another hash may have is tried too, and is no hit."""
+        names = self.names.take(np.arange(len(self.names.texts))[batch * self._rows : (batch + 1) * self._rows])
+        return [
+            (hash.hex(), f"{names.texts[name]}{self.lists[one]}", float(names.weights[name]) * weight)
+            for hash, name, one in self._targets.search(names.texts, self.lists)
+            if (weight := self._of_hash[hash].get(self.lists[one].as_py()))
+        ]
 
 
 def _searches(texts: TextsOf, collection: Collection, options: SolveOptions) -> list[_Search]:
@@ -218,65 +209,61 @@ def _searches(texts: TextsOf, collection: Collection, options: SolveOptions) -> 
     if not wanted:
         return []
     known_names, known_lists = _parts(texts(collection))
-    names, all_lists = known_names.mixed(options.names), known_lists.mixed(options.lists).by_weight()
-    common, rest = (
-        all_lists.take(places) for places in np.split(np.arange(len(all_lists.texts)), [options.most_lists])
+    names, all_lists = (
+        known_names.mixed(options.names).by_weight(),
+        known_lists.mixed(options.lists).by_weight().to_dict(),
     )
+    common = _first(all_lists, options.most_lists)
     by_heads = _by_heads(all_lists) if any(wanted.values()) else {}
     lists = {shown: common if shown is None else _fitting(all_lists, by_heads, shown) for shown in set(wanted.values())}
-    of_hash = {hash: lists[shown] for hash, shown in wanted.items()}
-    searches = [_Search(collection, lambda: names, of_hash)]
-    if collection == EVENT_SIGNATURES and len(rest.texts):
+    searches = [_Search(collection, lambda: names, {hash: lists[shown] for hash, shown in wanted.items()})]
+    if collection == EVENT_SIGNATURES and len(common) < len(all_lists):
+        rest = {text: weight for text, weight in all_lists.items() if text not in common}
         searches.append(_Search(collection, lambda: names, dict.fromkeys(wanted, rest)))
     if options.pairs:
-        few = {shown: some.take(np.arange(min(len(some.texts), _LISTS_OF_NEW_NAMES))) for shown, some in lists.items()}
-        of_hash = {hash: few[shown] for hash, shown in wanted.items()}
-        searches.append(_Search(collection, partial(new_names, names, options.pairs), of_hash))
+        few = {shown: _first(some, _LISTS_OF_NEW_NAMES) for shown, some in lists.items()}
+        new = partial(new_names, names, options.pairs)
+        searches.append(_Search(collection, new, {hash: few[shown] for hash, shown in wanted.items()}))
     return searches
+
+
+def _first(lists: Lists, most: int) -> Lists:
+    return dict(islice(lists.items(), most))
 
 
 def _parts(all_texts: Iterable[pa.StringArray]) -> tuple[Weighted, Weighted]:
     """The names and the parameter lists of texts."""
-    names, lists = [], []
-    for texts in all_texts:
-        short = texts.filter(pc.less(pc.binary_length(texts), RATE))
-        pieces = pc.list_flatten(pc.split_pattern(short, "(", max_splits=1))
-        names.append(pieces.take(pa.array(np.arange(0, len(pieces), 2))))
-        lists.append(pieces.take(pa.array(np.arange(1, len(pieces), 2))))
-    return _counted(names, ""), _counted(lists, "(")
+    texts = pa.chunked_array(list(all_texts), pa.string())
+    pieces = pc.split_pattern(texts.filter(pc.less(pc.binary_length(texts), RATE)), "(", max_splits=1)
+    return _counted(pc.list_element(pieces, 0), ""), _counted(pc.list_element(pieces, 1), "(")
 
 
-def _counted(chunks: Sequence[pa.StringArray], begin: str) -> Weighted:
-    counted = pa.chunked_array(chunks, pa.string()).combine_chunks().value_counts()
-    texts = pc.binary_join_element_wise(begin, counted.field("values"), "")
-    return discounted(texts, counted.field("counts").to_numpy())
+def _counted(texts: pa.ChunkedArray, begin: str) -> Weighted:
+    counted = texts.value_counts()
+    return discounted(
+        pc.binary_join_element_wise(begin, counted.field("values"), ""), counted.field("counts").to_numpy()
+    )
 
 
-def _by_heads(lists: Weighted) -> dict[int, list[tuple[int, list[str]]]]:
-    """The places of all lists, and what their arguments begin with, by its number."""
-    found: dict[int, list[tuple[int, list[str]]]] = {}
-    for place, text in enumerate(lists.texts.to_pylist()):
+def _by_heads(lists: Lists) -> dict[int, dict[str, list[str]]]:
+    """What the arguments of all lists begin with, by its number."""
+    found: dict[int, dict[str, list[str]]] = {}
+    for text in lists:
         heads = heads_of(text)
         if heads is not None:
-            found.setdefault(len(heads), []).append((place, heads))
+            found.setdefault(len(heads), {})[text] = heads
     return found
 
 
-def _fitting(lists: Weighted, by_heads: Mapping[int, Sequence[tuple[int, Sequence[str]]]], shown: str) -> Weighted:
+def _fitting(lists: Lists, by_heads: Mapping[int, Mapping[str, list[str]]], shown: str) -> Lists:
     """The lists that fit the arguments that a code shows, by how well they do; their probabilities sum up to 1."""
-    used = heads_of(f"({shown})") or []
-    fits = np.zeros(len(lists.texts))
-    for place, heads in by_heads.get(len(used), ()):
-        fits[place] = _FITS.get(fit_of_heads(heads, used), 0.0)
-    fits[pc.equal(lists.texts, f"({shown})").to_numpy(zero_copy_only=False)] = _FITS[Fit.SAME]
-    some = lists.take(np.flatnonzero(fits))
-    weights = some.weights * fits[fits > 0]
     own = f"({shown})"
-    found = Weighted(some.texts, weights / max(weights.sum(), 1e-300) * (1 - _SHARE_OF_SHAPE)).by_weight()
-    found = found.take(np.arange(min(len(weights), _LISTS_OF_SHAPE)))
-    if own in found.texts.to_pylist():
-        return found
-    return Weighted(pa.concat_arrays([found.texts, pa.array([own])]), np.append(found.weights, _SHARE_OF_SHAPE))
+    used = heads_of(own) or []
+    fits = {text: fit_of_heads(heads, used) for text, heads in by_heads.get(len(used), {}).items()} | {own: Fit.SAME}
+    found = {text: lists.get(text, 0.0) * _FITS.get(fit, 0.0) for text, fit in fits.items()}
+    whole = sum(found.values()) / (1 - _SHARE_OF_SHAPE)
+    best = sorted(filter(found.get, found), key=found.__getitem__, reverse=True)[:_LISTS_OF_SHAPE]
+    return {own: _SHARE_OF_SHAPE} | {text: found[text] / whole for text in best}
 
 
 def _run(
@@ -317,20 +304,19 @@ class _Notes:
             if noted["space"] != self._space:
                 raise BadInput(str(self._path), "is of another search: of other hashes, names or lists")
             for search, (done, hits) in zip(self._searches, noted["searches"], strict=True):
-                search.done = int(done)
-                search.hits = [(bytes.fromhex(hash), int(name), int(one)) for hash, name, one in hits]
+                search.done, search.hits = int(done), [(hash, text, float(weight)) for hash, text, weight in hits]
         except (ValueError, KeyError, TypeError):
             raise BadInput(str(self._path), "is no file that --state has written") from None
 
     def save(self) -> None:
         if self._path is not None:
-            done = [(search.done, [(hash.hex(), *hit) for hash, *hit in search.hits]) for search in self._searches]
+            done = [(search.done, search.hits) for search in self._searches]
             write_file(self._path, json.dumps({"space": self._space, "searches": done}).encode())
 
 
 def _solutions(hash: bytes, searches: Sequence[_Search]) -> list[Solution]:
     """What was found for a hash, the likeliest first."""
-    found = [candidate for search in searches for candidate in search.candidates(hash)]
+    found = [(text, weight) for search in searches for one, text, weight in search.hits if one == hash.hex()]
     worth = [1.0] * len(found)
     if len(hash) == SIGNATURES.hash_bytes:
         worth = posteriors([weight for _, weight in found], sum(search.tried_weight(hash) for search in searches))

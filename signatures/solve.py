@@ -63,6 +63,9 @@ class Weighted:
     def by_weight(self) -> Weighted:
         return self.take(np.argsort(-self.weights, kind="stable"))
 
+    def to_dict(self) -> dict[str, float]:
+        return dict(zip(self.texts.to_pylist(), self.weights.tolist(), strict=True))
+
     def mixed(self, given: Sequence[str]) -> Weighted:
         """With texts that a user thinks likely: one of them is right with the probability one half."""
         if not given:
@@ -150,27 +153,27 @@ class Targets:
         self._first = as_readonly(first[order])
         self._starts = as_readonly(np.searchsorted(low[order], np.arange(_BUCKETS + 1)).astype(np.int64))
 
-    def search(self, names: pa.StringArray, lists: pa.StringArray) -> list[tuple[bytes, int, int]]:
+    def search(self, names: pa.StringArray, lists: pa.StringArray, room: int = 1024) -> list[tuple[bytes, int, int]]:
         """The hash, the name and the list of each text that has a hash. The lists rise in length."""
         name_bounds, name_bytes = bytes_of(names)
         list_bounds, list_bytes = bytes_of(lists)
-        room = 1024
-        while True:
-            hits = np.empty((room, 2), np.int64)
-            found = _search(
-                as_readonly(name_bytes), as_readonly(name_bounds), as_readonly(list_bytes), as_readonly(list_bounds),
-                self._starts, self._first, hits,
-            )  # fmt: skip
-            if found <= room:
-                break
-            room = found
-        return [hit for name, one in hits[:found].tolist() for hit in self._proved(names, lists, name, one)]
+        hits = np.empty((room, 2), np.int64)
+        found = _search(
+            as_readonly(name_bytes), as_readonly(name_bounds), as_readonly(list_bytes), as_readonly(list_bounds),
+            self._starts, self._first, hits,
+        )  # fmt: skip
+        if found > room:
+            return self.search(names, lists, found)
+        return [
+            (hash, name, one)
+            for name, one in hits[:found].tolist()
+            for hash in self._proved(f"{names[name]}{lists[one]}")
+        ]
 
-    def _proved(
-        self, names: pa.StringArray, lists: pa.StringArray, name: int, one: int
-    ) -> list[tuple[bytes, int, int]]:
-        digest = keccak256(f"{names[name]}{lists[one]}".encode())
-        return [(hash, name, one) for hash in (digest[:4], digest) if hash in self.hashes]
+    def _proved(self, text: str) -> frozenset[bytes]:
+        """The hashes that a text has as a whole."""
+        digest = keccak256(text.encode())
+        return self.hashes & {digest[:4], digest}
 
 
 def posteriors(hits: Sequence[float], tried: float) -> list[float]:
@@ -274,31 +277,27 @@ class _Pairs:
 
     def names(self, most: int, share: float) -> Iterator[Weighted]:
         """The likeliest names of two words, and of three, with this share of their probabilities."""
-        first, second, chance = self.joined(*self._beginnings(), most)
-        at, third, further = self.joined(np.arange(len(second)), second, chance, most)
-        yield self._texts((first, second), share * chance * self.ends[second], most)
-        yield self._texts((first[at], second[at], third), share * further * self.ends[third], most)
+        first = np.flatnonzero(self._firsts)
+        parts, chance = [first], self._firsts[first]
+        for _ in range(2):
+            at, word, chance = self._followed(parts[-1], chance, most)
+            parts = [*(part[at] for part in parts), word]
+            weights = share * chance * self.ends[word]
+            best = np.argsort(-weights, kind="stable")[: 2 * most]
+            yield Weighted(_joined(*(self.words.take(pa.array(part[best])) for part in parts)), weights[best])
 
-    def _texts(self, parts: tuple[Array, ...], weights: Array, most: int) -> Weighted:
-        best = np.argsort(-weights, kind="stable")[: 2 * most]
-        return Weighted(_joined(*(self.words.take(pa.array(part[best])) for part in parts)), weights[best])
-
-    def _beginnings(self) -> tuple[Array, Array, Array]:
-        """Each first word as a name so far: its number, its last word, its probability."""
-        words = np.flatnonzero(self._firsts)
-        return words, words, self._firsts[words]
-
-    def joined(self, names: Array, last: Array, chance: Array, most: int) -> tuple[Array, Array, Array]:
-        """Each name so far with each word that follows its last one: the name, the word, and the probability.
+    def _followed(self, last: Array, chance: Array, most: int) -> tuple[Array, Array, Array]:
+        """The last word of each name so far with each word that follows it: its place, the word, and the probability.
 
         Of more than four times ``most`` the unlikely ones are left out.
         """
+        places = np.arange(len(last))
         counts = self._starts[last + 1] - self._starts[last]
         while counts.sum() > 16 * most:
             keep = chance >= np.median(chance[counts > 0])
-            names, last, chance, counts = names[keep], last[keep], chance[keep], counts[keep]
-        at = np.repeat(np.arange(len(last)), counts)
-        follows = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts) + self._starts[last][at]
+            places, chance, counts = places[keep], chance[keep], counts[keep]
+        at = np.repeat(np.arange(len(places)), counts)
+        follows = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts) + self._starts[last[places]][at]
         likely = chance[at] * self._chance[follows]
         best = np.argpartition(-likely, 4 * most)[: 4 * most] if len(likely) > 4 * most else slice(None)
-        return names[at[best]], self._next[follows[best]], likely[best]
+        return places[at[best]], self._next[follows[best]], likely[best]
