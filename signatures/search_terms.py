@@ -77,7 +77,7 @@ class BadSearch(SigdirError, ValueError):
 
 
 _KEYWORD = re.compile(r"[a-z]{1,20}:(?=\S)")
-_NAME = re.compile(r"[A-Za-z0-9_$*?]+")
+_TERM = re.compile(r"\s+|(?P<keyword>[a-z]{1,20}):(?P<value>\S+)|(?P<name>[A-Za-z0-9_$*?]+)")
 _LIST_APART = re.compile(r"[A-Za-z0-9_$]+\s+\((?!.*\breturns\b).*\)")
 
 
@@ -95,42 +95,42 @@ def parse_terms(entered: str) -> SearchTerms:
     """Read a search; raises BadSearch."""
     if len(entered) > MAX_TERMS_CHARACTERS:
         raise BadSearch(f"more than {MAX_TERMS_CHARACTERS} characters", MAX_TERMS_CHARACTERS + 1)
-    terms, seen = SearchTerms(), set()
+    read: dict[str, Any] = {"type": ()}
+    understood = []
     for keyword, value, column in _tokens(entered):
-        if keyword in seen and keyword != "type":
+        if keyword in read and keyword != "type":
             raise BadSearch(f"a second {keyword}", column)
-        seen.add(keyword)
         try:
-            terms, words = _TERMS[keyword](terms, value)
+            found = _TERMS[keyword][0](value)
         except BadSearch as error:
             raise BadSearch(error.problem, column + error.column - 1) from None
-        terms = terms._replace(understood=(*terms.understood, words))
-    return terms
+        understood.append(_in_words(keyword, value, found))
+        read[keyword] = found if keyword != "type" else (*read["type"], found)
+        if len(read["type"]) > _MAX_TYPES:
+            raise BadSearch(f"more than {_MAX_TYPES} types", column)
+    least, most = read.pop("params", (0, MANY))
+    shape = Shape(read.pop("parameters", None), least, most, read.pop("type"))
+    return SearchTerms(shape=shape, understood=tuple(understood), **read)
 
 
 def _tokens(entered: str) -> Iterator[tuple[str, str, int]]:
     """The terms with their keywords, and the columns of their values."""
     at = 0
     while at < len(entered):
-        if entered[at].isspace():
-            at += 1
-        elif entered[at] == "(":
+        found = _TERM.match(entered, at)
+        if entered[at] == "(":
             end = _list_end(entered, at)
             yield "parameters", entered[at + 1 : end], at + 2
             at = end + 1
-        elif keyword := _KEYWORD.match(entered, at):
-            word, end = keyword[0][:-1], keyword.end()
-            if word not in _TERMS:
-                raise BadSearch(f"unknown keyword {word!r}; the keywords are {', '.join(_KEYWORDS)}", at + 1)
-            while end < len(entered) and not entered[end].isspace():
-                end += 1
-            yield word, entered[keyword.end() : end], keyword.end() + 1
-            at = end
-        elif name := _NAME.match(entered, at):
-            yield "name", name[0], at + 1
-            at = name.end()
-        else:
+        elif found is None:
             raise BadSearch(f"unexpected {entered[at]!r}", at + 1)
+        else:
+            if found.lastgroup:
+                word = found["keyword"] or "name"
+                if word not in _TERMS:
+                    raise BadSearch(f"unknown keyword {word!r}; the keywords are {', '.join(sorted(_TERMS))}", at + 1)
+                yield word, found[found.lastgroup], found.start(found.lastgroup) + 1
+            at = found.end()
 
 
 def _list_end(entered: str, at: int) -> int:
@@ -142,18 +142,22 @@ def _list_end(entered: str, at: int) -> int:
     raise BadSearch("no closing parenthesis for the one", at + 1)
 
 
-def _name(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
-    if "*" in value or "?" in value:
-        return terms._replace(name=value), f"the name is like {value}"
-    return terms._replace(name=f"*{value}*"), f"the name has {value}"
+def _in_words(keyword: str, value: str, found: Any) -> str:
+    """A term, of which ``found`` was read."""
+    if keyword == "name" and found != value:
+        return f"the name has {value}"
+    if keyword == "parameters":
+        begins = found[-1:] == ("*",) and found.count("*") == 1 < len(found)
+        return f"the parameters {'begin with' if begins else 'are'} ({','.join(found[:-1] if begins else found)})"
+    return _TERMS[keyword][1].format(value, found)
 
 
-def _parameters(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
-    items = tuple(_item(item, column) for item, column in _items(value))
-    described = f"the parameters are ({','.join(items)})"
-    if items[-1:] == ("*",) and "*" not in items[:-1] and len(items) > 1:
-        described = f"the parameters begin with ({','.join(items[:-1])})"
-    return terms._replace(shape=terms.shape._replace(items=items)), described
+def _name(value: str) -> str:
+    return value if "*" in value or "?" in value else f"*{value}*"
+
+
+def _parameters(value: str) -> tuple[str, ...]:
+    return tuple(_item(item, column) for item, column in _items(value))
 
 
 def _items(value: str) -> Iterator[tuple[str, int]]:
@@ -182,18 +186,11 @@ def _item(item: str, column: int) -> str:
     return text[2:-1]
 
 
-def _type(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
-    if len(terms.shape.types) == _MAX_TYPES:
-        raise BadSearch(f"more than {_MAX_TYPES} types", 1)
+def _type(value: str) -> str:
     type = _item(value, 1)
     if type in ("*", "?"):
         raise BadSearch("a type, please", 1)
-    return terms._replace(shape=terms.shape._replace(types=(*terms.shape.types, type))), f"a type is {type}"
-
-
-def _params(terms: SearchTerms, value: str) -> tuple[SearchTerms, str]:
-    least, most = _range(value)
-    return terms._replace(shape=terms.shape._replace(least=least, most=most)), f"the number of parameters is {value}"
+    return type
 
 
 def _range(value: str) -> tuple[int, int]:
@@ -227,24 +224,17 @@ def _time(value: str) -> int:
         raise BadSearch("a day as 2026-11-21, or a time as 2026-11-21T08:00Z, please", 1) from None
 
 
-def _of_field(
-    field: str, read: Callable[[str], Any], words: str
-) -> Callable[[SearchTerms, str], tuple[SearchTerms, str]]:
-    """The term whose value is a field as it stands."""
-    return lambda terms, value: (terms._replace(**{field: read(value)}), words.format(value))
-
-
-_TERMS: dict[str, Callable[[SearchTerms, str], tuple[SearchTerms, str]]] = {
-    "name": _name,
-    "parameters": _parameters,
-    "type": _type,
-    "params": _params,
-    "kind": _of_field("kind", _choice(KINDS), "the kind is {}"),
-    "witness": _of_field("witness", _choice({one.name.lower(): one for one in Witness}), "the witness is {} or better"),
-    "standard": _of_field("standard", str, "the standard is {}"),
-    "source": _of_field("source", str, "a source that names it has {} in its label"),
-    "usage": _of_field("usage", _range, "it is used {} times"),
-    "since": _of_field("since", _time, "first seen since {}"),
-    "before": _of_field("before", _time, "first seen before {}"),
+_TERMS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "name": (_name, "the name is like {}"),
+    "parameters": (_parameters, ""),
+    "type": (_type, "a type is {1}"),
+    "params": (_range, "the number of parameters is {}"),
+    "kind": (_choice(KINDS), "the kind is {}"),
+    "witness": (_choice({one.name.lower(): one for one in Witness}), "the witness is {} or better"),
+    "standard": (str, "the standard is {}"),
+    "source": (str, "a source that names it has {} in its label"),
+    "usage": (_range, "it is used {} times"),
+    "since": (_time, "first seen since {}"),
+    "before": (_time, "first seen before {}"),
 }
-_KEYWORDS = sorted(_TERMS)
+"""What reads the value of each keyword, and the term in words."""
