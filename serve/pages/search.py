@@ -7,7 +7,7 @@ so a page of a million matches needs a partition, not a sort.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -57,14 +57,17 @@ def find(view: View, collection: Collection, query: SearchQuery, start: int, siz
         return _ranked(view, collection, rows_of_terms(view, collection, query.terms), query.terms.piece, start, size)
     if query.fragment:
         return _with_fragment(view, collection, query.fragment, start, size)
+    if len(query.digits) == 2 * collection.hash_bytes:
+        ranked = ranked_rows(view, collection, bytes.fromhex(query.digits))
+        rows = [
+            found_row(collection, one.segment, one.row, digits=query.digits, looks_mined=bool(one.mined))
+            for one in ranked[start : start + size]
+        ]
+        return Matches(collection, len(ranked), rows, query.kind)
     found = _with_digits(view, collection, query)
-    count = sum(len(rows) for _, rows in found)
-    places = [(segment, row) for segment, rows in found for row in rows[: start + size]]
-    shown = [
-        found_row(collection, segment, int(row), digits=query.digits) for segment, row in places[start : start + size]
-    ]
-    shown.sort(key=lambda row: row.is_filtered)
-    return Matches(collection, count, shown, query.kind)
+    places = [(segment, row) for segment, rows in found for row in rows[: start + size].tolist()]
+    rows = [found_row(collection, *place, digits=query.digits) for place in places[start : start + size]]
+    return Matches(collection, sum(len(rows) for _, rows in found), rows, query.kind)
 
 
 def _of_text(view: View, collection: Collection, query: SearchQuery) -> Matches:
@@ -151,7 +154,6 @@ def results(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
         groups, page, pages = _first_matches(view, query), 1, 1
     else:
         groups, pages = _page_of_matches(view, only, query, page)
-    groups = [_by_rank(view, query, group) for group in groups]
     suggestions = _suggestions(view, query, groups)
     return {
         "query": query.entered, "suggestions": suggestions, "search_query": query, "groups": [_group_values(group) for group in groups],
@@ -191,20 +193,6 @@ def _page_of_matches(view: View, only: Collection, query: SearchQuery, page: int
     if page > 1 and not (groups and groups[0].rows):
         raise detail(404, "There is no such page.")
     return groups, max(1, -(-groups[0].count // PAGE_ROWS)) if groups else 1
-
-
-def _by_rank(view: View, query: SearchQuery, group: Matches) -> Matches:
-    """The matches of a whole hash in the order of their rank, where all are shown."""
-    width = group.collection.hash_bytes
-    if group.has_more or len(query.digits) != 2 * width or len(group.rows) < 2:
-        return group
-    digest = bytes.fromhex(query.digits)
-    ranked = ranked_rows(view, group.collection, digest)
-    rows = [
-        found_row(group.collection, one.segment, one.row, digits=query.digits, looks_mined=bool(one.mined))
-        for one in ranked
-    ]
-    return replace(group, rows=rows)
 
 
 def _group_values(matches: Matches) -> dict[str, Any]:
