@@ -57,7 +57,7 @@ def limits(warehouse: Warehouse, timeout: timedelta | None) -> Iterator[None]:
     """Within the block the time limit ends a statement, and memory is limited; raises QueryError."""
     database = warehouse.database
     seconds = timeout.total_seconds() if timeout else None
-    why = f"the query was stopped after {seconds} seconds, its --timeout"
+    why = f"the query was stopped after {seconds or 0:g} seconds, its --timeout"
     with _limited_memory(database.memory_limit()), time_limit(database.interrupt, seconds, why):
         yield
 
