@@ -16,7 +16,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.warehouse.evidence.usage import hashes_used
 from sigdir.warehouse.index import terms
 from sigdir.warehouse.log.manifest import Manifest
-from tests.conftest import import_files
+from tests.conftest import import_files, import_lines
 from tests.pipeline.support import invoke, keccak256
 from tests.serve.support import FORM, opened
 
@@ -170,3 +170,16 @@ def test_the_command_finds_the_same(folder: Path) -> None:
     assert invoke(folder, "search", "nothing* (bytes)").status == 1
     wrong = invoke(folder, "search", "(uint7)")
     assert (wrong.status, "at column 2" in wrong.stderr) == (2, True)
+
+
+def test_the_texts_of_a_hash_have_their_rank_in_every_answer(tmp_path: Path) -> None:
+    """The one that two sources name stands before an older one, also on pages of one."""
+    older, named = "refundETHAll(address)", "changeKeeper(address)"
+    import_lines(tmp_path / "warehouse", older, named, source="first")
+    import_lines(tmp_path / "warehouse", named, source="second")
+    with opened(tmp_path / "warehouse") as storage:
+        client = TestClient(create_app(Settings(tmp_path / "warehouse"), *storage))
+        assert found(client, "0x09779838") == [named, older]
+        assert [found(client, "0x09779838", page=str(page), page_size="1") for page in (1, 2)] == [[named], [older]]
+    printed = invoke(tmp_path / "warehouse", "search", "0x09779838").stdout.decode()
+    assert printed == f"0x09779838  {named}\n0x09779838  {older}\n"
