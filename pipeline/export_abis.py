@@ -4,24 +4,23 @@ First a hash has one row without an address, because a join would else give a lo
 not look mined. Then each contract whose address is known has a row for each text of its interface, and of those that it
 delegates to. Events without a declaration stay out, because nobody knows which of their parameters are indexed.
 
-The rows of contracts are many, their interfaces are few: the engine sorts the addresses, and the texts are put in by batches.
+The rows of contracts are many, and few addresses differ in their interfaces: the engine gives addresses in their order with
+the numbers of the texts of these, and the texts are put in by batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.export_dataset import write_parquet
 from sigdir.pipeline.progress import Reporter
-from sigdir.signatures.arrow import Array, numbers, values
+from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection, parse_hash
 from sigdir.signatures.evidence import Kind
@@ -45,7 +44,7 @@ _KINDS = {SIGNATURES: "function", EVENT_SIGNATURES: "event"}
 _MEMBERS = """
     SELECT interface, id AS number
     FROM (SELECT interface, unnest(texts) AS text_signature, unnest(kinds) AS kind FROM interfaces)
-    JOIN {view} USING (text_signature) WHERE kind = '{kind}' ORDER BY interface, number"""
+    JOIN {view} USING (text_signature) WHERE kind = '{kind}'"""
 _DECLARED = """
     WITH declared AS (
         SELECT id AS number, hash, hex_signature, text_signature, position = 1 AND NOT looks_mined AS is_best,
@@ -68,8 +67,16 @@ _PLACED = """
             JOIN contracts AS c ON c.chain = p.chain AND c.address = p.implementation
         UNION ALL SELECT p.chain, p.address, c.interface FROM proxies AS p
             JOIN proxies AS q ON q.chain = p.chain AND q.address = p.implementation
-            JOIN contracts AS c ON c.chain = q.chain AND c.address = q.implementation)
-    SELECT chain, unhex(address[3:]) AS address, interface FROM placed ORDER BY chain, address"""
+            JOIN contracts AS c ON c.chain = q.chain AND c.address = q.implementation),
+    addresses AS (
+        SELECT chain, address, list_sort(list_distinct(list(interface))) AS interfaces FROM placed GROUP BY ALL),
+    members AS ({members}),
+    together AS (
+        SELECT interfaces, list_sort(list_distinct(list(number))) AS numbers
+        FROM (SELECT interfaces, unnest(interfaces) AS interface FROM (SELECT DISTINCT interfaces FROM addresses))
+        JOIN members USING (interface) GROUP BY interfaces)
+    SELECT chain, unhex(address[3:]) AS address, unnest(numbers) AS number
+    FROM (SELECT * FROM addresses JOIN together USING (interfaces) ORDER BY chain, address)"""
 
 
 def write_abis(
@@ -87,56 +94,13 @@ def _rows(warehouse: Warehouse, collection: Collection) -> Iterator[pa.RecordBat
     members = _MEMBERS.format(view=collection.view_name, kind=_KINDS[collection])
     declared = f"{_DECLARED} number IN (SELECT number FROM ({members})) ORDER BY number"
     texts = warehouse.sql(declared, [collection.value]).arrow().combine_chunks()
-    interfaces = _Interfaces(warehouse.sql(members).arrow(), values(texts["number"]))
-    for placed in _whole_addresses(warehouse.sql(_PLACED).reader()):
-        place, text = interfaces.texts_of(placed)
-        yield from _batches(
-            texts.take(numbers(text)), *(placed[name].take(numbers(place)) for name in ("address", "chain"))
-        )
-
-
-class _Interfaces:
-    """The texts of each interface, as rows of the table of texts."""
-
-    def __init__(self, members: pa.Table, known: Array) -> None:
-        """``members`` are interfaces with numbers of texts, in their order; ``known`` are the numbers that have a row."""
-        self._known = max(1, len(known))
-        rows = known.searchsorted(values(members["number"]))
-        is_known = np.append(known, -1)[rows] == values(members["number"])
-        self._rows = rows[is_known]
-        counted = members["interface"].filter(numbers(is_known)).combine_chunks().value_counts()
-        self._keys = counted.field("values")
-        self._ends = np.cumsum(values(counted.field("counts")))
-
-    def texts_of(self, placed: pa.Table) -> tuple[Array, Array]:
-        """Row numbers of ``placed`` and of texts, each text once for an address; interfaces without texts have none."""
-        key = pc.index_in(placed["interface"], self._keys)
-        rows, at = np.flatnonzero(values(key.is_valid())), values(key.drop_null())
-        ends = self._ends[at]
-        counts = np.diff(self._ends, prepend=0)[at]
-        filled = np.cumsum(counts)
-        text = self._rows[np.arange(filled[-1] if len(filled) else 0) + np.repeat(ends - filled, counts)]
-        return np.divmod(np.unique(np.repeat(_address_of(placed)[rows], counts) * self._known + text), self._known)
-
-
-def _address_of(placed: pa.Table) -> Array:
-    """The number of the first row of each row's address."""
-    is_new = np.ones(len(placed), np.bool_)
-    columns = [placed[name].combine_chunks() for name in ("address", "chain")]
-    differs = [values(pc.not_equal(column[1:], column[:-1])) for column in columns]
-    is_new[1:] = differs[0] | differs[1]
-    return np.maximum.accumulate(np.where(is_new, np.arange(len(placed)), 0))
-
-
-def _whole_addresses(placed: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """The rows in tables, none of which ends within an address."""
-    rest = placed.schema.empty_table()
-    for batch in placed:
-        rows = pa.concat_tables([rest, pa.Table.from_batches([batch])])
-        last = int(_address_of(rows)[-1])
-        yield rows[:last]
-        rest = rows[last:]
-    yield rest
+    known = np.append(values(texts["number"]), -1)
+    for placed in warehouse.sql(_PLACED.format(members=members)).reader():
+        wanted = values(placed["number"])
+        row = known[:-1].searchsorted(wanted)
+        is_known = numbers(known[row] == wanted)
+        found = texts.take(numbers(row).filter(is_known))
+        yield from _batches(found, *(placed[name].filter(is_known) for name in ("address", "chain")))
 
 
 def _batches(texts: pa.Table, address: pa.Array, chain: pa.Array) -> Iterator[pa.RecordBatch]:
@@ -150,19 +114,7 @@ def _batches(texts: pa.Table, address: pa.Array, chain: pa.Array) -> Iterator[pa
 # as a function where no source says its kind.
 
 
-_TEXTS = "SELECT collection, hash, text_signature, declaration FROM ranked WHERE hash IN ({}) ORDER BY position"
-_Declared = tuple[str, str | None]
-"""A text and its declaration."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A hash, and the one of its texts that is wanted, "" for the best."""
-
-    shown: str
-    collection: Collection
-    digest: bytes
-    text: str = ""
+_TEXTS = "SELECT hash, text_signature, declaration FROM ranked WHERE hash IN ({}) ORDER BY position"
 
 
 def write_abi(
@@ -175,48 +127,46 @@ def write_abi(
     """
     if not texts and not hashes:
         raise BadTarget("abi", "is of chosen signatures: name them with --text or --hashes")
-    wanted = dict.fromkeys([*map(_of_text, texts), *map(_of_hash, hashes)])
-    ranked = _ranked(warehouse, wanted)
+    wanted = dict.fromkeys([*map(_of_text, texts), *((_of_hash(hash), "") for hash in hashes)])
+    ranked = _ranked(warehouse, sorted({digest for digest, _ in wanted}))
     entries: list[dict[str, Any]] = []
     counts = {SIGNATURES: 0, EVENT_SIGNATURES: 0}
-    for one in wanted:
-        texts_of_hash = ranked.get((one.collection, one.digest), ())
-        found = next((each for each in texts_of_hash if one.text in ("", each[0])), None)
-        declaration = _declaration(one.collection, *found) if found else ""
+    for digest, text in wanted:
+        collection = Collection.of_hash(digest)
+        found = next((one for one in ranked.get(digest, ()) if text in ("", one[0])), None)
+        declaration = _declaration(collection, *found) if found else ""
         if declaration:
             entries.append(parse_declaration(declaration).abi_entry())
-            counts[one.collection] += 1
+            counts[collection] += 1
         else:
             problem = "its text is too long or nested too deeply for an ABI" if found else "not in the warehouse"
-            progress.note(f"{printable(one.shown)}: {problem}")
+            progress.note(f"{printable(text or f'0x{digest.hex()}')}: {problem}")
     out.write(orjson.dumps(entries, option=orjson.OPT_INDENT_2) + b"\n")
     return counts
 
 
-def _of_text(text: str) -> _Wanted:
+def _of_text(text: str) -> tuple[bytes, str]:
+    """Its hash, and its canonical spelling."""
     try:
         signature = normalise(text)
     except GrammarError as error:
         raise BadTarget(printable(text), str(error)) from None
     collection = next(one for one in (SIGNATURES, EVENT_SIGNATURES) if one.code == signature.collection)
-    digest = keccak256(signature.text.encode())[: collection.hash_bytes]
-    return _Wanted(signature.text, collection, digest, signature.text)
+    return keccak256(signature.text.encode())[: collection.hash_bytes], signature.text
 
 
-def _of_hash(hash: str) -> _Wanted:
+def _of_hash(hash: str) -> bytes:
     digest = parse_hash(hash.strip())
     if digest is None:
         raise BadTarget(printable(hash), "is neither a selector nor a topic: 8 or 64 hex digits")
-    return _Wanted(f"0x{digest.hex()}", Collection.of_hash(digest), digest)
+    return digest
 
 
-def _ranked(warehouse: Warehouse, wanted: Iterable[_Wanted]) -> dict[tuple[Collection, bytes], list[_Declared]]:
+def _ranked(warehouse: Warehouse, digests: Sequence[bytes]) -> dict[bytes, list[tuple[str, str | None]]]:
     """The texts of each hash that has any, the best first, with their declarations."""
-    digests = sorted({one.digest for one in wanted})
-    found: dict[tuple[Collection, bytes], list[_Declared]] = {}
-    query = _TEXTS.format(", ".join("?" * len(digests)))
-    for collection, hash, text, declaration in warehouse.sql(query, digests).rows():
-        found.setdefault((Collection.of_name(collection), hash), []).append((text, declaration))
+    found: dict[bytes, list[tuple[str, str | None]]] = {}
+    for hash, text, declaration in warehouse.sql(_TEXTS.format(", ".join("?" * len(digests))), digests).rows():
+        found.setdefault(hash, []).append((text, declaration))
     return found
 
 
