@@ -33,6 +33,12 @@ ANVIL = MODULES / "@foundry-rs" / "anvil-linux-amd64" / "bin" / "anvil"
 FORGE = MODULES / "@foundry-rs" / "forge-linux-amd64" / "bin" / "forge"
 WHATSABI = MODULES / "@shazow" / "whatsabi"
 DUCKDB = HERE / "duckdb" / "bin" / "python"
+LOAD_HTTPFS = """
+import duckdb, duckdb_extension_httpfs, pathlib
+(found,) = pathlib.Path(duckdb_extension_httpfs.__file__).parent.rglob("httpfs.duckdb_extension")
+duckdb.execute(f"LOAD '{found}'")
+"""
+"""For a program that DUCKDB runs: it would fetch the extension from the network."""
 OPENAPI = HERE / "openapi" / "bin" / "python"
 HOSTS = ("api.4byte.sourcify.dev", "api.openchain.xyz", "www.4byte.directory")
 

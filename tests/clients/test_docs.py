@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.support import CAST, DUCKDB, MODULES, WHATSABI, Front, Served, need
+from tests.clients.support import CAST, DUCKDB, LOAD_HTTPFS, MODULES, WHATSABI, Front, Served, need
 from tests.conftest import ROOT, SAFETY_SECONDS
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
@@ -68,13 +68,6 @@ PROGRAMS: list[tuple[str, str]] = re.findall(
     r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
 )
 
-# DuckDB would fetch its extension from the network.
-_LOAD = """
-import duckdb, duckdb_extension_httpfs, pathlib
-(found,) = pathlib.Path(duckdb_extension_httpfs.__file__).parent.rglob("httpfs.duckdb_extension")
-duckdb.execute(f"LOAD '{found}'")
-"""
-
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS)
 def test_a_program_prints_what_the_page_says(program: str, printed: str, server: Served, tmp_path: Path) -> None:
@@ -82,7 +75,7 @@ def test_a_program_prints_what_the_page_says(program: str, printed: str, server:
     python = Path(sys.executable)
     if "import duckdb" in program and ADDRESS in program:
         need(DUCKDB)
-        python, program = DUCKDB, _LOAD + program
+        python, program = DUCKDB, LOAD_HTTPFS + program
     (tmp_path / "data").symlink_to(server.folder)
     output = subprocess.run(
         [python, "-c", program.replace(ADDRESS, f"http://127.0.0.1:{server.port}")],
