@@ -79,21 +79,19 @@ def write_parquet(
 
 def _licensed(sources: Iterable[tuple[str, int]], licences: Licences) -> list[tuple[str, int, str]]:
     """Sources with their texts and licences. Those of one pattern are one row, as are those beyond the first 200."""
-    of_pattern = dict.fromkeys((pattern for pattern, _ in licences), 0)
-    rest: list[tuple[str, int, str]] = []
-    for source, texts in sources:
-        pattern = next((one for one, _ in licences if fnmatchcase(source, one)), None)
-        if pattern is None:
-            rest.append((f"`{source}`", texts, "not stated"))
-        else:
-            of_pattern[pattern] += texts
-    missing = [pattern for pattern, texts in of_pattern.items() if not texts]
-    if missing:
-        raise BadTarget(DATASET, f"no source is named {printable(missing[0])!r}; `sigdir history` lists them")
-    others = rest[_MOST_SOURCES:]
-    summed = [(f"{len(others):,} other sources", sum(texts for _, texts, _ in others), "not stated")] if others else []
-    found = [(f"`{pattern}`", of_pattern[pattern], licence) for pattern, licence in dict(licences).items()]
-    return [*found, *rest[:_MOST_SOURCES], *summed]
+    stated = dict(licences)
+    texts = dict.fromkeys(stated, 0)
+    for source, count in sources:
+        name = next((pattern for pattern in stated if fnmatchcase(source, pattern)), source)
+        texts[name] = texts.get(name, 0) + count
+    for pattern in stated:
+        if not texts[pattern]:
+            raise BadTarget(DATASET, f"no source is named {printable(pattern)!r}; `sigdir history` lists them")
+    named = [(f"`{name}`", count, stated.get(name, "not stated")) for name, count in texts.items()]
+    shown, others = named[: len(stated) + _MOST_SOURCES], named[len(stated) + _MOST_SOURCES :]
+    if others:
+        shown.append((f"{len(others):,} other sources", sum(count for _, count, _ in others), "not stated"))
+    return shown
 
 
 def _card(number: int, counts: Mapping[Collection, int], sources: Iterable[tuple[str, int, str]]) -> str:

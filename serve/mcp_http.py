@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from sigdir.warehouse.index.view import Reader
 
 _BODY_BYTES = 3 * MAX_BYTES  # a contract's code as hex digits, and what is around them
-_HEADERS = ("Accept", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name")
 _NAMES_SOLVE = re.compile(rb'"name"\s*:\s*"solve"')
 
 
@@ -50,8 +49,8 @@ class McpResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         body = bodies.read_body(req, _BODY_BYTES)
-        headers = [(name.lower().encode(), (req.get_header(name) or "").encode("latin-1")) for name in _HEADERS]
-        start, content = asyncio.run(_answer(self._server, [one for one in headers if one[1]], body))
+        headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in req.headers.items()]
+        start, content = asyncio.run(_answer(self._server, headers, body))
         resp.status = falcon.code_to_http_status(start["status"])
         for name, value in start.get("headers", ()):
             if name.lower() != b"content-length":

@@ -6,10 +6,11 @@ that an agent can repeat: what a text is, how sure that is, and why. Nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
 from mcp.server.mcpserver import MCPServer
@@ -19,9 +20,11 @@ from pydantic import BaseModel, Field
 
 from sigdir.pipeline.directory import Directory, known_of_all, readings_of
 from sigdir.signatures.abi_decoder import MAX_BYTES
-from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection, parse_hash
+from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.plural import counted
+from sigdir.warehouse.table.errors import WarehouseError
 
 if TYPE_CHECKING:  # decoding takes 0.4 s to load, so the tools that need it load it when they are called
     from sigdir.signatures.contract import ContractInterface
@@ -32,8 +35,9 @@ MAX_TEXTS = 20
 MAX_MATCHES = 50
 MAX_SECONDS = 20
 MAX_ANSWER = 256 << 10
-"""Bytes of an answer; a longer one is refused with what to do instead."""
+"""Bytes of an answer; of a longer one the summary is given."""
 _SEARCHED = 1000
+_COLLECTIONS = {"functions and errors": (SIGNATURES,), "events": (EVENT_SIGNATURES,), "all": COLLECTIONS}
 _MAX_CODE = 4 * MAX_BYTES  # characters; the reader of code says how many bytes it takes
 _MAX_ABI = 4 << 20
 
@@ -41,9 +45,6 @@ _INSTRUCTIONS = """\
 Texts of Ethereum function selectors, error selectors and event topics. A selector has 4 bytes, so several texts may
 have it: the first one is meant most probably, and its reasons say why. Repeat the confidence and the reasons; do not
 present a text with low confidence as a fact. A selector without a text is unknown: do not guess its name."""
-
-
-_Answer = TypeVar("_Answer", bound=BaseModel)
 
 
 class FoundText(BaseModel):
@@ -114,7 +115,7 @@ class Solved(BaseModel):
 
 @dataclass
 class _Tools:
-    """What the tools do. A problem of the arguments is a ToolError, which the agent reads."""
+    """What the tools do."""
 
     _directory: Directory
 
@@ -126,7 +127,7 @@ class _Tools:
         Up to 100 hashes; of each up to 20 texts with their declarations and the reasons for their order.
         """
         found = [self._resolved(hash) for hash in dict.fromkeys(hashes)]
-        return _bounded(Resolved(summary=" ".join(map(_sentence, found)), hashes=found), "Ask for fewer hashes.")
+        return Resolved(summary=" ".join(map(_sentence, found)), hashes=found)
 
     def _resolved(self, hash: str) -> ResolvedHash:
         digest = _digest(hash)
@@ -147,18 +148,15 @@ class _Tools:
         The name itself comes first, then names that begin with it, shorter ones first. At most 50; `has_more` says
         whether there are others.
         """
-        wanted = [
-            one
-            for one, name in zip(COLLECTIONS, ("functions and errors", "events"), strict=True)
-            if kind in ("all", name)
+        found = [
+            (text, one) for one in _COLLECTIONS[kind] for text in self._directory.containing(one, fragment, _SEARCHED)
         ]
-        found = [(text, one) for one in wanted for text in self._directory.containing(one, fragment, _SEARCHED)]
         found.sort(key=lambda one: _closeness(fragment.lower(), one[0].lower()))
         shown = [_match(text, collection) for text, collection in found[:limit]]
         has_more = len(found) > limit
         more = "; there are others" if has_more else ""
         summary = f"{counted(len(shown), 'signature')} with {fragment!r}{more}."
-        return _bounded(Matches(summary=summary, matches=shown, has_more=has_more), "Set a lower limit.")
+        return Matches(summary=summary, matches=shown, has_more=has_more)
 
     def decode(
         self,
@@ -178,29 +176,25 @@ class _Tools:
         a `chain` (1 is Ethereum) is looked up in what imports have seen; the summary says by which contract it was read.
         """
         from sigdir.signatures import reading_json
-        from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_text, return_inputs
+        from sigdir.signatures.decode_input import hex_bytes, inputs_of_text, return_inputs
         from sigdir.signatures.given_contract import with_contract
         from sigdir.signatures.readings import Form
 
         if to and not chain:
             raise ToolError("chain: an address needs the number of its chain beside it")
-        try:
-            alternatives = return_inputs(hex_bytes(data), returned_by) if returned_by else inputs_of_text(data)
-            given = {"code": code or None, "abi": None if abi == "" else abi, "chain": chain or None, "to": to}
-            alternatives = with_contract(alternatives, given, self._directory.contract)
-        except BadInput as error:
-            raise ToolError(str(error)) from None
+        alternatives = return_inputs(hex_bytes(data), returned_by) if returned_by else inputs_of_text(data)
+        given = {"code": code or None, "abi": None if abi == "" else abi, "chain": chain or None, "to": to}
+        alternatives = with_contract(alternatives, given, self._directory.contract)
         if alternatives[0].form is Form.CODE:
             raise ToolError("this is a contract's code: use the tool contract")
         readings = readings_of(self._directory, alternatives)
         contract = alternatives[0].contract
         read_by = contract.sentence if contract else "Read without a contract."
-        found = Decoded(
+        return Decoded(
             summary=f"{_meaning(readings[0])} {read_by}",
             readings=list(map(reading_json.reading_document, readings)),
             contract=contract.document() if contract else None,
         )
-        return _bounded(found, f"In short: {found.summary[:500]}")
 
     def contract(self, code: Annotated[str, Field(min_length=2, max_length=_MAX_CODE)]) -> Interface:
         """The interface in a contract's bytecode: functions with the arguments that the code reads, events, errors,
@@ -211,17 +205,12 @@ class _Tools:
         """
         from sigdir.signatures import interface_forms
         from sigdir.signatures.contract import interface_of
-        from sigdir.signatures.decode_input import BadInput, code_input
+        from sigdir.signatures.decode_input import code_input
         from sigdir.signatures.given_contract import code_of_input
 
-        try:
-            read = code_of_input(code_input(code))
-        except BadInput as error:
-            raise ToolError(str(error)) from None
+        read = code_of_input(code_input(code))
         found = interface_of(read, known_of_all(self._directory, read.hashes))
-        document = interface_forms.document(found)
-        kept = {name: document[name] for name in ("functions", "events", "errors", "standards", "proxies")}
-        return _bounded(Interface(summary=_described(found), **kept), _described(found))
+        return Interface(summary=_described(found), **interface_forms.document(found))
 
     def solve(
         self,
@@ -236,13 +225,9 @@ class _Tools:
         them a fact. A text of a topic is certain.
         """
         from sigdir.pipeline.solve import solve_one
-        from sigdir.signatures.decode_input import BadInput
 
         digest = _digest(hash)
-        try:
-            report = solve_one(self._directory.texts, digest, code, seconds)
-        except BadInput as error:
-            raise ToolError(str(error)) from None
+        report = solve_one(self._directory.texts, digest, code, seconds)
         found = [Guess(text_signature=one.text, posterior=one.posterior) for one in report.solutions[:MAX_TEXTS]]
         best = (
             f"may be {found[0].text_signature}, with posterior {report.solutions[0].rounded}"
@@ -254,20 +239,28 @@ class _Tools:
 
 
 def _digest(hash: str) -> bytes:
-    try:
-        digest = bytes.fromhex(hash.removeprefix("0x"))
-    except ValueError:
-        raise ToolError(f"{hash[:80]!r} has what is not a hex digit, or half a byte") from None
-    if len(digest) not in (4, 32):
+    digest = parse_hash(hash)
+    if digest is None:
         raise ToolError(f"{hash[:80]!r} is neither a selector nor a topic: 8 or 64 hex digits")
     return digest
 
 
-def _bounded(answer: _Answer, advice: str) -> _Answer:
-    """The answer, unless it is too long for whoever reads it."""
-    size = len(orjson.dumps(answer.model_dump()))
-    if size > MAX_ANSWER:
-        raise ToolError(f"the answer has {size:,} bytes; at most {MAX_ANSWER:,} are given. {advice}")
+def _answering(tool: Callable[..., BaseModel]) -> Callable[..., BaseModel]:
+    """A tool whose agent reads what is wrong with its arguments, and gets no answer that is too long for it."""
+
+    @wraps(tool)
+    def answer(**arguments: Any) -> BaseModel:
+        try:
+            found = tool(**arguments)
+        except WarehouseError:
+            raise  # it names folders of the server
+        except SigdirError as error:
+            raise ToolError(str(error)) from None
+        if (size := len(orjson.dumps(document := found.model_dump()))) > MAX_ANSWER:
+            short = f"Ask for less. In short: {document['summary'][:500]}"
+            raise ToolError(f"the answer has {size:,} bytes; at most {MAX_ANSWER:,} are given. {short}")
+        return found
+
     return answer
 
 
@@ -313,13 +306,9 @@ def mcp_server(directory: Directory, *, solves: bool = True) -> MCPServer:
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
     tools = _Tools(directory)
-    for tool in _methods(tools, solves=solves):
+    for tool in (tools.resolve, tools.search, tools.decode, tools.contract, *([tools.solve] if solves else [])):
         server.add_tool(
-            tool, annotations=reads_only, description=" ".join((tool.__doc__ or "").split()), structured_output=True
-        )
+            _answering(tool), annotations=reads_only, description=" ".join((tool.__doc__ or "").split()),
+            structured_output=True,
+        )  # fmt: skip
     return server
-
-
-def _methods(tools: _Tools, *, solves: bool) -> Iterable[Any]:
-    methods = (tools.resolve, tools.search, tools.decode, tools.contract)
-    return (*methods, tools.solve) if solves else methods

@@ -184,7 +184,7 @@ def test_a_contract_may_stand_beside_the_bytes_by_its_address(call: Any) -> None
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("resolve", {"hashes": ["0x12"]}, "neither a selector nor a topic"),
-    ("resolve", {"hashes": ["zz"]}, "not a hex digit"),
+    ("resolve", {"hashes": ["zz"]}, "8 or 64 hex digits"),
     ("resolve", {"hashes": []}, "at least 1"),
     ("resolve", {"hashes": ["0xa9059cbb"] * 101}, "at most 100"),
     ("resolve", {"hashes": ["0" * 70]}, "at most 66"),
@@ -225,6 +225,18 @@ def test_bad_arguments_are_refused_with_their_reason(
     is_error, text = call(name, arguments)
     assert (is_error, told in text) == (True, True)
     assert not call("resolve", {"hashes": ["0xa9059cbb"]})[0]
+
+
+def test_an_answer_that_is_too_long_is_its_summary(call: Any) -> None:
+    """Refused with how long it is, and what there is in short."""
+    calls = 700
+    places = "".join(f"{32 * calls + 96 * number:064x}" for number in range(calls))
+    bodies = f"{36:064x}4e487b71{17:064x}{'0' * 56}" * calls
+    is_error, text = call("decode", {"data": f"0xac9650d8{32:064x}{calls:064x}{places}{bodies}"})
+    assert (is_error, "bytes; at most 262,144 are given. Ask for less. In short: calldata: multi" in text) == (
+        True,
+        True,
+    )
 
 
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
