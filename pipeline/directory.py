@@ -92,13 +92,8 @@ class PackDirectory:
 
     def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
         """The first texts of a collection that have a fragment, whatever its case."""
-        wanted, found = fragment.lower(), []
-        for text in self._pack.texts(collection):
-            if wanted in text.lower():
-                found.append(text)
-                if len(found) == limit:
-                    break
-        return found
+        wanted = fragment.lower()
+        return list(islice((text for text in self._pack.texts(collection) if wanted in text.lower()), limit))
 
     def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
         """All texts of a collection."""

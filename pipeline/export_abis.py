@@ -151,8 +151,7 @@ def _of_text(text: str) -> tuple[bytes, str]:
         signature = normalise(text)
     except GrammarError as error:
         raise BadTarget(printable(text), str(error)) from None
-    collection = next(one for one in (SIGNATURES, EVENT_SIGNATURES) if one.code == signature.collection)
-    return keccak256(signature.text.encode())[: collection.hash_bytes], signature.text
+    return keccak256(signature.text.encode())[: Collection.of_code(signature.collection).hash_bytes], signature.text
 
 
 def _of_hash(hash: str) -> bytes:

@@ -80,8 +80,7 @@ async def _answer(server: MCPServer, headers: list[tuple[bytes, bytes]], body: b
 
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
-        "path": "/mcp", "raw_path": b"/mcp", "root_path": "", "query_string": b"", "headers": headers,
-        "server": None, "client": None,
+        "path": "/mcp", "query_string": b"", "headers": headers,
     }  # fmt: skip
     async with app.router.lifespan_context(app):
         await app(scope, receive, send)

@@ -306,7 +306,8 @@ def mcp_server(directory: Directory, *, solves: bool = True) -> MCPServer:
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
     tools = _Tools(directory)
-    for tool in (tools.resolve, tools.search, tools.decode, tools.contract, *([tools.solve] if solves else [])):
+    asked: list[Callable[..., BaseModel]] = [tools.resolve, tools.search, tools.decode, tools.contract]
+    for tool in [*asked, tools.solve] if solves else asked:
         server.add_tool(
             _answering(tool), annotations=reads_only, description=" ".join((tool.__doc__ or "").split()),
             structured_output=True,
