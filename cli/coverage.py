@@ -18,9 +18,7 @@ from sigdir.signatures.collections import SIGNATURES, Collection
 
 @command()
 @click.argument("file", type=click.Path())
-@click.option(
-    "--misses", type=click.IntRange(0, 100_000), default=20, show_default=True, help="Misses that are listed."
-)
+@click.option("--misses", type=click.IntRange(0, 100_000), default=20, help="Misses that are listed.")
 @warehouse_option
 @json_option()
 def coverage(file: str, misses: int, folder: Path, as_json: bool) -> None:

@@ -134,7 +134,8 @@ def decode() -> None:
     type=click.Path(),
     default="-",
     metavar="TARGET",
-    help="For --file: .parquet or .ndjson.  [default: NDJSON on stdout]",
+    show_default="NDJSON on stdout",
+    help="For --file: .parquet or .ndjson.",
 )
 @quiet_option()
 @_called_options
@@ -205,7 +206,7 @@ def revert(data: str) -> list[Input]:
 
 @decode.command()
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic, 0x and 64 digits; in their order.")
-@click.option("--data", default="0x", show_default=True, metavar="DATA", help="The data; @FILE reads it from a file.")
+@click.option("--data", default="0x", metavar="DATA", help="The data; @FILE reads it from a file.")
 @click.option("--anonymous", is_flag=True, help="The first topic is no hash; --text gives the events to try.")
 @click.option("--text", "texts", multiple=True, metavar="TEXT", help="An event to try first, canonical or as declared.")
 @_explaining
@@ -223,7 +224,9 @@ def log(topics: Sequence[str], data: str, anonymous: bool, texts: Sequence[str])
 
 @decode.command(name="return")
 @_data
-@click.option("--selector", default="", metavar="SELECTOR", help="The selector of the call, 8 hex digits.")
+@click.option(
+    "--selector", default="", show_default=False, metavar="SELECTOR", help="The selector of the call, 8 hex digits."
+)
 @click.option(
     "--text",
     "texts",

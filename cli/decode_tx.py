@@ -24,9 +24,7 @@ from sigdir.signatures.interruption import waiting
 @command()
 @click.argument("hash", metavar="HASH")
 @click.option("--rpc", required=True, metavar="URL", envvar="ETH_RPC_URL", show_envvar=True, help="The node to ask.")
-@click.option(
-    "--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="How long the node may take in all."
-)
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, help="How long the node may take in all.")
 @directory_options
 @json_option("Write the transaction with the answers of the API for its parts.")
 def transaction(hash: str, rpc: str, seconds: float, source: Source, as_json: bool) -> None:

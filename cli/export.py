@@ -33,31 +33,21 @@ _FORMATS = "; ".join(
 )
 
 
-class TextCount(click.ParamType[int | None]):
-    """A number from 1, or `all`, which is None."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        if value is None or value == "all":
-            return None
-        if not isinstance(value, int) and not (value.isdecimal() and len(value) < 10 and int(value)):
-            self.fail(f"{value!r} is neither a number from 1 nor `all`", param, ctx)
-        return int(value)
+def _text_count(value: str) -> int | None:
+    """The type of a number from 1, or `all`, which is None."""
+    if value == "all":
+        return None
+    if not (value.isdecimal() and len(value) < 10 and int(value)):
+        raise click.BadParameter(f"{value!r} is neither a number from 1 nor `all`")
+    return int(value)
 
 
-class SourceLicence(click.ParamType[tuple[str, str]]):
-    """A source's label or a pattern of labels, and its licence."""
-
-    name = "licence"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        source, _, licence = value.rpartition("=")
-        if not source or not licence.strip():
-            self.fail(f"{value!r} is not a source, = and its licence", param, ctx)
-        return source, licence.strip()
+def _source_licence(value: str) -> tuple[str, str]:
+    """The type of a source's label or a pattern of labels, and its licence."""
+    source, _, licence = value.rpartition("=")
+    if not source or not licence.strip():
+        raise click.BadParameter(f"{value!r} is not a source, = and its licence")
+    return source, licence.strip()
 
 
 @command(
@@ -72,9 +62,7 @@ class SourceLicence(click.ParamType[tuple[str, str]]):
     "--collection", "collections", type=CollectionChoice(), multiple=True,
     help="Export only this collection.  [default: those that the format can hold; 4byte.json: signatures]",
 )  # fmt: skip
-@click.option(
-    "--columns", type=click.Choice(COLUMNS), default=OURS, show_default=True, help="For Parquet: whose column names."
-)
+@click.option("--columns", type=click.Choice(COLUMNS), default=OURS, help="For Parquet: whose column names.")
 @click.option(
     "--ranked", is_flag=True,
     help="For 4byte.json, 4bytes, foundry: order the texts of a selector by their evidence, not by age.",
@@ -84,7 +72,7 @@ class SourceLicence(click.ParamType[tuple[str, str]]):
     "--hashes", type=click.File(), help="For abi: a file of selectors and topics, one a line; - for standard input."
 )
 @click.option(
-    "--texts", "most", type=TextCount(), metavar="N|all",
+    "--texts", "most", type=_text_count, metavar="N|all",
     help="For pack: the N texts of each collection that are used most.  [default: all]",
 )  # fmt: skip
 @click.option("--with-declarations", is_flag=True, help="For pack: with the commonest declaration of each text.")
@@ -95,7 +83,7 @@ class SourceLicence(click.ParamType[tuple[str, str]]):
 )  # fmt: skip
 @click.option("--padded", is_flag=True, help="For ranges: with sizes that many of them share, which hides more.")
 @click.option(
-    "--licence", "licences", type=SourceLicence(), multiple=True, metavar="SOURCE=TEXT",
+    "--licence", "licences", type=_source_licence, multiple=True, metavar="SOURCE=TEXT",
     help="For dataset: the licence of a source, which the data card names. SOURCE is a label and may have *.",
 )  # fmt: skip
 @json_option("Report as JSON.")

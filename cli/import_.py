@@ -65,7 +65,7 @@ def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None)
     "--samples", is_flag=True, help="Import the declarations of the common ERC standards that come with sigdir."
 )
 @click.option(
-    "--collection", type=CollectionChoice(), default=SIGNATURES.value, show_default=True,
+    "--collection", type=CollectionChoice(), default=SIGNATURES.value,
     help="Collection for candidates whose kind the input does not state.",
 )  # fmt: skip
 @click.option(
@@ -95,7 +95,6 @@ def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None)
     "--chain",
     type=click.IntRange(1, (1 << 63) - 1),
     default=1,
-    show_default=True,
     help="The chain of contracts whose input names an address and no chain.",
 )
 @click.option(
@@ -107,7 +106,7 @@ def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None)
 @click.option("--strict", is_flag=True, help="Stop at the first broken file of a folder or an archive.")
 @click.option("--follow-links", is_flag=True, help="Read what links in folders lead to.  [default: skip them]")
 @click.option(
-    "--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True,
+    "--engine", type=click.Choice(["local", "spark"]), default="local",
     help="What does the work: this machine's threads, or tasks on Spark's API, which may be on many machines.",
 )  # fmt: skip
 @click.option(

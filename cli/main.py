@@ -80,7 +80,9 @@ class _Commands(click.Group):
             formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
 
 
-@click.group(cls=_Commands, commands=_NAMES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands, commands=_NAMES, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(package_name="signature-directory")
 def main() -> None:
     """Import, query and serve Ethereum signatures and their hashes.

@@ -27,18 +27,14 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
     "--way", type=click.Choice(["changes", "pages"]),
     help="Follow the feed of changes, or walk the pages.  [default: the feed if the directory has one]",
 )  # fmt: skip
+@click.option("--rate", type=click.FloatRange(0, min_open=True), default=2.0, help="Requests per second.")
 @click.option(
-    "--rate", type=click.FloatRange(0, min_open=True), default=2.0, show_default=True, help="Requests per second."
-)
-@click.option(
-    "--tries", type=click.IntRange(1, 100), default=8, show_default=True,
+    "--tries", type=click.IntRange(1, 100), default=8,
     help="Attempts for each request, with growing pauses.",
 )  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(0.1), default=30.0, help="Seconds to wait for a response.")
 @click.option(
-    "--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for a response."
-)
-@click.option(
-    "--max-rows", type=click.IntRange(1), default=MAX_ROWS, show_default=True,
+    "--max-rows", type=click.IntRange(1), default=MAX_ROWS,
     help="The most rows that the directory may say it has.",
 )  # fmt: skip
 @click.option("--restart", is_flag=True, help="Forget the progress of earlier runs, and fetch everything again.")

@@ -45,8 +45,7 @@ class Place(click.Path):
 
 existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 warehouse_option = click.option(
-    "--warehouse", "folder", type=Place(), default="data", metavar="DIR|URL",
-    show_default=True, envvar="SIGDIR_WAREHOUSE", show_envvar=True,
+    "--warehouse", "folder", type=Place(), default="data", metavar="DIR|URL", envvar="SIGDIR_WAREHOUSE", show_envvar=True,
     help="Folder of the warehouse, or a store: s3://bucket/prefix.",
 )  # fmt: skip
 key_option = click.option(
@@ -70,7 +69,7 @@ def quiet_option(help: str = "Show no progress.") -> Callable[[Function], Functi
 
 
 def memory_limit_option(default: str, help: str) -> Callable[[Function], Function]:
-    return click.option("--memory-limit", default=default, show_default=True, help=help)
+    return click.option("--memory-limit", default=default, help=help)
 
 
 class CollectionChoice(click.Choice[Collection]):
@@ -86,33 +85,23 @@ class CollectionChoice(click.Choice[Collection]):
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class Duration(click.ParamType[timedelta]):
-    """A number and a unit: 90s, 15m, 36h, 7d, 2w."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        found = re.fullmatch(r"(\d{1,6})([smhdw])", value)
-        if not found:
-            self.fail(f"{value!r} is not a duration; write 90s, 15m, 36h, 7d or 2w", param, ctx)
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+def duration(value: str) -> timedelta:
+    """The type of a number and a unit: 90s, 15m, 36h, 7d, 2w."""
+    found = re.fullmatch(r"(\d{1,6})([smhdw])", value)
+    if not found:
+        raise click.BadParameter(f"{value!r} is not a duration; write 90s, 15m, 36h, 7d or 2w")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
-class AsOf(click.ParamType[int | datetime | None]):
-    """A version's number, or a time in the form of ISO 8601, UTC where it has no zone."""
-
-    name = "version"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | datetime | None:
-        try:
-            return number_or_time(value)
-        except QueryError as error:
-            self.fail(str(error), param, ctx)
+def _as_of(value: str) -> int | datetime | None:
+    """The type of a version's number, or of a time in the form of ISO 8601, UTC where it has no zone."""
+    try:
+        return number_or_time(value)
+    except QueryError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 as_of_option = click.option(
-    "--as-of", "version", type=AsOf(), metavar="VERSION|TIME",
+    "--as-of", "version", type=_as_of, metavar="VERSION|TIME",
     help="Read an older version: its number, or a time such as 2026-11-21T08:00Z.",
 )  # fmt: skip

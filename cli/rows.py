@@ -40,7 +40,7 @@ def rows_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --format, and --json as a short form of --format json; the function gets ``format``."""
     json_flag = click.option("--json", "format", flag_value="json", help="The same as --format json.")
     format = click.option(
-        "--format", "format", type=click.Choice(["table", *WRITERS]), default="table", show_default=True,
+        "--format", "format", type=click.Choice(["table", *WRITERS]), default="table",
         help="How to write the rows.",
     )  # fmt: skip
     return format(json_flag(function))

@@ -16,9 +16,7 @@ from sigdir.warehouse.table.paths import existing
 @command()
 @click.argument("terms", nargs=-1, required=True, metavar="QUERY...")
 @warehouse_option
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most signatures of each kind."
-)
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, help="Most signatures of each kind.")
 @json_option("Write what was understood, the counts and the signatures.")
 def search(terms: tuple[str, ...], folder: Path, limit: int, as_json: bool) -> None:
     """Find signatures by a piece of their text, by a pattern of the name, or by their parameters. The best come first.

@@ -56,7 +56,7 @@ def _flag(name: str, help: str) -> Callable[[Any], Any]:
     return click.option(name, is_flag=True, show_envvar=True, help=help)
 
 
-@command(opens_stores=True, context_settings={"auto_envvar_prefix": "SIGDIR", "show_default": True})
+@command(opens_stores=True, context_settings={"auto_envvar_prefix": "SIGDIR"})
 @warehouse_option
 @_option("--host", "Address to listen on.")
 @_option("--port", "Port to listen on; 0 takes a free one.", type=click.IntRange(0, 65535))

@@ -35,11 +35,11 @@ _SHOWN = 10
     help="Parameter lists that are likely, one a line: (address,uint256).",
 )
 @click.option(
-    "--most-lists", type=click.IntRange(1), default=500, show_default=True, metavar="N",
+    "--most-lists", type=click.IntRange(1), default=500, metavar="N",
     help="Try the N commonest lists for a selector whose arguments no code shows. A topic is tried with all.",
 )  # fmt: skip
 @click.option(
-    "--pairs", type=click.IntRange(0, 20_000_000), default=0, show_default=True, metavar="N",
+    "--pairs", type=click.IntRange(0, 20_000_000), default=0, metavar="N",
     help="Then try N new names of words that stand together in known names.",
 )  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="End after this time with what was found.")

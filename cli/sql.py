@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from sigdir.cli.errors import Failure, command
-from sigdir.cli.options import Duration, as_of_option, memory_limit_option, warehouse_option
+from sigdir.cli.options import as_of_option, duration, memory_limit_option, warehouse_option
 from sigdir.cli.rows import limits, rows_options, write_rows
 from sigdir.cli.shell import COMMANDS, QUIT, parts_of, run_command, run_shell, words_of
 from sigdir.pipeline.row_writers import WRITERS
@@ -75,7 +75,7 @@ def _named(option: str, metavar: str, help: str, **more: Any) -> Callable[[Calla
 @memory_limit_option("1GB", "Memory for a query; above it, data is spilled to disk.")
 @click.option(
     "--timeout",
-    type=Duration(),
+    type=duration,
     metavar="DURATION",
     help="Stop a statement after this time: 30s, 5m. Without it none is stopped.",
 )

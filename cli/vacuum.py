@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sigdir.cli.errors import command
-from sigdir.cli.options import Duration, json_option, no_wait_option, warehouse_option
+from sigdir.cli.options import duration, json_option, no_wait_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.warehouse.jobs import vacuum as vacuuming
 from sigdir.warehouse.table.paths import existing
@@ -25,7 +25,7 @@ _TITLES = {
 
 @command(state="no row was changed")
 @click.option(
-    "--keep", type=Duration(), default="7d", show_default=True, metavar="DURATION",
+    "--keep", type=duration, default="7d", metavar="DURATION",
     help="Keep every version that was the newest at some time in this window: 36h, 7d, 2w.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")

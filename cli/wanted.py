@@ -18,7 +18,7 @@ from sigdir.warehouse.table.paths import existing
 
 
 @command()
-@click.option("--limit", type=click.IntRange(1, LARGEST), default=20, show_default=True, help="Hashes that are listed.")
+@click.option("--limit", type=click.IntRange(1, LARGEST), default=20, help="Hashes that are listed.")
 @click.option(
     "--cache", type=click.Path(file_okay=False, path_type=Path), envvar="SIGDIR_CACHE", show_envvar=True,
     help="The folder of `serve --cache`, where the warehouse is on read-only media.",

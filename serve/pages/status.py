@@ -82,7 +82,7 @@ class StatisticsPage:
         if statistics is None:
             self._send_without_charts(req, resp, version)
             return
-        if not not_modified(req, resp, weak(f"{statistics.tag}-{build()}")):
+        if not not_modified(req, resp, weak(f"{statistics.written_ns:x}-{build()}")):
             send(req, resp, rendered("statistics.html", here="/statistics/", statistics=statistics))
 
     def _send_without_charts(self, req: falcon.Request, resp: falcon.Response, version: int) -> None:

@@ -39,7 +39,7 @@ class RenderedStatistics:
     """The content of the file.
 
     ``html`` are the figures, ``code`` identifies the code that rendered them, ``suppressed`` the list of texts that are
-    not counted, ``tag`` differs between any two files.
+    not counted, ``written_ns`` is the time of the file.
     """
 
     version: int
@@ -47,7 +47,11 @@ class RenderedStatistics:
     html: str
     code: str
     suppressed: str
-    tag: str
+    written_ns: int
+
+    @property
+    def is_old(self) -> bool:
+        return time.time() - self.written_ns / 1e9 > _MAX_AGE_SECONDS
 
 
 @lru_cache(maxsize=1)
@@ -64,8 +68,6 @@ class BackgroundRenderer:
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
         self._lock = threading.Lock()
-        self._last: RenderedStatistics | None = None
-        self._last_written_ns = 0
         self.is_rendering = self.has_failed = False
         self._not_before = 0.0
 
@@ -75,23 +77,16 @@ class BackgroundRenderer:
             found = self._read()
             if found is not None and found.suppressed != suppressed:
                 found = None
-            if found is None or found.code != code_id() or (found.version != version and self._is_old()):
+            if found is None or found.code != code_id() or (found.version != version and found.is_old):
                 self._start()
             return found
-
-    def _is_old(self) -> bool:
-        return time.time() - self._last_written_ns / 1e9 > _MAX_AGE_SECONDS
 
     def _read(self) -> RenderedStatistics | None:
         try:
             written_ns = self._paths.statistics.stat().st_mtime_ns
-            if written_ns != self._last_written_ns:
-                content = orjson.loads(self._paths.statistics.read_bytes())
-                self._last = RenderedStatistics(**content, tag=f"{written_ns:x}")
-                self._last_written_ns = written_ns
+            return RenderedStatistics(**orjson.loads(self._paths.statistics.read_bytes()), written_ns=written_ns)
         except (OSError, ValueError, TypeError):  # missing, or written by other code
-            self._last, self._last_written_ns = None, 0
-        return self._last
+            return None
 
     def _start(self) -> None:
         if not self.is_rendering and time.monotonic() >= self._not_before:

@@ -13,7 +13,7 @@ import click
 import pytest
 
 import sigdir
-from sigdir.cli.options import Duration
+from sigdir.cli.options import duration
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.view import Reader
@@ -275,7 +275,7 @@ def test_a_window_is_a_number_and_a_unit() -> None:
     """A duration is a whole number with s, m, h, d or w; any other text is an error of the option."""
     durations = {"0s": 0, "90s": 90, "15m": 900, "36h": 129_600, "7d": 604_800, "2w": 1_209_600}
     for text, seconds in durations.items():
-        assert Duration().convert(text, None, None).total_seconds() == seconds
+        assert duration(text).total_seconds() == seconds
     for text in ("", "7", "d", "-1d", "1.5d", "7 d", "7D", "9999999d", "7days"):
         with pytest.raises(click.BadParameter, match="is not a duration"):
-            Duration().convert(text, None, None)
+            duration(text)
