@@ -35,19 +35,14 @@ from sigdir.signatures.given_contract import address_of, chain_of
 _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 
 
-def _columns(
-    _context: click.Context, _option: click.Parameter, written: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
-    found = tuple((role, name) for role, _, name in (one.partition("=") for one in written))
-    for role, name in found:
-        if role not in ROLES or not name:
-            raise click.BadParameter(f"{role}={name} is none of " + ", ".join(f"{one}=NAME" for one in ROLES))
-    return found
+def _column(written: str) -> tuple[str, str]:
+    role, _, name = written.partition("=")
+    if role not in ROLES or not name:
+        raise click.BadParameter(f"{role}={name} is none of " + ", ".join(f"{one}=NAME" for one in ROLES))
+    return role, name
 
 
-def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None) -> Deployed | None:
-    if written is None:
-        return None
+def _contract(written: str) -> Deployed:
     chain, _, address = written.partition(":")
     try:
         return Deployed(chain_of(chain), address_of(address, "address"))
@@ -82,13 +77,13 @@ def _contract(_ctx: click.Context, _param: click.Parameter, written: str | None)
     help="The inputs are all that their sources say: what they said before is withdrawn, and the report counts it.",
 )  # fmt: skip
 @click.option(
-    "--column", "columns", multiple=True, metavar="ROLE=NAME", callback=_columns,
+    "--column", "columns", multiple=True, metavar="ROLE=NAME", type=_column,
     help="What a column of a table is: text, hash or kind, and its name.  [default: found by values and names]",
 )  # fmt: skip
 @click.option(
     "--contract",
     metavar="CHAIN:ADDRESS",
-    callback=_contract,
+    type=_contract,
     help="The contract whose ABI the inputs are: decoding takes it by --to.",
 )
 @click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -43,12 +44,8 @@ def search(terms: tuple[str, ...], folder: Path, limit: int, as_json: bool) -> N
     query = parse_search(" ".join(terms))
     if query.kind == "nothing":
         raise Failure(query.problem or "there is nothing to search for")
-    reader = Reader(existing(folder))
-    try:
-        view = reader.current()
-        found = [find(view, collection, query, 0, limit) for collection in COLLECTIONS]
-    finally:
-        reader.close()
+    with closing(Reader(existing(folder))) as reader:
+        found = [find(reader.current(), collection, query, 0, limit) for collection in COLLECTIONS]
     if as_json:
         counts = {one.collection: {"count": one.count, "results": list(map(document_of, one.rows))} for one in found}
         write_json({"understood": understood(query), **counts})

@@ -32,13 +32,13 @@ def _readable_queries(_context: click.Context, _option: click.Parameter, value: 
     return value and value.absolute()
 
 
-def _origin(_context: click.Context, _option: click.Parameter, value: str) -> str:
+def _origin(value: str) -> str:
     if value and not is_origin(value):
         raise click.BadParameter(f"{value!r} is not a scheme and a host, as https://example.org.")
     return value
 
 
-def _node_url(_context: click.Context, _option: click.Parameter, value: str) -> str:
+def _node_url(value: str) -> str:
     if value:
         from sigdir.pipeline.node import checked_url  # loads ssl, which any other server does without here
 
@@ -73,7 +73,7 @@ def _flag(name: str, help: str) -> Callable[[Any], Any]:
 @_flag("--trust-proxy", "Trust X-Forwarded-Proto and X-Forwarded-Host of requests.")
 @_option(
     "--public-url", "What links begin with, as https://example.org. By default what the request was sent to.",
-    metavar="ORIGIN", callback=_origin,
+    metavar="ORIGIN", type=_origin,
 )  # fmt: skip
 @click.option(
     "--log-requests/--no-log-requests", default=True, show_envvar=True,
@@ -95,12 +95,12 @@ def _flag(name: str, help: str) -> Callable[[Any], Any]:
     metavar="URL",
 )  # fmt: skip
 @_option(
-    "--primary-url", "Where a replica sends those who POST, as https://example.org.", metavar="ORIGIN", callback=_origin
+    "--primary-url", "Where a replica sends those who POST, as https://example.org.", metavar="ORIGIN", type=_origin
 )
 @_flag("--rank-lists", "Look up whole hashes in 4byte.directory's lists by evidence, without texts that look mined.")
 @_option(
     "--rpc", "The decode page explains transactions of this node, and asks nobody else.", metavar="URL",
-    callback=_node_url,
+    type=_node_url,
 )  # fmt: skip
 @_flag("--solve", "Let anybody look for texts of unknown hashes, ten seconds at a time: /solve/.")
 @_flag("--count-misses", "Count selectors and topics that were looked up and not found, without clients: /wanted/.")

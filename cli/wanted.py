@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -40,11 +41,8 @@ def wanted(limit: int, cache: Path | None, folder: Path, as_json: bool) -> None:
     paths = replace(existing(folder), derived=cache if is_read_only(folder) else None)
     if not paths.misses.exists():
         raise Failure(f"{folder}: no server has counted misses here; serve with --count-misses")
-    reader = Reader(paths)
-    try:
+    with closing(Reader(paths)) as reader:
         found = wanted_of(paths.misses, reader.current())[:limit]
-    finally:
-        reader.close()
     if as_json:
         write_json(list(map(asdict, found)))
         return

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import falcon
 
 from sigdir.serve.core.decodings import DECODED
+from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import COUNTS_FOLDER, MIB, Settings
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
@@ -233,9 +234,9 @@ class BudgetProcess:
             )
         if -status in _WITHOUT_MEMORY:
             name = signal.Signals(-status).name
-            print(f"refused: a request ended the process of long requests by {name}", file=sys.stderr, flush=True)
+            write_line(f"refused: a request ended the process of long requests by {name}")
             return http_error_of(MemoryError())
-        print(f"error: the process of long requests ended with status {status}", file=sys.stderr, flush=True)
+        write_line(f"error: the process of long requests ended with status {status}")
         return unavailable("The process that answered this request has ended.")
 
 
@@ -261,8 +262,7 @@ class CostlyRequests:
             req.env.get("waitress.client_disconnected", lambda: False),
         )
         resp.status = answer.status
-        for name, value in answer.headers:
-            resp.set_header(name, value)
+        resp.set_headers(answer.headers)
         resp.data = answer.body
         req.env[DECODED] = answer.decoded
         resp.complete = True

@@ -12,7 +12,6 @@ Invariants
 from __future__ import annotations
 
 import sqlite3
-import sys
 import threading
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from typing import Any
 import falcon
 import numpy as np
 
+from sigdir.serve.core.process import write_line
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.errors import UnreadableWarehouse
@@ -87,7 +87,7 @@ class Misses:
                 )
                 file.execute("DELETE FROM misses WHERE count <= 0")
         except (sqlite3.Error, MemoryError) as error:
-            print(f"error: misses are not counted: {self._file}: {error}", file=sys.stderr, flush=True)
+            write_line(f"error: misses are not counted: {self._file}: {error}")
 
 
 def wanted(file: Path, view: View) -> list[Wanted]:

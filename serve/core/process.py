@@ -6,11 +6,17 @@ import ctypes
 import os
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+def write_line(text: str) -> None:
+    """Write a line on standard error at once."""
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

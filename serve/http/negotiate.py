@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import falcon
@@ -55,13 +55,19 @@ def is_list_wanted(accept: str, format: str) -> bool:
 def _quality(accept: str, kind: str) -> float:
     """The quality of a type (RFC 9110, 12.5.1), plus up to 2e-6 for how exactly Accept names it."""
     best = (-1, 0.0)
-    for part in (accept or "*/*")[:MAX_CHARACTERS].split(","):
-        name, *parameters = (piece.strip() for piece in part.split(";"))
-        closeness = {kind: 2, kind.split("/", maxsplit=1)[0] + "/*": 1, "*/*": 0, "*": 0}.get(name.lower(), -1)
+    for name, quality in _qualities(accept or "*/*"):
+        closeness = {kind: 2, kind.split("/", maxsplit=1)[0] + "/*": 1, "*/*": 0, "*": 0}.get(name, -1)
         if closeness > best[0]:
-            best = (closeness, quality_parameter(parameters))
+            best = (closeness, quality)
     # At equal quality the exact name wins: a browser names text/html and takes anything else as */*.
     return best[1] + best[0] * 1e-6 if best[0] >= 0 and best[1] > 0 else 0.0
+
+
+def _qualities(header: str) -> Iterator[tuple[str, float]]:
+    """The names of a header in lower case, each with its quality."""
+    for part in header[:MAX_CHARACTERS].split(","):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        yield name.lower(), quality_parameter(parameters)
 
 
 def quality_parameter(parameters: list[str]) -> float:
@@ -88,10 +94,7 @@ _MIN_BYTES = 1024  # a smaller body fits into one packet as it is
 
 def coding_for(accept_encoding: str) -> str:
     """The coding that a client prefers; empty if it names none of ours with a quality above zero."""
-    qualities = {}
-    for part in accept_encoding[:MAX_CHARACTERS].split(","):
-        name, *parameters = (piece.strip() for piece in part.split(";"))
-        qualities[name.lower()] = quality_parameter(parameters)
+    qualities = dict(_qualities(accept_encoding))
     best = max(CODINGS, key=lambda coding: qualities.get(coding, 0.0))
     return best if qualities.get(best, 0.0) > 0 else ""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import falcon
 import orjson
 
+from sigdir.serve.core.process import write_line
 from sigdir.serve.http import conditional
 from sigdir.serve.http.conditional import lookup_caching
 from sigdir.serve.http.errors import HttpError, http_error_of
@@ -80,8 +80,7 @@ def add_error_handlers(app: Any) -> None:
 def _answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
     found = http_error_of(error)
     resp.status = falcon.code_to_http_status(found.status)
-    for name, value in found.headers.items():
-        resp.set_header(name, value)
+    resp.set_headers(found.headers)
     resp.delete_header("ETag")
     req.context.kind = getattr(req.context, "kind", JSON)
     error_body = getattr(req.context, "error_body", None)
@@ -92,5 +91,5 @@ def _log_and_answer_error(req: falcon.Request, resp: falcon.Response, error: Exc
     """Write one line to the log. The client gets no traceback. A request over its memory is no error of the server."""
     message = " ".join(str(error).split())
     word = "error" if http_error_of(error).status >= 500 else "refused"
-    print(f"{word}: {req.method} {req.path}: {type(error).__name__}: {message}", file=sys.stderr, flush=True)
+    write_line(f"{word}: {req.method} {req.path}: {type(error).__name__}: {message}")
     _answer_error(req, resp, error, params)

@@ -29,10 +29,8 @@ class HomePage(ViewPage):
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
         entered = linked(req)
         if entered:
-            resp.status = falcon.HTTP_302
-            resp.set_header("Location", address_of(self._reader.current(), entered))
-        else:
-            super().on_get(req, resp, **parameters)
+            raise falcon.HTTPFound(address_of(self._reader.current(), entered))
+        super().on_get(req, resp, **parameters)
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
         times = [row.created_at for collection in COLLECTIONS for row in newest(view, collection, None, 1)]
@@ -73,8 +71,7 @@ class LinkPage:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         entered = linked(req)
         newest = f"/browse/{URL_NAMES[self._collection]}/"
-        resp.status = falcon.HTTP_302
-        resp.set_header("Location", address_of(self._reader.current(), entered) if entered else newest)
+        raise falcon.HTTPFound(address_of(self._reader.current(), entered) if entered else newest)
 
 
 _FIRST_ROWS = 15

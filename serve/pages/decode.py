@@ -117,9 +117,7 @@ class DecodePage(ViewPage):
         address = entered.address(alternatives)
         is_in_address = not entered.contract or entered.place or alternatives[0].form is Form.CODE
         if is_in_address and len(address) <= _ADDRESS_CHARACTERS:
-            resp.status = falcon.HTTP_303
-            resp.set_header("Location", f"/decode/?{address}")
-            return
+            raise falcon.HTTPSeeOther(f"/decode/?{address}")
         resp.set_header("Cache-Control", "no-store")
         view = self._reader.current()
         send(req, resp, self._decoded(req, view, entered, self._with_contract(view, entered, alternatives)))

@@ -95,8 +95,7 @@ def rendered(template: str, **values: Any) -> bytes:
 def send(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
     """Answer with a page."""
     resp.content_type = HTML_TYPE
-    for name, value in _HEADERS.items():
-        resp.set_header(name, value)
+    resp.set_headers(_HEADERS)
     resp.data = packed(req, resp, body)
 
 

@@ -186,8 +186,7 @@ class StorePage(_FormPage):
         text = _text(self._fields(req), "texts").encode("utf-8", "replace")
         sent = preview(self._reader.current(), line_candidates(text), SIGNATURES)
         ids = self._store([row.new for row in sent if row.state == NEW and row.new])
-        resp.status = falcon.HTTP_303
-        resp.set_header("Location", stored_address(ids, len(sent) - sum(map(len, ids.values()))))
+        raise falcon.HTTPSeeOther(stored_address(ids, len(sent) - sum(map(len, ids.values()))))
 
     def _store(self, new: list[NewText]) -> dict[Collection, list[int]]:
         """The ids of the texts that are stored now: another request may have stored one first."""

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.table.files import mark
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> int:
         try:
             pull(paths)
         except (SigdirError, OSError) as error:
-            _write(f"Error: {error}")
+            write_line(f"Error: {error}")
             return 2
         mark(paths.last_pull)
         return 0
@@ -47,17 +48,13 @@ def follow(paths: Paths) -> None:
                 due[check] = time.monotonic() + _CHECK_SECONDS[check]
             mark(paths.last_pull)
             if problem:
-                _write("follow: the store answers again")
+                write_line("follow: the store answers again")
             problem = ""
         except (SigdirError, OSError) as error:
             if not problem:
-                _write(f"follow: {error}; the version that is there is served on")
+                write_line(f"follow: {error}; the version that is there is served on")
             problem = str(error)
         time.sleep(PULL_SECONDS)
-
-
-def _write(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

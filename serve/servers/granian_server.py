@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from typing import Any
 
 from granian import Granian
@@ -15,7 +14,7 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
-from sigdir.serve.core.process import end_with_parent
+from sigdir.serve.core.process import end_with_parent, write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import START_ERROR, is_served
 
@@ -52,7 +51,7 @@ def load(target: str) -> Any:
     try:
         return open_app(settings).app
     except (WarehouseError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr, flush=True)
+        write_line(f"Error: {error}")
         if not is_served(settings.host, settings.port):
             os.kill(os.getppid(), signal.SIGTERM)  # granian would start another one again and again
         os._exit(START_ERROR)

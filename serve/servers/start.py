@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from importlib.util import find_spec
 
+from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.errors import SigdirError, missing_package
 from sigdir.warehouse.staging.writer import make_warehouse
@@ -88,7 +88,7 @@ def ensure_warehouse(settings: Settings) -> None:
         existing(settings.warehouse)
         return
     if make_warehouse(settings.paths):
-        print(f"new warehouse at {settings.paths.root}", file=sys.stderr, flush=True)
+        write_line(f"new warehouse at {settings.paths.root}")
 
 
 def first_pull(settings: Settings, environment: dict[str, str]) -> None:
@@ -98,7 +98,7 @@ def first_pull(settings: Settings, environment: dict[str, str]) -> None:
         return
     if not settings.paths.log.is_dir() or read_identity(settings.paths).unfinished:
         raise StartError("there is no version to serve: the line above says why the store cannot be followed")
-    print("serving the version that is there until the store answers", file=sys.stderr, flush=True)
+    write_line("serving the version that is there until the store answers")
 
 
 def why_it_ended(status: int) -> str:
@@ -123,9 +123,3 @@ def why_it_ended(status: int) -> str:
 def url_of(settings: Settings) -> str:
     """What clients of this machine connect to."""
     return f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{settings.port}"
-
-
-def with_address(settings: Settings, bound: socket.socket) -> Settings:
-    """The settings with the address that the socket has."""
-    host, port = bound.getsockname()[:2]
-    return replace(settings, host=host, port=port)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any, NamedTuple
 
 from sigdir.serve.app import create_app
 from sigdir.serve.core.budget import Processes, budget_processes
-from sigdir.serve.core.process import return_freed_memory
+from sigdir.serve.core.process import return_freed_memory, write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.metrics import Counts
@@ -71,4 +70,4 @@ class _IndexProgress:
         self._rows += rows
         if time.monotonic() > self._next:
             self._next = time.monotonic() + _REPORT_SECONDS
-            print(f"index: {self._rows:,} rows", file=sys.stderr, flush=True)
+            write_line(f"index: {self._rows:,} rows")

@@ -25,7 +25,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
 
-from sigdir.serve.core.process import end_with_parent
+from sigdir.serve.core.process import end_with_parent, write_line
 from sigdir.serve.core.settings import COUNTS_FOLDER, Settings
 from sigdir.serve.servers.start import (
     FOLLOWER,
@@ -38,7 +38,6 @@ from sigdir.serve.servers.start import (
     require_package,
     url_of,
     why_it_ended,
-    with_address,
 )
 from sigdir.signatures.errors import missing_package
 
@@ -72,7 +71,8 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
         if settings.on_read_only_media and settings.cache is None:
             settings = replace(settings, cache=stack.enter_context(_temporary_cache()))
         bound = stack.enter_context(bind(settings))
-        served = with_address(settings, bound)
+        host, port = bound.getsockname()[:2]
+        served = replace(settings, host=host, port=port)
         lock = stack.enter_context(lock_address(served.host, served.port))
         environment = _ENVIRONMENT | os.environ | served.environment() | {COUNTS_FOLDER: counts}
         if settings.follow_store:
@@ -171,10 +171,10 @@ class _Supervisor:
             process = child.process
             child.silent_polls = 0 if process.pid in heard else child.silent_polls + 1
             if child.silent_polls >= self._most_polls:
-                _write(f"process {process.pid} no longer answers; killed")
+                write_line(f"process {process.pid} no longer answers; killed")
                 child.end()
             if (status := process.poll()) is not None and not self._stopping:
-                _write(f"process {process.pid} ended with status {status}; replaced")
+                write_line(f"process {process.pid} ended with status {status}; replaced")
                 time.sleep(_RESTART_SECONDS)
                 child.start()
 
@@ -184,10 +184,6 @@ class _Supervisor:
         deadline = time.monotonic() + _STOP_SECONDS
         for child in self._children:
             child.end(max(0.0, deadline - time.monotonic()))
-
-
-def _write(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 @dataclass

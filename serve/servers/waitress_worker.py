@@ -21,6 +21,7 @@ from typing import Any
 from waitress import wasyncore
 from waitress.server import create_server
 
+from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import START_ERROR
 from sigdir.serve.servers.startup import OpenedApp, open_app
@@ -46,7 +47,7 @@ def main(descriptor: int, beats: int) -> None:
         for process in opened.processes.values():  # one may still write an index, and its folder may be removed next
             process.close()
     except (WarehouseError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr, flush=True)
+        write_line(f"Error: {error}")
         os._exit(START_ERROR)  # threads may still run
     os._exit(0)  # unloading the modules takes seconds on a busy machine; lines of the log are flushed one by one
 

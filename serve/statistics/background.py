@@ -18,7 +18,7 @@ from pathlib import Path
 
 import orjson
 
-from sigdir.serve.core.process import end_with_parent
+from sigdir.serve.core.process import end_with_parent, write_line
 from sigdir.serve.statistics.figures import TEMPLATES, about, rendered_figures
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.statistics import statistics
@@ -103,7 +103,7 @@ class BackgroundRenderer:
             )
             has_failed = done.returncode != 0
         except (OSError, subprocess.TimeoutExpired) as error:
-            print(f"statistics: {error}", file=sys.stderr, flush=True)
+            write_line(f"statistics: {error}")
             has_failed = True
         with self._lock:
             self.is_rendering, self.has_failed = False, has_failed
@@ -134,7 +134,7 @@ def main(folder: str, derived: str = "") -> int:
     except Busy:
         return 0
     except (WarehouseError, OSError) as error:
-        print(f"statistics: {error}", file=sys.stderr, flush=True)
+        write_line(f"statistics: {error}")
         return 1
     return 0
 
