@@ -209,8 +209,6 @@ def _gone() -> HttpError:
 _CSV_FIELDS = ("id", "created_at", "text_signature", "hex_signature")
 _NDJSON, _CSV = Template(RECORD + "\n"), Template(csv_line(_CSV_FIELDS))
 
-Chunks = Callable[[Collection, tuple[DataFile, ...]], Iterator[bytes]]
-
 
 def _lines(head: bytes, template: Template, collection: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:
     yield head
@@ -225,7 +223,7 @@ def _parquet(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[by
     return file_bytes(collection, (pa.Table.from_batches([batch], FILE_SCHEMA) for batch in rows))
 
 
-_FORMATS: dict[str, tuple[str, Chunks]] = {
+_FORMATS: dict[str, tuple[str, Callable[..., Iterator[bytes]]]] = {
     "ndjson": (NDJSON, partial(_lines, b"", _NDJSON)),
     "csv": (f"{CSV}; charset=utf-8", partial(_lines, csv_head(_CSV_FIELDS).encode(), _CSV)),
     "parquet": (PARQUET, _parquet),

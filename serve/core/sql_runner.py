@@ -205,12 +205,9 @@ def _query(fields: Mapping[str, Any], named: Mapping[str, NamedQuery]) -> tuple[
     if not name or sql:
         return sql.strip(), {}, ""
     if not isinstance(name, str) or name not in named:
-        raise field_error("query", f"There is no such query. {_those(named)}")
+        known = f"The queries are {', '.join(named)}." if named else "This directory has no named queries."
+        raise field_error("query", f"There is no such query. {known}")
     return named[name].sql, dict(named[name].values), name
-
-
-def _those(named: Mapping[str, NamedQuery]) -> str:
-    return f"The queries are {', '.join(named)}." if named else "This directory has no named queries."
 
 
 def _checked(values: Any) -> Mapping[str, Any] | list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import orjson
@@ -22,19 +23,19 @@ def abi_json(collection: Collection, text: str) -> str | None:
     parameter is indexed.
     """
     kind = Kind.EVENT if collection == EVENT_SIGNATURES else Kind.FUNCTION
-    return _json(text, lambda: canonical_declaration(text, kind))
+    return _json(text, partial(canonical_declaration, kind=kind))
 
 
 def declared_abi_json(declaration: str) -> str | None:
     """The ABI of one declaration, with its names, as indented JSON; None if there is none or it is too long."""
-    return _json(declaration, lambda: parse_declaration(declaration))
+    return _json(declaration, parse_declaration)
 
 
-def _json(text: str, read: Callable[[], Declaration]) -> str | None:
+def _json(text: str, read: Callable[[str], Declaration]) -> str | None:
     if len(text) > _MAX_CHARACTERS:
         return None
     try:
-        return indented([read().abi_entry()])
+        return indented([read(text).abi_entry()])
     except BadDeclaration:
         return None
 

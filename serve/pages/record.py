@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any
 from urllib.parse import quote
 
 import falcon
@@ -30,7 +30,8 @@ _MAX_SAID = 20
 _MAX_VARIANTS = 5
 _SHORT = 60
 
-Value = TypeVar("Value")
+_DAMAGED = (WarehouseError, OSError)
+"""Where evidence was vacuumed or is damaged the rest is shown."""
 
 
 class RecordPage(ViewPage):
@@ -52,15 +53,17 @@ class RecordPage(ViewPage):
             raise self._unknown(f"0x{digest.hex()}")
         chosen = _chosen(found, req.get_param("id"))
         others = [self._row(one) for one in found if one is not chosen]
+        evidence, uses = None, 0
+        with suppress(*_DAMAGED):
+            evidence = text_evidence(view.snapshot.evidence, self._collection, chosen.id)
+        with suppress(*_DAMAGED):
+            uses = uses_of(view.snapshot.evidence, digest)
         return rendered(
             "record.html",
             here="/search/",
             **self._values(view, chosen, others),
-            **_evidence_values(
-                self._row(chosen),
-                chosen.ranked,
-                _unless_damaged(lambda: text_evidence(view.snapshot.evidence, self._collection, chosen.id), None),
-            ),
+            **_evidence_values(self._row(chosen), chosen.ranked, evidence),
+            uses=uses,
         )
 
     def _unknown(self, hex: str) -> HttpError:
@@ -85,7 +88,7 @@ class RecordPage(ViewPage):
         number = chosen.segment.import_at(chosen.row)
         return {
             "title": f"{hex[:10]} {_short(row.text)}", "is_event": self._collection == EVENT_SIGNATURES,
-            "hash_name": self._hash_name, "uses": _unless_damaged(lambda: uses_of(view.snapshot.evidence, row.digest), 0), "hex": hex, "row": row, "count": len(others) + 1, "url_name": url_name,
+            "hash_name": self._hash_name, "hex": hex, "row": row, "count": len(others) + 1, "url_name": url_name,
             "others": others[:_MAX_OTHERS],
             "short_name": _short(row.name), "neighbours": self._neighbours(view, row),
             "all_of_name": f"/search/?q={quote(row.name + '(')}&in={url_name}",
@@ -99,14 +102,6 @@ class RecordPage(ViewPage):
         found = view.with_name(self._collection, row.name, _MAX_NEIGHBOURS + 1)
         same_name = [row_of(self._collection, segment, number) for segment, number in found]
         return [other for other in same_name if other.id != row.id][:_MAX_NEIGHBOURS]
-
-
-def _unless_damaged(read: Callable[[], Value], otherwise: Value) -> Value:
-    """What is read of the evidence; ``otherwise`` where it was vacuumed or is damaged, so that the rest is shown."""
-    try:
-        return read()
-    except (WarehouseError, OSError):
-        return otherwise
 
 
 def _evidence_values(row: Row, place: Ranked, evidence: TextEvidence | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ Python builds the HTML, not a template macro: a macro takes five times as long. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
@@ -78,20 +78,15 @@ def minute(microseconds: int) -> str:
     return f"{at.year:04}-{at.month:02}-{at.day:02} {at.hour:02}:{at.minute:02}"
 
 
-def row_of(
-    collection: Collection, segment: Segment, row: int, fragment: str = "", digits: str = "", looks_mined: bool = False
-) -> Row:
-    """A row of a segment; ``looks_mined`` where its rank is known."""
+def row_of(collection: Collection, segment: Segment, row: int, **known: Any) -> Row:
+    """A row of a segment; ``known`` are the other fields of a Row."""
     text, digest, id = segment.text_at(row), segment.hash[row].tobytes(), int(segment.ids[row])
-    return Row(collection, id, int(segment.created_at[row]), text, digest, fragment, digits, looks_mined)
+    return Row(collection, id, int(segment.created_at[row]), text, digest, **known)
 
 
-def found_row(
-    collection: Collection, segment: Segment, row: int, fragment: str = "", digits: str = "", looks_mined: bool = False
-) -> Row:
+def found_row(collection: Collection, segment: Segment, row: int, **known: Any) -> Row:
     """The same with its declaration, as a search shows it."""
-    found = row_of(collection, segment, row, fragment, digits, looks_mined)
-    return replace(found, declaration=segment.declaration_at(row))
+    return row_of(collection, segment, row, declaration=segment.declaration_at(row), **known)
 
 
 def rows_between(

@@ -103,7 +103,9 @@ def _ranked(view: View, collection: Collection, rows: list[Array], fragment: str
     shown = []
     for place in _best(np.concatenate(found), start + size)[start:].tolist():
         number = int(firsts.searchsorted(place, side="right")) - 1
-        shown.append(found_row(collection, segments[number], int(rows[number][place - firsts[number]]), fragment))
+        shown.append(
+            found_row(collection, segments[number], int(rows[number][place - firsts[number]]), fragment=fragment)
+        )
     return Matches(collection, int(firsts[-1]), shown)
 
 

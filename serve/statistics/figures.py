@@ -100,8 +100,8 @@ def _growth(statistics: Statistics) -> Figure:
         f"{total:,} rows were added {when}"
         + (f"; the largest import, {_import_name(largest)}, added {_share(largest.imported, total)}." if largest else "."),
         _COLLECTIONS, ("import", "at (UTC)", "read", "new", "known", "rejected"), rows,
-        lines=(
-            _line(times, [held.signatures / most for held in growth]), _line(times, [held.events / most for held in growth]),
+        lines=tuple(
+            _line(times, [getattr(held, which) / most for held in growth]) for which in ("signatures", "events")
         ),
         ends=(f"{most:,} rows", began, ended),
     )  # fmt: skip
