@@ -51,7 +51,7 @@ def backup(dest: Path | StoreUrl, folder: Path, link: bool, as_json: bool, quiet
     if isinstance(dest, StoreUrl):
         if link:
             raise click.UsageError("--link makes hard links, which a store has not")
-        report, staged = push(source, dest.url, _Progress(quiet)), "POSTed rows wait for the next fold"
+        report, staged = push(source, dest, _Progress(quiet)), "POSTed rows wait for the next fold"
     else:
         try:
             report, staged = back_up(source, Paths(dest.absolute()), link, _Progress(quiet)), "staged"

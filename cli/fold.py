@@ -7,9 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 import click
@@ -68,13 +67,10 @@ def fold(every: float | None, accept_losses: bool, folder: Path) -> None:
 
 def _accept_losses(paths: Paths) -> None:
     """Warn of each loss, and go on without the rows."""
-    staging = Staging(paths.staging)
-    try:
+    with closing(Staging(paths.staging)) as staging:
         for loss in staging.losses():
             write_line(f"warning: {loss}; their ids stay unused")
         staging.accept_losses()
-    finally:
-        staging.close()
 
 
 class Upkeep:
@@ -106,7 +102,7 @@ class Upkeep:
 
 def _repeat(work: Callable[[], None], every: float) -> NoReturn:
     """Work until SIGTERM. It ends a pause at once, and a round when the round is done."""
-    signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Signals interrupt the main thread. In a thread of its own a publish runs to its end.
     with ThreadPoolExecutor(1) as pool:
         while True:
@@ -116,7 +112,3 @@ def _repeat(work: Callable[[], None], every: float) -> NoReturn:
                 write_line(f"fold: {error}")
             with waiting():
                 time.sleep(every)
-
-
-def _exit(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(0)

@@ -40,7 +40,7 @@ class Place(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and is_url(value):
             return StoreUrl(value)
-        return value if isinstance(value, StoreUrl) else super().convert(value, param, ctx)
+        return super().convert(value, param, ctx)
 
 
 existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)

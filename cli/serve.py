@@ -149,7 +149,7 @@ def serve(
             raise click.UsageError(
                 "--warehouse names a store already; with --follow-store it is the folder of the copy"
             )
-        follow_store, is_default = folder.url, True
+        follow_store, is_default = folder, True
     if follow_store:
         from sigdir.warehouse.table.places import (
             working_copy,  # with numpy; any other server starts in a tenth of a second

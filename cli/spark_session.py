@@ -19,7 +19,11 @@ from sigdir.signatures.errors import missing_package
 _CONNECT_PORT = 15002
 """Of Spark Connect, where the URL has none."""
 _CONNECT_SECONDS = 10
-_CLASSIC = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+_CLASSIC: dict[str, Any] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
 _TRIES, _BACKOFF_MS = 8, 5000
 """A request to a Connect server that does not answer is repeated for 25 s. By default it is for ten minutes, and an import
 whose server has died would wait that long."""
@@ -116,9 +120,7 @@ def _classic(master: str) -> Iterator[Any]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(master).appName("sigdir import")
-    for name, value in _CLASSIC.items():
-        builder = builder.config(name, value)
+    builder = SparkSession.builder.master(master).appName("sigdir import").config(map=_CLASSIC)
     try:
         session = builder.getOrCreate()
     except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -11,14 +10,10 @@ from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.table.paths import Paths
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUrl:
+class StoreUrl(str):
     """What the user gave for --warehouse: the URL of a store."""
 
-    url: str
-
-    def __str__(self) -> str:
-        return self.url
+    __slots__ = ()
 
 
 def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_be_missing: bool) -> Path:
@@ -31,7 +26,7 @@ def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_
     from sigdir.warehouse.table.places import working_copy
     from sigdir.warehouse.transfer.working_copy import pull  # the engines, which --help does without
 
-    paths = working_copy(place.url)
+    paths = working_copy(place)
     try:
         pulled = pull(paths, as_of, make=make)
     except NoWarehouse:
@@ -39,7 +34,7 @@ def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_
             raise
         return paths.root
     if pulled.made:
-        write_line(f"new warehouse at {place.url}")
+        write_line(f"new warehouse at {place}")
     return paths.root
 
 

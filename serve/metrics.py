@@ -196,9 +196,11 @@ class MetricsResource:
         return self._import
 
 
+@dataclass(eq=False)
 class _Gauges(Collector):
-    def __init__(self, view: View, paths: Paths, last_import: dict[str, Any]) -> None:
-        self._view, self._paths, self._import = view, paths, last_import
+    _view: View
+    _paths: Paths
+    _import: dict[str, Any]
 
     def collect(self) -> Iterator[Metric]:
         build = GaugeMetricFamily("sigdir_build_info", "The program that answers.", labels=["version", "python"])

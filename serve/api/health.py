@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +29,7 @@ class LiveResource:
         send_json(req, resp, json_bytes({"status": "ok"}))
 
 
+@dataclass
 class ReadyResource:
     """The process can read its warehouse, which is still where it was.
 
@@ -38,26 +40,24 @@ class ReadyResource:
     help nobody.
     """
 
-    def __init__(self, settings: Settings, reader: Reader) -> None:
-        self._reader, self._paths = reader, reader.paths
-        self._fold_every = settings.fold_every
-        self._is_replica = bool(settings.follow_store)
-        self._started = time.time()
+    _settings: Settings
+    _reader: Reader
+    _started: float = field(default_factory=time.time)
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        view = self._reader.current()
+        view, paths, fold_every = self._reader.current(), self._reader.paths, self._settings.fold_every
         state: dict[str, Any] = {
             "status": "ok",
             "version": view.snapshot.version,
             "rows": {collection: view.count(collection) for collection in view.segments},
         }
-        if self._fold_every > 0:
-            last_fold = max(marked_at(self._paths.last_fold) or 0.0, self._started)
-            state |= _late("fold", "failing", last_fold, _MISSED_PERIODS * self._fold_every)
-        if self._is_replica:
-            last_pull = marked_at(self._paths.last_pull) or self._started
+        if fold_every > 0:
+            last_fold = max(marked_at(paths.last_fold) or 0.0, self._started)
+            state |= _late("fold", "failing", last_fold, _MISSED_PERIODS * fold_every)
+        if self._settings.follow_store:
+            last_pull = marked_at(paths.last_pull) or self._started
             state |= _late("store", "away", last_pull, _AWAY_SECONDS)
-        if is_disk_full(self._paths.root):
+        if is_disk_full(paths.root):
             state["disk"] = "full"
         if self._reader.is_replaced():
             state |= {"status": "gone", "detail": "The warehouse is no longer in its folder. Put it back, or restart."}

@@ -188,12 +188,14 @@ def request_of(req: falcon.Request, named: Mapping[str, NamedQuery], seconds: fl
         values = given
     if unknown := sorted(set(fields) - set(_FIELDS)):
         raise field_error(unknown[0][:100], f"There is no such field. The fields are {', '.join(_FIELDS)} and params.")
+    if (form := fields.get("format", "json")) not in FORMATS:
+        raise field_error("format", f"One of {', '.join(FORMATS)}, please.")
     sql, usual, name = _query(fields, named)
     if isinstance(values, dict):
         values = usual | values
     return SqlRequest(
         sql, _checked(values), _as_of(fields.get("as_of")), _seconds(fields.get("seconds", seconds), seconds),
-        _format(fields.get("format", "json")), name,
+        form, name,
     )  # fmt: skip
 
 
@@ -236,12 +238,6 @@ def _seconds(given: Any, most: float) -> float:
     if not 0 < seconds <= most:
         raise field_error("seconds", f"A number above 0 and up to {most:g}, please.")
     return seconds
-
-
-def _format(given: Any) -> str:
-    if given not in FORMATS:
-        raise field_error("format", f"One of {', '.join(FORMATS)}, please.")
-    return str(given)
 
 
 def bound(values: Mapping[str, Any] | list[Any], wanted: set[str]) -> dict[str, Any] | list[Any]:

@@ -27,18 +27,13 @@ class HashFileResource:
     _reader: Reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, hash: str) -> None:
-        texts = self._texts(req, hash)
+        digest = parse_hash(hash) if len(hash) == 2 * self._collection.hash_bytes else None
+        req.context.looked_up = [digest] if digest else []
+        texts = ranked_rows(self._reader.current(), self._collection, digest) if digest else []
         if not texts:
             raise detail(404, "Not found.", {"Cache-Control": "no-cache"})  # a text may be POSTed at any time
-        body = ";".join(texts).encode()
+        body = ";".join(one.text for one in texts).encode()
         etag = strong(token_of(body))
         if not not_modified(req, resp, etag, f"public, max-age={_CACHE_SECONDS}"):
             resp.content_type = "text/plain; charset=utf-8"
             resp.data = body
-
-    def _texts(self, req: falcon.Request, hash: str) -> list[str]:
-        digest = parse_hash(hash)
-        if digest is None or len(hash) != 2 * self._collection.hash_bytes:
-            return []
-        req.context.looked_up = [digest]
-        return [one.text for one in ranked_rows(self._reader.current(), self._collection, digest)]

@@ -22,14 +22,6 @@ _HEADINGS = {
 _NO_LIST = dict.fromkeys(("count", "next", "previous", "results"))
 
 
-def send_answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
-    """Answer with a page that shows the JSON ``body``, or with an error page where a page failed."""
-    value = orjson.loads(body)
-    status = falcon.http_status_to_code(resp.status)
-    is_page_error = status >= 300 and not req.path.startswith("/api/")
-    send(req, resp, _error_page(req, status, value) if is_page_error else _json_page(req, str(resp.status), value))
-
-
 def _error_page(req: falcon.Request, status: int, error: dict[str, Any]) -> bytes:
     return rendered(
         "error.html", status=status, heading=_HEADINGS.get(status, "Something went wrong"),
@@ -51,11 +43,17 @@ def _json_page(req: falcon.Request, status: str, value: Any) -> bytes:
 
 
 def answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
-    """Answer with a JSON body, or with the page that shows it."""
-    if req.context.kind == HTML:
-        send_answer(req, resp, body)
-    else:
+    """Answer with a JSON body, or with the page that shows it; with an error page where a page failed."""
+    if req.context.kind != HTML:
         send_json(req, resp, body)
+        return
+    value = orjson.loads(body)
+    is_page_error = resp.status_code >= 300 and not req.path.startswith("/api/")
+    send(
+        req,
+        resp,
+        _error_page(req, resp.status_code, value) if is_page_error else _json_page(req, str(resp.status), value),
+    )
 
 
 def answer_lookup(req: falcon.Request, resp: falcon.Response, body: bytes, *, found: bool = True) -> None:

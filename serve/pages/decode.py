@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
@@ -14,7 +15,6 @@ from sigdir.serve.core.decodings import BODY_BYTES, explained, note_decoding
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.negotiate import HTML, JSON, packed
-from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.abi import indented
 from sigdir.serve.pages.page import ViewPage, rendered, send
 from sigdir.serve.pages.shown_reading import shown_reading, shown_transaction
@@ -25,7 +25,7 @@ from sigdir.signatures.given_contract import contract_fields, with_contract
 from sigdir.signatures.interface_forms import abi_of, solidity_of
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.ranked import contract_at, read_alternatives
-from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.index.view import View
 
 # Any proxy accepts an address of this length. Longer data has no address and is answered to the POST itself.
 _ADDRESS_CHARACTERS = 6000
@@ -72,15 +72,14 @@ _QUOTED = {
 _ABI_FILE, _SOLIDITY_FILE = _DOWNLOADS = ("abi.json", "interface.sol")
 
 
+@dataclass
 class DecodePage(ViewPage):
     """The form, and below it the decoded data. Short data has an address that can be shared."""
 
     kind = HTML
 
-    def __init__(self, reader: Reader, cache: PageCache, rpc: str = "") -> None:
-        """``rpc`` is the URL of the node that is asked for transactions, empty for none."""
-        super().__init__(reader, cache)
-        self._rpc = rpc
+    _rpc: str
+    """The URL of the node that is asked for transactions, empty for none."""
 
     def cost(self, req: falcon.Request) -> Cost:
         return Cost.NODE if self._rpc and req.method != "POST" and "tx" in req.params else Cost.SIZE

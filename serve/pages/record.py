@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import falcon
 
 from sigdir.serve.http.errors import HttpError, detail
-from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.abi import abi_json, declared_abi_json
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import HASH_NAMES, URL_NAMES, Row, hash_address, row_of
@@ -20,7 +20,7 @@ from sigdir.signatures.standards import sources
 from sigdir.warehouse.evidence.lookup import TextEvidence, text_evidence
 from sigdir.warehouse.evidence.usage import uses_of
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
-from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.history import Origins
 from sigdir.warehouse.table.errors import WarehouseError
 
@@ -34,16 +34,18 @@ _DAMAGED = (WarehouseError, OSError)
 """Where evidence was vacuumed or is damaged the rest is shown."""
 
 
+@dataclass
 class RecordPage(ViewPage):
     """A selector or topic. The address has it in lower case with 0x; other spellings redirect there."""
 
-    def __init__(
-        self, collection: Collection, reader: Reader, cache: PageCache, origins: Origins, solves: bool
-    ) -> None:
-        """``solves``: the server has a page that looks for texts of unknown hashes."""
-        super().__init__(reader, cache)
-        self._collection, self._origins, self._solves = collection, origins, solves
-        self._hash_name = HASH_NAMES[collection]
+    _collection: Collection
+    _origins: Origins
+    _solves: bool
+    """Whether the server has a page that looks for texts of unknown hashes."""
+
+    @property
+    def _hash_name(self) -> str:
+        return HASH_NAMES[self._collection]
 
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         digest = self._digest(parameters["hash"])
