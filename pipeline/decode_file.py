@@ -117,7 +117,7 @@ class _Decoding:
         is_of_all = any(given.get(name) is not None for name in ("abi", "code", "to"))
         self._given = contract_of(given, directory.contract) if is_of_all else None
         self._contract = lru_cache(_KNOWN)(partial(_contract_at, directory, None if chain is None else chain_of(chain)))
-        self._decoder = ColumnDecoder(lambda hashes: known_of_all(directory, hashes))
+        self._decoder = ColumnDecoder(lambda hashes: known_of_all(directory, hashes), directory.descriptors)
         self._error: Exception | None = None
         engine.add_function("decode_row", self._decode, ["BIGINT", "VARCHAR[]", "VARCHAR", "VARCHAR"], _ROW_TYPE)
 
@@ -182,14 +182,13 @@ class _Decoding:
 
 
 def _contract_at(directory: Directory, chain_id: int | None, called: str | None) -> DeployedContract | None:
-    """The contract at a row's address, 40 hex digits with 0x or without; None where imports have not seen its texts."""
+    """The contract at a row's address, 40 hex digits with 0x or without; None for what is no address."""
     if chain_id is None or called is None:
         return None
     try:
-        found = directory.contract(chain_id, address_of("0x" + called.removeprefix("0x")))
+        return directory.contract(chain_id, address_of(called if called[:2] in ("0x", "0X") else f"0x{called}"))
     except BadData:
         return None
-    return found if found.texts else None
 
 
 @contextmanager
@@ -233,7 +232,7 @@ RESULT = ("row", *Row._fields)
 _INPUT, _DATA, _TOPICS = "input", "data", ("topic0", "topic1", "topic2", "topic3")
 _CALLED = ("to", "to_address", "address", "contract_address")
 _TOPIC_LIST = "topics"  # BigQuery has one list
-_JSON = ("values", "arguments", "nested")
+_JSON = ("values", "arguments", "nested", "display")
 _NAMED = 16
 _MAX_COLUMNS = 1000
 """Of a file. The engine plans a query of 20,000 for half a minute."""

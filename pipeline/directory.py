@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # numba takes 0.3 s to load, pyarrow 0.05 s, and looking a ha
     import pyarrow as pa
 
     from sigdir.pipeline.warehouse_directory import WarehouseDirectory
-    from sigdir.signatures.clear_signing import Descriptor
+    from sigdir.signatures.clear_signing import Descriptor, Place
     from sigdir.signatures.given_contract import DeployedContract
     from sigdir.signatures.readings import Input, Known, Reading
     from sigdir.signatures.returns import Returned
@@ -70,7 +70,7 @@ class PackDirectory:
         found = self._pack.declarations(selector) if len(selector) == SIGNATURES.hash_bytes else ()
         return tuple(returns_of((one, 1) for one in found))
 
-    def descriptors(self, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
+    def descriptors(self, selector: bytes, place: Place) -> Sequence[Descriptor]:
         """How calls of a function of the contract at a chain and address are shown: a pack has no descriptors."""
         return ()
 

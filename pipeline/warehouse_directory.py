@@ -9,7 +9,7 @@ from typing import Self
 import pyarrow as pa
 
 from sigdir.pipeline.directory import RankedText
-from sigdir.signatures.clear_signing import Descriptor
+from sigdir.signatures.clear_signing import Descriptor, Place
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.given_contract import DeployedContract
 from sigdir.signatures.readings import Known
@@ -38,7 +38,7 @@ class WarehouseDirectory:
     def returns(self, selector: bytes) -> tuple[Returned, ...]:
         return known_returns(self._reader.current(), selector)
 
-    def descriptors(self, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
+    def descriptors(self, selector: bytes, place: Place) -> Sequence[Descriptor]:
         return known_descriptors(self._reader.current(), selector, place)
 
     def contract(self, chain: int, address: bytes) -> DeployedContract:

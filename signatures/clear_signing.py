@@ -32,6 +32,10 @@ _ESCAPED, _INSERTED = re.compile(r"\{\{|\}\}"), re.compile(r"\{([^{}]*)\}")
 _STEP = re.compile(r"\[(-?\d{1,18})?(?:(:)(-?\d{1,18})?)?\]|([^.\[\]]+)", re.ASCII)
 
 
+Place = tuple[int, bytes]
+"""The chain and the address of a contract."""
+
+
 class Called(NamedTuple):
     """Where a call goes, who sends it and how much; each None where unknown. A descriptor binds the address that is called:
     anybody may put a proxy in front of the contract of another.
@@ -85,7 +89,7 @@ class Descriptor:
         return cls(declaration, json.loads(display), source)
 
     @property
-    def places(self) -> Iterator[tuple[int, bytes]]:
+    def places(self) -> Iterator[Place]:
         """The chains and addresses of the contracts that it is made for."""
         return ((chain, bytes.fromhex(address[2:])) for chain, address in self.format["chains"])
 

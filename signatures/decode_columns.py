@@ -25,6 +25,7 @@ from sigdir.signatures.abi_decoder import (
     json_form,
     layout_of,
 )
+from sigdir.signatures.clear_signing import Place
 from sigdir.signatures.decode_input import hex_bytes, log_input
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import AbiContract, DeployedContract
@@ -32,12 +33,14 @@ from sigdir.signatures.inner_calls import Inner, has_bytes, inner_calls
 from sigdir.signatures.reading_json import document, nested_documents, ordered, parameters, reading_document
 from sigdir.signatures.readings import (
     Confidence,
+    Descriptors,
     Form,
     Input,
     Known,
     Membership,
     Reading,
     Readings,
+    add_displays,
     inner_reading,
     likely_kind,
 )
@@ -73,6 +76,8 @@ class Row(NamedTuple):
     reason: str | None = None
     contract: str | None = None
     """The contract by which it was read: its chain and address, `abi` or `code` for one that was given; None for none."""
+    display: str | None = None
+    """How a descriptor shows it to whoever signs it, as JSON; None without a descriptor."""
 
 
 def read_input(form: Form, data: str, topics: Sequence[str]) -> Input:
@@ -123,8 +128,8 @@ _Documents = list[dict[str, Any]]
 class ColumnDecoder:
     """Decodes batches of inputs. What ``texts`` gives of a hash is remembered."""
 
-    def __init__(self, texts: Texts) -> None:
-        self._texts = texts
+    def __init__(self, texts: Texts, descriptors: Descriptors) -> None:
+        self._texts, self._descriptors = texts, descriptors
         self._forget()
 
     def _forget(self) -> None:
@@ -163,7 +168,9 @@ class ColumnDecoder:
             readings = Readings(some)
             while wanted := readings.wanted():
                 readings.supply(self.known(wanted))
-            yield from readings.results()
+            for one, found in zip(some, readings.results(), strict=True):
+                add_displays(one, found, self._descriptors)
+                yield found
 
     # By columns.
 
@@ -175,15 +182,20 @@ class ColumnDecoder:
         found = self._read(data)
         nested = self._nested(data, found)
         return [
-            None if call is None or inside is None else (call, inside)
-            for call, inside in zip(found, nested, strict=True)
+            None if call is None or inside is None or (inside and _place_of(one) is not None) else (call, inside)
+            for one, call, inside in zip(inputs, found, nested, strict=True)
         ]
 
     def _may_be_column(self, one: Input) -> bool:
-        """Whether an input is a call whose contract, if one is known, says nothing of its texts but that it has the only one."""
+        """Whether an input is a call whose contract, if one is known, says nothing of its texts but that it has the only one.
+
+        A call that descriptors may show needs a tree, and so do calls inside of one whose contract is known.
+        """
         if one.form not in (Form.CALLDATA, Form.AUTO) or one.contract is None or len(one.data) < SELECTOR_BYTES:
             return one.form in (Form.CALLDATA, Form.AUTO)
-        selector = one.data[:SELECTOR_BYTES]
+        selector, place = one.data[:SELECTOR_BYTES], _place_of(one)
+        if place is not None and self._descriptors(selector, place):
+            return False
         stored = self.known([selector])[selector]
         known = one.contract.marked(selector, stored)
         return all(
@@ -276,6 +288,12 @@ def _name_of(input: Input) -> str | None:
     return "abi" if isinstance(contract, AbiContract) else "code" if contract is not None else None
 
 
+def _place_of(input: Input) -> Place | None:
+    """Where a call goes, as descriptors name it; None where nobody said."""
+    called = input.contract.called if input.contract is not None else None
+    return None if called is None or called.address is None else (called.chain, called.address)
+
+
 def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
     """The plan of a selector; None where no text is known, several compete, or one is long: a tree bounds what it takes."""
     if not known or selector in BUILT_IN:
@@ -339,6 +357,7 @@ def _best(readings: list[Reading]) -> Row:
     return Row(
         reading.form.value, hash, best.attempt.text, _json(values), _arguments(keys, values),
         _json(nested) if nested else None, best.confidence.value, best.attempt.exact, reading.texts,
+        display=None if best.display is None else _json(best.display.to_dict()),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from sigdir.signatures.abi_decoder import SELECTOR_BYTES
 from sigdir.signatures.bytecode import BadBytecode
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.canonicalise import canonicalise_one
-from sigdir.signatures.clear_signing import Called
+from sigdir.signatures.clear_signing import Called, Place
 from sigdir.signatures.contract import ContractCode, read_code
 from sigdir.signatures.decode_input import BadInput, code_input, shown
 from sigdir.signatures.dispatcher import CodeFunction, Fit, fit_of
@@ -365,7 +365,7 @@ def contract_fields(text: str) -> dict[str, str]:
     return {"abi" if text[:1] in ("[", "{") else "code": text}
 
 
-def _place(given: Mapping[str, Any]) -> tuple[int, bytes] | None:
+def _place(given: Mapping[str, Any]) -> Place | None:
     """The chain and the address that stand with an input, b"" for code without one; None where no chain does.
 
     A transaction as nodes write it has an address and no chain. It is read without a contract, as ever.

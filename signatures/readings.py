@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES, SPARE, UTF8, Budget, DecodeAttempt, attempt, layout_of
 from sigdir.signatures.canonicalise import canonicalise_one
-from sigdir.signatures.clear_signing import CallDisplay, Called, Descriptor
+from sigdir.signatures.clear_signing import CallDisplay, Called, Descriptor, Place
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError
@@ -240,7 +240,7 @@ class Reading:
         return self.candidates[0] if self.candidates and self.candidates[0].decodes else None
 
 
-Descriptors = Callable[[bytes, tuple[int, bytes]], Sequence[Descriptor]]
+Descriptors = Callable[[bytes, Place], Sequence[Descriptor]]
 """Gives those for a selector and a place: a chain and an address."""
 
 

@@ -14,6 +14,7 @@ import pytest
 from eth_abi.abi import encode
 from falcon.testing import TestClient
 
+import sigdir
 from sigdir.pipeline.directory import readings_of
 from sigdir.pipeline.warehouse_directory import WarehouseDirectory
 from sigdir.serve.app import create_app
@@ -304,6 +305,30 @@ def test_over_http_as_a_command_and_on_the_page(acme: Path) -> None:
     assert "2.5 ACM" in page
     ran = invoke(acme / "warehouse", "decode", call["data"], "--chain", str(CHAIN), "--to", TOKEN, "--json")
     assert json.loads(ran.stdout) == found
+
+
+def test_in_sql_and_in_a_decoded_file(acme: Path, tmp_path: Path) -> None:
+    """A call, and one inside another, where the contract is known; other rows of the file have none."""
+    calls, target = tmp_path / "calls.csv", tmp_path / "rows.ndjson"
+    given = (
+        (APPROVAL, TOKEN),
+        (input_of("execute(address,uint256,bytes)", [TOKEN, 0, APPROVAL]).data, ME),
+        (APPROVAL, YOU),
+    )
+    calls.write_text("input,to\n" + "".join(f"0x{data.hex()},{to}\n" for data, to in given))
+    ran = invoke(acme / "warehouse", "decode", "--file", calls, "--output", target, "--chain", str(CHAIN))
+    shown, around, other = map(json.loads, target.read_text().splitlines())
+    expected = {"label": "Amount", "path": "value", "format": "tokenAmount", "text": "2.5 ACM"}
+    assert (ran.status, shown["display"]["fields"][1], around["display"], other["display"]) == (0, expected, None, None)
+    assert around["nested"][0]["candidates"][0]["display"] == shown["display"]
+    with sigdir.open(acme / "warehouse") as warehouse:
+        [(found, without, unknown)] = warehouse.sql(
+            "SELECT decode_calldata($1::BLOB, 1, $2), decode_calldata($1::BLOB), decode_calldata('0x01020304', 1, $2)",
+            [APPROVAL, TOKEN],
+        ).rows()
+    assert json.loads(found)["candidates"][0]["display"]["fields"][1] == expected
+    assert "display" not in json.loads(without)["candidates"][0]
+    assert json.loads(unknown)["candidates"] == []
 
 
 def test_its_texts_rank_behind_the_standards_alone(folder: Path) -> None:

@@ -7,7 +7,7 @@ groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,11 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import numbers, values
+from sigdir.signatures.clear_signing import Descriptor, Place
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.warehouse.evidence.files import counting, footer_of, id_ranges
 from sigdir.warehouse.evidence.summaries import tally
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
+from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.parquet import SIGHTING_SCHEMA, naming
 
 
@@ -90,11 +92,23 @@ def text_evidence(manifest: Manifest, collection: Collection, id: int) -> TextEv
     return TextEvidence(_declarations(parts, id), parts, manifest)
 
 
-def displays_of(manifest: Manifest, id: int) -> list[tuple[str, str, str]]:
-    """Each declaration of the function with this id that has a display, with it and the label of its source.
+def descriptors_of(manifest: Manifest, ids: Iterable[int]) -> dict[Place, list[Descriptor]]:
+    """The descriptors of the functions with these ids by the contracts they are made for, the newest of a text first.
 
-    The newest comes first. Raises UnreadableWarehouse.
+    A text whose evidence was vacuumed or is damaged has none.
     """
+    found: dict[Place, list[Descriptor]] = {}
+    for id in ids:
+        with suppress(WarehouseError, OSError):
+            for display in _displays_of(manifest, id):
+                one = Descriptor.of(*display)
+                for place in one.places:
+                    found.setdefault(place, []).append(one)
+    return found
+
+
+def _displays_of(manifest: Manifest, id: int) -> list[tuple[str, str, str]]:
+    """Each declaration of a function that has a display, with it and the label of its source, the newest first."""
     files = [file for file in manifest.files[SIGNATURES] if file.first_id <= id <= file.last_id]
     parts = [_table(part) for file in files for part in _sightings(file, id, manifest, _has_displays)]
     rows = [row for table in parts for row in table.filter(table["display"].is_valid()).to_pylist()]

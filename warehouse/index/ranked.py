@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sigdir.signatures import rank, standards
 from sigdir.signatures.abi_decoder import SPARE
-from sigdir.signatures.clear_signing import Descriptor
+from sigdir.signatures.clear_signing import Descriptor, Place
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.given_contract import DeployedContract, InterfaceText
@@ -22,7 +22,7 @@ from sigdir.signatures.reading_json import ordered
 from sigdir.signatures.readings import MAX_TEXTS, Form, Input, Known, Reading, Readings, add_displays, known_of
 from sigdir.signatures.returns import MAX_DECLARATIONS, Returned, returns_of
 from sigdir.warehouse.evidence.contracts import deployed_contract
-from sigdir.warehouse.evidence.lookup import displays_of, text_evidence
+from sigdir.warehouse.evidence.lookup import descriptors_of, text_evidence
 from sigdir.warehouse.evidence.summaries import SightingCounts
 from sigdir.warehouse.evidence.usage import with_uses
 from sigdir.warehouse.index.segment import Segment
@@ -180,30 +180,17 @@ def _declared(view: View, row: RankedRow) -> Sequence[tuple[str, int]]:
         return [(row.ranked.summary.declaration, 1)]
 
 
-def known_descriptors(view: View, selector: bytes, place: tuple[int, bytes]) -> Sequence[Descriptor]:
+def known_descriptors(view: View, selector: bytes, place: Place) -> Sequence[Descriptor]:
     """The descriptors of a function of the contract at a place, the newest first.
 
     The view keeps those of the selector: they are in row groups of Parquet too.
     """
 
-    def find() -> dict[tuple[int, bytes], list[Descriptor]]:
-        found: dict[tuple[int, bytes], list[Descriptor]] = {}
+    def find() -> dict[Place, list[Descriptor]]:
         rows = [row for row in ranked_rows(view, SIGNATURES, selector) if row.counts.witness == Witness.DESCRIBED]
-        for display in chain.from_iterable(_displays(view, row) for row in rows[:MAX_TEXTS]):
-            one = Descriptor.of(*display)
-            for at in one.places:
-                found.setdefault(at, []).append(one)
-        return found
+        return descriptors_of(view.snapshot.evidence, (row.id for row in rows[:MAX_TEXTS]))
 
     return view.kept(("displays", selector), find, lambda _: 0).get(place, ())
-
-
-def _displays(view: View, row: RankedRow) -> Sequence[tuple[str, str, str]]:
-    """What is stored of a text's displays; none where the evidence was vacuumed or is damaged."""
-    try:
-        return displays_of(view.snapshot.evidence, row.id)
-    except (WarehouseError, OSError):
-        return ()
 
 
 def contract_at(view: View, chain: int, address: bytes) -> DeployedContract:

@@ -28,13 +28,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.arrow import Array, validity
-from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.signatures.columns import HEX_PAIRS, bytes_of
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.views import add_function
 
 if TYPE_CHECKING:  # readings and grammar load numba, 0.5 s, and most queries need neither
+    from sigdir.signatures.clear_signing import Descriptor, Place
     from sigdir.signatures.decode_columns import ColumnDecoder
     from sigdir.signatures.given_contract import GivenContract
     from sigdir.signatures.grammar_rows import Normalised
@@ -170,6 +171,7 @@ class _Documents:
     def __init__(self, evidence: Manifest, ranking: Callable[[], Ranking]) -> None:
         self._evidence, self._ranking = evidence, ranking
         self._decoder: ColumnDecoder | None = None
+        self._described = lru_cache(_KNOWN_CONTRACTS)(self._descriptors_of)
         self._contract = lru_cache(_KNOWN_CONTRACTS)(self._contract_of)
 
     def of(self, pairs: Iterable[tuple[str | None, Sequence[str]]], contracts: pa.ChunkedArray) -> pa.StringArray:
@@ -187,7 +189,7 @@ class _Documents:
             except BadInput:
                 return None
 
-        self._decoder = self._decoder or ColumnDecoder(self._texts)
+        self._decoder = self._decoder or ColumnDecoder(self._texts, self._descriptors)
         given = zip((read(*pair) for pair in pairs), contracts.to_pylist(), strict=True)
         inputs = [one and self._with_contract(one, contract) for one, contract in given]
         found = iter(self._decoder.documents([one for one in inputs if one is not None]))
@@ -208,6 +210,18 @@ class _Documents:
         from sigdir.warehouse.evidence.contracts import deployed_contract
 
         return contract_of(contract_fields(text), partial(deployed_contract, self._evidence))
+
+    def _descriptors(self, selector: bytes, place: Place) -> Sequence[Descriptor]:
+        return self._described(selector).get(place, ())
+
+    def _descriptors_of(self, selector: bytes) -> dict[Place, list[Descriptor]]:
+        from sigdir.signatures.evidence import Witness
+        from sigdir.signatures.readings import MAX_TEXTS
+        from sigdir.warehouse.evidence.lookup import descriptors_of
+
+        texts = self._ranking().ranked(SIGNATURES, [selector]).get(selector, ())
+        ids = [one.summary.id for one in texts if one.summary.witness == Witness.DESCRIBED]
+        return descriptors_of(self._evidence, ids[:MAX_TEXTS])
 
     def _texts(self, hashes: Sequence[bytes]) -> dict[bytes, list[Known]]:
         from sigdir.signatures.readings import known_of
