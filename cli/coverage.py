@@ -27,7 +27,7 @@ def coverage(file: str, misses: int, folder: Path, as_json: bool) -> None:
     FILE has a column selector or topic and a column count: Parquet, CSV with a header, or JSON lines. Rows that cannot be
     read are counted in a line that names the first.
 
-    Exit status: 0 all rows were read, 1 some were not, 2 the file or the warehouse cannot be used, 130 interrupted.
+    Exit status: 0 all rows were read, 1 some were not or only in part, 2 the file or the warehouse cannot be used, 130 interrupted.
 
     \b
     Examples:

@@ -64,11 +64,11 @@ class PackDirectory:
         return [_known(hash, text, declaration) for text, declaration in self._pack.entries(hash)]
 
     def returns(self, selector: bytes) -> tuple[Returned, ...]:
-        """What the declarations of a selector's texts say that it returns."""
+        """What the declarations of a selector's texts say that it returns; a pack does not know how often they are declared."""
         from sigdir.signatures.returns import returns_of
 
         found = self._pack.declarations(selector) if len(selector) == SIGNATURES.hash_bytes else ()
-        return tuple(returns_of((one, 1) for one in found))
+        return tuple(returns_of((one, 0) for one in found))
 
     def descriptors(self, selector: bytes, place: Place) -> Sequence[Descriptor]:
         """How calls of a function of the contract at a chain and address are shown: a pack has no descriptors."""

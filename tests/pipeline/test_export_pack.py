@@ -189,6 +189,13 @@ def test_decode_takes_a_pack_in_place_of_a_warehouse(stored: Path, pack: Path, t
         json.loads(invoke(NOWHERE, "decode", CALL, "--pack", pack, "--json").stdout)["candidates"][0]["confidence"]
         == "high"
     )
+    returned = "0x" + "1".zfill(64), "--selector", "0xa9059cbb"
+    of_both = [
+        invoke(NOWHERE, "decode", "return", *returned, "--pack", pack),
+        invoke(stored, "decode", "return", *returned),
+    ]
+    assert [b"the values encode to the same bytes" in done.stdout for done in of_both] == [True, True]
+    assert [b"declared 1 time" in done.stdout for done in of_both] == [False, True]
     assert "--pack FILE" in invoke(NOWHERE, "decode", CALL, "--key", "0" * 64).stderr
 
 
