@@ -68,6 +68,7 @@ def figures(rounds: int, corpora: Path | None, folder: Path) -> list[Figure]:
         Figure("pack opened first", first),
         Figure("pack opened without kernels", plain),
         Figure("pack lookup", _best(lambda: _lookups(mapped), rounds) / _LOOKUPS * 1e6),
+        Figure("mcp", _best(lambda: _ask_agent_server(top), rounds)),
     ]
     if shutil.which("node"):
         opened, _ = json.loads(_output("node", "--input-type=module", "-e", _IN_NODE, str(whole)))
@@ -105,6 +106,25 @@ def _pack(warehouse: Path, texts: int | None = None) -> Path:
     options = Options("pack", str(target), warehouse, collections=(SIGNATURES,), pack=PackOptions(texts))
     run_export(options, Reporter())
     return target
+
+
+def _ask_agent_server(pack: Path) -> None:
+    """Start `sigdir mcp`, and read its answer to a first question."""
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "benchmark", "version": "1"}}
+    call = {"name": "resolve", "arguments": {"hashes": [_TRANSFER]}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+    ]
+    command = [sys.executable, "-m", "sigdir", "mcp", "--pack", str(pack)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write("".join(json.dumps(message) + "\n" for message in messages))
+        server.stdin.flush()
+        server.stdout.readline()
+        assert "transfer(address,uint256)" in server.stdout.readline()
 
 
 def _lookups(pack: sigdir.Pack) -> None:

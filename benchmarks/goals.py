@@ -125,6 +125,7 @@ GOALS: Final[Mapping[str, Goal]] = {
     "pack opened by node": _most("a pack of 1.08 M texts opened in Node", 5, "s"),
     "pack lookup": _most("a lookup in a mapped pack", 5, "us"),
     "pack lookup by node": _most("a lookup in a mapped pack in Node", 2, "us"),
+    "mcp": _most("the first answer of a fresh `sigdir mcp --pack`, from its start to its end", 1.5, "s"),
     "range": _least("ranges over HTTP, beside a ready body", 0.7),
     # Hashing and solving.
     "keccak": _least("keccak-256 of texts, one core with AVX-512, beside a loop over pycryptodome", 40, changes="15 without AVX-512."),
