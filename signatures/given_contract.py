@@ -256,17 +256,20 @@ class DeployedContract:
 
     def preferred(self, hash: bytes, known: Sequence[Known]) -> list[Known]:
         """The texts of a hash, with those marked that the contract has; none is ruled out."""
-        own = self._of_hash(hash)
-        why = f"the contract {self.name} has it"
-        return [one.of_contract(Membership.HAS, why) if own and _named(one.text) in own else one for one in known]
+        return self._with_own(self._of_hash(hash), known)
 
     def marked(self, hash: bytes, known: Sequence[Known]) -> list[Known]:
         """The same, with those marked that the contract cannot have, because it has another text of the hash."""
-        found, own = self.preferred(hash, known), self._of_hash(hash)
+        own = self._of_hash(hash)
+        found = self._with_own(own, known)
         if not own or hash.ljust(_NAMED_BYTES, b"\0") in own:
             return found
         why = f"the contract {self.name} has another text for it"
         return [one if one.membership is Membership.HAS else one.of_contract(Membership.CANNOT, why) for one in found]
+
+    def _with_own(self, own: frozenset[bytes], known: Sequence[Known]) -> list[Known]:
+        why = f"the contract {self.name} has it"
+        return [one.of_contract(Membership.HAS, why) if own and _named(one.text) in own else one for one in known]
 
     def _of_hash(self, hash: bytes) -> frozenset[bytes]:
         """The hashes of its texts that begin with a selector or topic."""
