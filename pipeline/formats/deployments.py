@@ -37,7 +37,6 @@ from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Witness
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
 from sigdir.warehouse.sql.contracts import BY_CODE, BY_TEXTS
-from sigdir.warehouse.table.parallel import in_background
 
 NAMES = {
     "chain": CHAIN_NAMES,
@@ -70,8 +69,7 @@ def read(source: Source) -> Iterator[Candidates]:
     head = head_of(source)
     columns = head.columns(is_named=True)
     roles |= {_role(number): head.names[number] for number in (columns.read if columns else ())}
-    read_ahead = in_background(column_batches(source, roles), ahead=1)  # while the engine takes what was read
-    batches = (_good(chain, batch, bad) for batch in read_ahead)
+    batches = (_good(chain, batch, bad) for batch in column_batches(source, roles))
     if columns is not None:
         yield from pack((entry for batch in batches for entry in _entries(batch, columns)), source.number)
     elif contracts is None:
