@@ -74,8 +74,10 @@ def _rows(warehouse: Warehouse, collection: Collection, options: PackOptions) ->
     rows = warehouse.sql(_USED_MOST, [collection.value, most + 1]).rows()
     if options.texts is None and len(rows) > MAX_ROWS:
         raise BadTarget(PACK, f"takes at most {MAX_ROWS:,} texts of a collection; choose some by --texts")
-    kept = [(text, position, said if options.declarations else "") for text, position, said in rows[:most]]
-    return [PackRow(text, position, said or "") for text, position, said in kept]
+    return [
+        PackRow(text, position, declaration if declaration and options.declarations else "")
+        for text, position, declaration in rows[:most]
+    ]
 
 
 # Ranges as files: what ``/range/signatures/a90`` answers is the file ``signatures/a90``, so that any web server can answer it.

@@ -46,6 +46,11 @@ class Called(NamedTuple):
     sender: bytes | None = None
     value: int | None = None
 
+    @property
+    def place(self) -> Place | None:
+        """What descriptors name it by; None where the address is unknown."""
+        return None if self.address is None else (self.chain, self.address)
+
 
 class ShownField(NamedTuple):
     """A field as a signer sees it: its label, where its value is from, its format and its text."""

@@ -289,9 +289,9 @@ def _name_of(input: Input) -> str | None:
 
 
 def _place_of(input: Input) -> Place | None:
-    """Where a call goes, as descriptors name it; None where nobody said."""
+    """Where a call goes, as descriptors name it; None where that is unknown."""
     called = input.contract.called if input.contract is not None else None
-    return None if called is None or called.address is None else (called.chain, called.address)
+    return None if called is None else called.place
 
 
 def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:

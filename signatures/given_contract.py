@@ -90,7 +90,7 @@ class CodeContract:
     called: Called | None = None
 
     def document(self) -> dict[str, Any]:
-        proxies = [one[:2] for one in self.behind] or [
+        proxies = [(name, address) for name, address, _ in self.behind] or [
             (one.name, one.address) for one in proxy_patterns(self.code.runtime)
         ]
         return {

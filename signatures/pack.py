@@ -137,7 +137,7 @@ class _Index:
     def check(self) -> None:
         """Compare the numbers and places with those of the texts."""
         bounds = pack_texts.bounds_of(self._texts, self.rows)
-        found = pack_texts.hashed(self.columns.collection, self._texts, bounds)
+        found = pack_texts.checked_prefixes(self.columns.collection, self._texts, bounds)
         rows = np.searchsorted(bounds[:-1], np.frombuffer(self._starts, np.uint32))
         numbers = np.frombuffer(self._prefixes, np.uint32)
         is_right = len(np.unique(rows)) == self.rows and (not self.rows or rows.max() < self.rows)

@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 
 MAX_ROWS = 1 << 24
 _MAX_BYTE = 255
-"""How many bytes two names share at most, and the last place: texts behind it are in any order."""
+"""The most bytes that two names share, and the last place. Texts after it are in any order."""
 KERNEL_ROWS = 50_000
 """From so many texts on kernels are used: numba and they take a second to load, plain Python takes 6 us a text."""
 
@@ -106,7 +106,9 @@ def decoded(columns: PackColumns) -> Texts:
     if bounds[-1] > MAX_BYTES:
         raise BadPack("its texts are longer than a reader allows")
     data = _joined(shared, rests, lists, int(bounds[-1]))
-    return Texts(data, bounds, hashed(columns.collection, data, bounds), np.frombuffer(places, np.uint8), declared)
+    return Texts(
+        data, bounds, checked_prefixes(columns.collection, data, bounds), np.frombuffer(places, np.uint8), declared
+    )
 
 
 def bounds_of(lines: bytes | memoryview, rows: int) -> Array:
@@ -129,7 +131,7 @@ def _joined(shared: bytes, rests: bytes, lists: bytes, size: int) -> bytes | mem
     return b"".join(texts)
 
 
-def hashed(collection: Collection, data: bytes | memoryview, bounds: Array) -> Array:
+def checked_prefixes(collection: Collection, data: bytes | memoryview, bounds: Array) -> Array:
     """The first four bytes of each text's hash as a number; raises BadPack for a text that is not canonical."""
     rows = len(bounds) - 1
     if rows and np.diff(bounds).max() > MAX_TEXT_BYTES + 1:

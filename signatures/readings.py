@@ -262,17 +262,13 @@ def add_displays(input: Input, readings: Iterable[Reading], descriptors: Descrip
 def _add_display(reading: Reading, called: Called, descriptors: Descriptors, budget: Budget) -> None:
     if reading.form not in (Form.CALLDATA, Form.PACKED) or budget.is_used_up:
         return
-    hash = reading.hash
-    found: Sequence[Descriptor] = ()
-    if called.address is not None and len(hash) == SELECTOR_BYTES:
-        found = descriptors(hash, (called.chain, called.address))
+    hash, place = reading.hash, called.place
+    found = descriptors(hash, place) if place is not None and len(hash) == SELECTOR_BYTES else ()
     for candidate in reading.candidates:
         types, values = candidate.attempt.types, candidate.attempt.values
         if values is None:
             continue
-        if found:
-            shown = (one.shown(types, values, called, budget) for one in found)
-            candidate.display = next(filter(None, shown), None)
+        candidate.display = next(filter(None, (one.shown(types, values, called, budget) for one in found)), None)
         for path, inner in candidate.nested:
             is_packed = inner.form is Form.PACKED
             goes_to = called if is_packed else callee(candidate.attempt.text, values, path, called)

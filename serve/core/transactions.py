@@ -71,7 +71,10 @@ def _hex(data: bytes | None) -> str | None:
 
 def explain_transaction(transaction: ChainTransaction, read: ReadAlternatives) -> ExplainedTransaction:
     """Explain all parts. Hostile code takes seconds: a server does this in a process with a budget."""
-    parts = [TransactionPart(*part, read([part[-1]])) for part in _inputs(transaction)]
+    parts = [
+        TransactionPart(name, title, address, input, read([input]))
+        for name, title, address, input in _inputs(transaction)
+    ]
     return ExplainedTransaction(transaction, parts)
 
 

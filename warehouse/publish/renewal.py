@@ -133,7 +133,7 @@ class Renewal:
 
         Gives the old file, the new one (None if nothing is left), and how many sightings of each source are gone.
         """
-        if "_tables" not in vars(self):  # nothing of the import may be known
+        if "_tables" not in vars(self):  # no sighting was compared
             return
         found = self._tables.rows(f"SELECT DISTINCT file_index FROM {_SUPERSEDED} ORDER BY ALL")
         for place, (index,) in enumerate(found):

@@ -70,8 +70,8 @@ class _EvidencePart:
     last: int
 
 
-class _Said(NamedTuple):
-    """By the labels of sources: how many sightings each brings, and a number for all that it says, in any order."""
+class _SourceSums(NamedTuple):
+    """By the labels of sources: how many sightings each has, and the sum of the digests of its batches."""
 
     sightings: Counter[str]
     digests: Counter[str]
@@ -79,7 +79,7 @@ class _Said(NamedTuple):
 
 class _WrittenEvidence(NamedTuple):
     file: EvidenceFile | None
-    said: _Said
+    sums: _SourceSums
 
 
 class EvidenceFiles:
@@ -162,9 +162,9 @@ class EvidenceFiles:
         for collection, sightings in self._collections.items() if silent else ():
             self._renewals[collection] = self._renewal(collection)
             for part in sightings.parts(1):
-                said = _Said(Counter(), Counter())
-                for _ in self._tables(collection, part, said):
-                    silent = {label for label in silent if not said.sightings[label]}
+                sums = _SourceSums(Counter(), Counter())
+                for _ in self._tables(collection, part, sums):
+                    silent = {label for label in silent if not sums.sightings[label]}
                     if not silent:
                         return same
         return same | silent
@@ -190,9 +190,9 @@ class EvidenceFiles:
             collection: [written.file for (of, _), written in sorted(self._written.items()) if of == collection]
             for collection in COLLECTIONS
         }
-        said = [written.said for written in self._written.values()]
-        sightings = sum((one.sightings for one in said), Counter[str]())
-        digests = sum((one.digests for one in said), Counter[str]())
+        sums = [written.sums for written in self._written.values()]
+        sightings = sum((one.sightings for one in sums), Counter[str]())
+        digests = sum((one.digests for one in sums), Counter[str]())
         if not digests and not self._mapped and not any(any(of) for of in files.values()):
             return None
         sources = {POST: POST_SOURCE, **self._base.sources}
@@ -244,22 +244,22 @@ class EvidenceFiles:
                 following += known is None
 
     def _write_part(self, collection: Collection, part: _EvidencePart, suffix: str = "") -> None:
-        said = _Said(Counter(), Counter())
+        sums = _SourceSums(Counter(), Counter())
         path = self._paths.evidence_file(collection, self._run + suffix, part.number)
-        file = write_sightings(path, collection, self._tables(collection, part, said))
-        self._written[collection, part.number] = _WrittenEvidence(file, said)
+        file = write_sightings(path, collection, self._tables(collection, part, sums))
+        self._written[collection, part.number] = _WrittenEvidence(file, sums)
 
-    def _tables(self, collection: Collection, part: _EvidencePart, said: _Said) -> Iterator[pa.Table]:
+    def _tables(self, collection: Collection, part: _EvidencePart, sums: _SourceSums) -> Iterator[pa.Table]:
         sightings = self._collections[collection]
         labels = {number: label for label, number in self._numbers.items()}
         for first, last in sightings.chunks(part):
             tables: list[pa.Table] = []
             for (label, file), batches in groupby(range(first, last), sightings.input_of):
                 if label not in self._unchanged:
-                    tables += self._tables_of_input(sightings, list(batches), label, file, said.digests)
+                    tables += self._tables_of_input(sightings, list(batches), label, file, sums.digests)
             table = self._renewals[collection].news(sorted_by_id(tables))
             for number, rows in zip(*np.unique(arrow.values(table["source"]), return_counts=True), strict=True):
-                said.sightings[labels[int(number)]] += int(rows)
+                sums.sightings[labels[int(number)]] += int(rows)
             yield table
 
     def _tables_of_input(
@@ -293,7 +293,7 @@ class EvidenceFiles:
         )
         path = self._paths.evidence_file(collection, self._run, 0)
         self._written[collection, 0] = _WrittenEvidence(
-            write_sightings(path, collection, [table]), _Said(Counter(), Counter())
+            write_sightings(path, collection, [table]), _SourceSums(Counter(), Counter())
         )
 
     def _sync(self) -> None:
