@@ -11,6 +11,7 @@ from collections import deque
 from typing import Any
 
 from sigdir.serve.servers.short_requests import IsShort
+from sigdir.warehouse.index.view import TakesLong, short_only
 
 
 class ShortFirst:
@@ -24,19 +25,14 @@ class ShortFirst:
         """Of a waitress whose servers have no such attribute nothing changes."""
         self._own: Any = getattr(server, "task_dispatcher", None)
         self._is_short, self._loop = is_short, threading.get_ident()
-        self._short: deque[Any] = deque()
+        self._read: deque[Any] = deque()
         self._behind: deque[Any] = deque()
         if self._own is not None:
             server.task_dispatcher = self
 
     def add_task(self, connection: Any) -> None:
         """Take a connection. waitress holds its lock meanwhile, so nothing is answered here."""
-        if threading.get_ident() != self._loop:
-            self._behind.append(connection)
-        elif self._has_short(connection.requests[0]):
-            self._short.append(connection)
-        else:
-            self._own.add_task(connection)
+        (self._read if threading.get_ident() == self._loop else self._behind).append(connection)
 
     def _has_short(self, request: Any) -> bool:
         header = request.headers.get
@@ -46,13 +42,17 @@ class ShortFirst:
 
     def after_round(self) -> None:
         """Answer what is short. To be called by the thread of the loop each time that it has handled its connections."""
-        while self._short:
-            connection = self._short.popleft()
-            if len(connection.requests) > 1:  # waitress may wait between two
+        while self._read:
+            connection = self._read.popleft()
+            # Between two requests waitress may wait.
+            if len(connection.requests) > 1 or not self._has_short(connection.requests[0]):
                 self._own.add_task(connection)
                 continue
             try:
-                connection.service()
+                with short_only():
+                    connection.service()
+            except TakesLong:
+                self._own.add_task(connection)
             except Exception:  # noqa: BLE001 - waitress logs it and hangs up
                 connection.handle_error()
         for connection in [self._behind.popleft() for _ in range(len(self._behind))]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -10,10 +11,10 @@ import pytest
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.servers.short_requests import ShortRequests
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index.ranked import known_returns, known_texts, ranked_rows
-from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.index.ranked import contract_at, known_descriptors, known_returns, known_texts, ranked_rows
+from sigdir.warehouse.index.view import Reader, TakesLong, View, short_only
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import import_lines
+from tests.conftest import import_files, import_lines
 from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
 
 RESOLVE_PATH, LOOKUP_PATH = "/api/v1/resolve/", "/signature-database/v1/lookup"
@@ -22,11 +23,26 @@ RESOLVE_PATH, LOOKUP_PATH = "/api/v1/resolve/", "/signature-database/v1/lookup"
 NO_PAGES = PageCache(1 << 20, lambda _: None)
 
 
+PLACE = (1, bytes.fromhex("a1" * 20))
+ABI = [{"type": "function", "name": "supply", "inputs": [], "outputs": [{"type": "uint256"}]}]
+DESCRIPTOR = {
+    "$schema": "https://eips.ethereum.org/assets/eip-7730/erc7730-v2.schema.json",
+    "context": {"contract": {"deployments": [{"chainId": 1, "address": "0x" + "a1" * 20}]}},
+    "metadata": {"owner": "Acme"},
+    "display": {"formats": {"supply()": {"intent": "Ask", "fields": []}}},
+}
+
+
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """A warehouse in which transfer's selector has two texts and deposit's has one."""
+    """A warehouse in which transfer's selector has two texts, and supply's a declaration and a descriptor."""
+    folder = tmp_path_factory.mktemp("short")
+    (folder / "abi.json").write_text(json.dumps(ABI))
+    (folder / "descriptor.json").write_text(json.dumps(DESCRIPTOR))
     texts = ("transfer(address,uint256)", "many_msg_babbage(bytes1)", "deposit()")
-    with closing(Reader(Paths(import_lines(tmp_path_factory.mktemp("short") / "data", *texts)))) as reader:
+    warehouse = import_lines(folder / "data", *texts)
+    import_files([folder / "abi.json", folder / "descriptor.json"], warehouse)
+    with closing(Reader(Paths(warehouse))) as reader:
         yield reader
 
 
@@ -50,8 +66,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         (RESOLVE_PATH, "hash=0xd0e30db0,0xd0e30db0", False),
         (LOOKUP_PATH, "function=0xd0e30db0", True),
         (LOOKUP_PATH, "filter=false&function=0xd0e30db0,0xD0E30DB1&event=", True),
-        (LOOKUP_PATH, "function=0xd0e30db0%2C0xa9059cbb", False),
-        (LOOKUP_PATH, "function=0xd0e30db0,0xa9059cbb", False),
+        (LOOKUP_PATH, "function=0xd0e30db0%2C0xa9059cbb", True),
+        (LOOKUP_PATH, "function=0xd0e30db0,0xa9059cbb", True),
         (LOOKUP_PATH, "function=" + ",".join(["0xd0e30db0"] * 20), False),
         ("/api/v1/signatures", "function=0xd0e30db0&all", True),
         ("/signature-database/v1/search", "query=transfer", False),
@@ -60,35 +76,52 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     ],
 )
 def test_quick_is_what_needs_no_scan(reader: Reader, path: str, query: str, quick: bool) -> None:
-    """The reading thread answers lookups, never scans, and ranks no texts."""
+    """The reading thread answers lookups and never scans."""
     is_short = ShortRequests(reader, NO_PAGES)
     assert is_short("GET", path, query, "", "") is is_short("HEAD", path, query, "*/*", "br, gzip;q=0") is quick
 
 
-def test_a_hash_with_several_texts_is_quick_once_their_order_is_known(reader: Reader) -> None:
-    """The names of all texts may be needed for it. The order that is kept is the one that was found."""
-    view, transfer = reader.refreshed(), bytes.fromhex("a9059cbb")
-    is_short = ShortRequests(reader, NO_PAGES)
-    ordered = ranked_rows(view, SIGNATURES, transfer)
-    assert [row.segment.text_at(row.row) for row in ordered] == [
-        "transfer(address,uint256)",
-        "many_msg_babbage(bytes1)",
-    ]
-    assert is_short("GET", LOOKUP_PATH, "function=0xd0e30db0,0xa9059cbb", "", "")
-    assert is_short("GET", RESOLVE_PATH, "hash=0xa9059cbb", "", "")
-    assert ranked_rows(view, SIGNATURES, transfer) == ordered
-
-
-def test_a_ranked_lookup_is_quick_once_its_order_is_known(reader: Reader) -> None:
-    """The names of all texts may be needed for it, as in OpenChain's dialect."""
-    view, query = reader.refreshed(), "hex_signature=a9059cbb"
-    view.found.clear()
+def test_a_ranked_lookup_packs_nothing_and_scans_nothing(reader: Reader) -> None:
     is_short = ShortRequests(reader, NO_PAGES, rank_lists=True)
     assert is_short("GET", SIGNATURES_PATH, "hex_signature=d0e30db0", "", "gzip")
-    assert is_short("GET", SIGNATURES_PATH, "hex_signature__in=d0e30db0,00000001", "", "")
-    assert not is_short("GET", SIGNATURES_PATH, query, "", "")
-    ranked_rows(view, SIGNATURES, bytes.fromhex("a9059cbb"))
-    assert is_short("GET", SIGNATURES_PATH, query, "", "gzip")
+    assert is_short("GET", SIGNATURES_PATH, "hex_signature__in=d0e30db0,00000001&filter=false", "", "")
+    assert not is_short("GET", SIGNATURES_PATH, "hex_signature=d0e30d", "", "")
+
+
+TRANSFER, DEPOSIT, SUPPLY = (bytes.fromhex(digits) for digits in ("a9059cbb", "d0e30db0", "047fc9aa"))
+CALL = "data=0xa9059cbb" + "00" * 64
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        lambda view: ranked_rows(view, SIGNATURES, TRANSFER),
+        lambda view: known_texts(view, TRANSFER),
+        lambda view: known_returns(view, SUPPLY),
+        lambda view: known_descriptors(view, SUPPLY, PLACE),
+        lambda view: contract_at(view, *PLACE),
+    ],
+    ids=["order", "texts", "returns", "descriptors", "contract"],
+)
+def test_what_takes_long_is_not_short_until_it_is_kept(reader: Reader, find: Callable[[View], object]) -> None:
+    """It may need names of all texts, or row groups of evidence. What is kept then is what was found."""
+    view = reader.refreshed()
+    view.found.clear()
+    with short_only(), pytest.raises(TakesLong):
+        find(view)
+    found = find(view)
+    with short_only():
+        assert find(view) == found
+
+
+def test_what_one_text_needs_is_short(reader: Reader) -> None:
+    view = reader.refreshed()
+    view.found.clear()
+    with short_only():
+        assert [row.text for row in ranked_rows(view, SIGNATURES, DEPOSIT)] == ["deposit()"]
+        assert [known.text for known in known_texts(view, DEPOSIT)] == ["deposit()"]
+        assert known_returns(view, bytes(4)) == ()
+        assert known_descriptors(view, bytes(4), PLACE) == ()
 
 
 @pytest.mark.parametrize(
@@ -125,36 +158,25 @@ def test_a_page_is_quick_while_it_is_kept(reader: Reader) -> None:
 CALL = "data=0xa9059cbb" + "00" * 64
 
 
-def test_a_short_call_is_quick_once_its_texts_are_kept(reader: Reader) -> None:
-    """The reading thread reads no evidence, no code, and no calls inside of calls."""
-
-    def is_quick(query: str, method: str = "GET") -> bool:
-        return ShortRequests(reader, NO_PAGES)(method, "/api/v1/decode/", query, "", "")
-
-    view = reader.refreshed()
-    known_texts(view, bytes.fromhex("01ffc9a7"))  # of this view; what others left is forgotten
-    assert not is_quick(CALL)
-    for selector in ("a9059cbb", "60806040"):
-        known_texts(view, bytes.fromhex(selector))
-    assert is_quick(CALL)
-    assert is_quick("data=0xa9059cbb", "HEAD")
-    assert not is_quick(CALL, "POST")
-    assert not is_quick(CALL + "00" * 32)
-    assert not is_quick(CALL + "0")
-    assert not is_quick(CALL + "&x=1")
-    assert not is_quick("data=0x60806040")
-    assert not is_quick("")
-
-
-def test_two_words_that_a_call_returned_are_quick_once_their_declarations_are_kept(reader: Reader) -> None:
-    """The reading thread reads no evidence."""
-    view, query = reader.refreshed(), f"data=0x{'00' * 64}&as=return&selector=0xa9059cbb"
-    view.found.clear()
-    is_short = ShortRequests(reader, NO_PAGES)
-    assert not is_short("GET", "/api/v1/decode/", query, "", "")
-    known_returns(view, bytes.fromhex("a9059cbb"))
-    assert is_short("GET", "/api/v1/decode/", query, "", "")
-    assert not is_short("GET", "/api/v1/decode/", query.replace("0x", "0x" + "00" * 32, 1), "", "")
+@pytest.mark.parametrize(
+    ("query", "is_short"),
+    [
+        (CALL, True),
+        ("data=0xa9059cbb", True),
+        (f"{CALL}&chain=1&to=0x{'ab' * 20}", True),
+        (CALL + "00" * 32, False),
+        (CALL + "0", False),
+        (CALL + "&x=1", False),
+        ("data=0x60806040", False),
+        ("", False),
+        (f"data=0x{'00' * 64}&as=return&selector=0xa9059cbb", True),
+        (f"data=0x{'00' * 96}&as=return&selector=0xa9059cbb", False),
+    ],
+)
+def test_two_words_are_quick(reader: Reader, query: str, is_short: bool) -> None:
+    """The reading thread reads no code, and no calls inside of calls."""
+    assert ShortRequests(reader, NO_PAGES)("GET", "/api/v1/decode/", query, "", "") is is_short
+    assert not ShortRequests(reader, NO_PAGES)("POST", "/api/v1/decode/", query, "", "")
 
 
 LIMIT = 1 << 20

@@ -15,6 +15,7 @@ from waitress.server import create_server
 
 from sigdir.serve.servers.waitress_dispatcher import ShortFirst
 from sigdir.serve.servers.waitress_worker import UNREAD_BYTES, close_stalled
+from sigdir.warehouse.index.view import this_takes_long
 from tests.serve.support import HOST
 
 LARGE = b"x" * (7 << 20)
@@ -23,13 +24,15 @@ LARGE = b"x" * (7 << 20)
 
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
     """Answers with the thread that answers, or with much."""
+    if environ["PATH_INFO"] == "/short/long":
+        this_takes_long()
     body = LARGE if environ["PATH_INFO"] == "/large" else str(threading.get_ident()).encode()
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]
 
 
 def is_short(method: str, path: str, *_: str) -> bool:
-    return path == "/short"
+    return path.startswith("/short")
 
 
 class Running:
@@ -89,11 +92,13 @@ def body_on(connection: socket.socket) -> bytes:
 
 
 def test_a_short_request_is_answered_by_the_thread_that_reads() -> None:
-    """Any other is answered by a thread of waitress."""
+    """Any other is answered by a thread of waitress, and one that turns out to take long."""
     loop = str(threading.get_ident()).encode()
     with running() as server:
         assert server.answer("/short") == loop
         assert server.answer("/other") != loop
+        assert server.answer("/short/long") != loop
+        assert server.answer("/short") == loop
 
 
 def test_requests_that_are_sent_at_once_are_answered_in_order() -> None:

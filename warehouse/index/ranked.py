@@ -26,7 +26,7 @@ from sigdir.warehouse.evidence.lookup import descriptors_of, text_evidence
 from sigdir.warehouse.evidence.summaries import SightingCounts
 from sigdir.warehouse.evidence.usage import with_uses
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.view import View
+from sigdir.warehouse.index.view import View, this_takes_long
 from sigdir.warehouse.table.errors import WarehouseError
 
 
@@ -78,7 +78,7 @@ def ranked_rows(view: View, collection: Collection, digest: bytes) -> list[Ranke
         return [RankedRow(segment, row, digest, segment.counts_at(row))]
     if not found:
         return []
-    # To order two texts takes 40 us, four times a lookup, and 60 ms for a million rows where the first needs their names.
+    # To order two texts takes 40 us, four times a lookup, and a search in all texts where their names look made up.
     ordered = view.kept(
         ("order", digest),
         lambda: _ordered(view, collection, digest, found),
@@ -113,15 +113,11 @@ def rival_of(view: View, collection: Collection, digest: bytes, text: str) -> st
 _ROW_CHARACTERS = 100
 
 
-def is_order_known(view: View, collection: Collection, digest: bytes) -> bool:
-    """Whether ``ranked_rows`` takes microseconds: the hash has at most one text, or its order is kept."""
-    return not view.may_share(collection, digest) or ("order", digest) in view.found
-
-
 Found = list[tuple[Segment, npt.NDArray[np.int64]]]
 
 
 def _ordered(view: View, collection: Collection, digest: bytes, found: Found) -> list[RankedRow]:
+    this_takes_long()
     places = [(segment, row) for segment, rows in found for row in rows.tolist()]
     of_id = {int(segment.ids[row]): (segment, row) for segment, row in places}
 
@@ -159,17 +155,14 @@ def known_returns(view: View, selector: bytes) -> tuple[Returned, ...]:
 
     def find() -> tuple[Returned, ...]:
         rows = [row for row in ranked_rows(view, SIGNATURES, selector)[:MAX_TEXTS] if row.ranked.summary.declaration]
+        if rows:
+            this_takes_long()
         declared = chain.from_iterable(_declared(view, row) for row in rows)
         return tuple(returns_of(islice(declared, MAX_DECLARATIONS)))
 
     return view.kept(
         ("returns", selector), find, lambda found: sum(len(one.types) + len(one.declaration) + 64 for one in found)
     )
-
-
-def are_returns_known(view: View, selector: bytes) -> bool:
-    """Whether ``known_returns`` takes microseconds."""
-    return ("returns", selector) in view.found
 
 
 def _declared(view: View, row: RankedRow) -> Sequence[tuple[str, int]]:
@@ -188,6 +181,8 @@ def known_descriptors(view: View, selector: bytes, place: Place) -> Sequence[Des
 
     def find() -> dict[Place, list[Descriptor]]:
         rows = [row for row in ranked_rows(view, SIGNATURES, selector) if row.counts.witness == Witness.DESCRIBED]
+        if rows:
+            this_takes_long()
         return descriptors_of(view.snapshot.evidence, (row.id for row in rows[:MAX_TEXTS]))
 
     return view.kept(("displays", selector), find, lambda _: 0).get(place, ())
@@ -198,19 +193,15 @@ def contract_at(view: View, chain: int, address: bytes) -> DeployedContract:
 
     The view keeps it: finding it takes as long as decoding two words.
     """
-    return view.kept(
-        ("contract", chain, address),
-        lambda: deployed_contract(view.snapshot.evidence, chain, address),
-        lambda found: _CONTRACT_CHARACTERS + 8 * len(found.texts),
-    )
+
+    def find() -> DeployedContract:
+        this_takes_long()
+        return deployed_contract(view.snapshot.evidence, chain, address)
+
+    return view.kept(("contract", chain, address), find, lambda found: _CONTRACT_CHARACTERS + 8 * len(found.texts))
 
 
 _CONTRACT_CHARACTERS = 256
-
-
-def is_contract_known(view: View, chain: int, address: bytes) -> bool:
-    """Whether ``contract_at`` takes microseconds: the view has kept the contract."""
-    return ("contract", chain, address) in view.found
 
 
 class InterfaceMember(NamedTuple):

@@ -248,16 +248,3 @@ def rows_with_hash(segments: Iterable[Segment], digest: bytes) -> list[tuple[Seg
         if len(rows):
             found.append((segment, rows))
     return found
-
-
-def count_with_prefix(segments: Iterable[Segment], prefix: bytes) -> int:
-    """How many rows have a hash that begins with these four bytes; of staged rows, later ones may count."""
-    number, count = int.from_bytes(prefix, "big"), 0
-    for segment in segments:
-        hashes = segment.hashes
-        if isinstance(hashes, np.ndarray):
-            first, last = prefix_range(hashes, number)
-            count += last - first
-        else:
-            count += len(hashes.get(prefix, ()))
-    return count

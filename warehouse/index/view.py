@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +32,7 @@ from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.summaries import Summaries
 from sigdir.warehouse.index.build import segment_of, unused
-from sigdir.warehouse.index.segment import Segment, count_with_prefix, rows_with_hash
+from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.index.visible import Visible, unused_visible
 from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
@@ -62,6 +63,29 @@ _KEPT, _KEPT_CHARACTERS = 8192, 4096
 """What a view remembers of hashes, and the longest."""
 
 Found = TypeVar("Found")
+
+
+class TakesLong(BaseException):
+    """An answer that was to be short needs something that is not found yet. It is no error, so no handler of errors sees it."""
+
+
+_this_thread = threading.local()
+
+
+@contextmanager
+def short_only() -> Iterator[None]:
+    """Meanwhile this thread begins nothing that takes long: it raises TakesLong, for another thread to answer."""
+    _this_thread.is_short_only = True
+    try:
+        yield
+    finally:
+        _this_thread.is_short_only = False
+
+
+def this_takes_long() -> None:
+    """To be called before a search that may take milliseconds; raises TakesLong."""
+    if getattr(_this_thread, "is_short_only", False):
+        raise TakesLong
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,10 +134,6 @@ class View:
     def with_hash(self, collection: Collection, digest: bytes) -> list[tuple[Segment, Array]]:
         """The rows with exactly this hash, rising, of each segment that has any, oldest first."""
         return rows_with_hash(self.segments[collection], digest)
-
-    def may_share(self, collection: Collection, digest: bytes) -> bool:
-        """Whether several rows begin as this hash does; half the time of finding them."""
-        return count_with_prefix(self.segments[collection], digest[:4]) > 1
 
     def has_hashes(self, collection: Collection, hashes: Array) -> Array:
         """Which hashes, uint8 of (rows, width), have a text; fastest where they rise."""
