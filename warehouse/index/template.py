@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from sigdir.signatures.arrow import Array
+from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.kernels import kernel
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.table.fields import RECORD_FIELDS, fields
@@ -291,8 +292,8 @@ def csv_head(names: Sequence[str]) -> str:
 def render_record(id: int, created_at: int, text: str, hash: bytes) -> bytes:
     """One record from values; ``created_at`` in microseconds since 1970."""
     raw, digest = np.frombuffer(text.encode(), np.uint8), np.frombuffer(hash, np.uint8).reshape(1, -1)
-    ids, times, offsets = (np.array(values, np.int64) for values in ([id], [created_at], [0, len(raw)]))
-    return render_rows(Segment.of(1, ids, times, offsets, raw, digest, {}), np.zeros(1, np.int64))
+    numbers = as_readonly(np.array([id, created_at, 0, len(raw)], np.int64))
+    return render_rows(Segment(1, numbers[:1], numbers[1:2], numbers[2:], raw, digest, {}), np.zeros(1, np.int64))
 
 
 def render_rows(segment: Segment, rows: Array) -> bytes:

@@ -10,8 +10,8 @@ full keys.
 Invariants of the table
     An entry is one uint64: 24 bits of the key above, the number of the row and one below; 0 is an empty place. The
     first row of each key has an entry. Keys are compared as a whole before two rows count as the same.
-    Memory does not grow with the batch: a table of more than PART_ROWS rows is made in parts, one after the other,
-    each of the keys that end in the same bits.
+    A table is made in parts, each of the keys that end in the same bits: threads fill one part each. Memory does not
+    grow with the batch: of more than PART_ROWS rows there are some parts at a time, and then the next ones.
 
 Theory. Open addressing with at most three of four places taken. The place of a key is its first half times a random odd
 number, so nobody can choose texts that share one.
@@ -20,8 +20,9 @@ number, so nobody can choose texts that share one.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ from sigdir.signatures.kernels import kernel, pointer
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.spill import Ids, Spill
 from sigdir.warehouse.staging.transaction import StagedRow
-from sigdir.warehouse.table.parallel import ordered_map
+from sigdir.warehouse.table.parallel import for_each, ordered_map
 from sigdir.warehouse.table.parquet import naming
 
 Flags = npt.NDArray[np.bool_]
@@ -59,36 +60,47 @@ def new_rows(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads:
     if not spill.rows:
         return keep
     words = spill.words()
-    parts = parts_of(spill.rows)
-    for part in range(parts):
-        table = KeyTable(words, parts, part)
-        for rows, first in table.enter():
-            text_ids[rows] = -1 - first
-            keep[rows] = False
-        for rows, ids in _known_rows(table, spill, snapshot, staged, threads):
+    at_once = 1 << (min(threads, _MAX_AT_ONCE).bit_length() - 1)
+    parts = parts_of(spill.rows) * at_once
+    for part in range(0, parts, at_once):
+
+        def filled(number: int) -> KeyTable:
+            table = KeyTable(words, parts, number)
+            for rows, first in table.enter():
+                text_ids[rows] = -1 - first
+                keep[rows] = False
+            return table
+
+        tables = for_each(filled, range(part, part + at_once), threads)
+        for rows, ids in _known_rows(tables, spill, snapshot, staged, threads):
             text_ids[rows] = ids
             keep[rows] = False
     return keep
 
 
+_MAX_AT_ONCE = 8
+"""Threads that fill parts of the table. Each reads all keys."""
+
+
 def _known_rows(
-    table: KeyTable, spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int
+    tables: Sequence[KeyTable], spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int
 ) -> Iterator[Found]:
-    """The rows of a table whose texts are stored, with their ids."""
+    """The rows of some parts of the table whose texts are stored, with their ids."""
     if staged:
         joined = b"".join(row.digest for row in staged)
-        keys = keys_of(np.frombuffer(joined, np.uint8).reshape(-1, 32))
-        yield table.find(keys, np.array([row.id for row in staged], np.int64))
+        keys, ids = keys_of(np.frombuffer(joined, np.uint8).reshape(-1, 32)), [row.id for row in staged]
+        yield from (table.find(keys, np.array(ids, np.int64)) for table in tables)
     if not snapshot.files[spill.collection]:
         return
     seen = _hash_map(spill)
+
+    def find(group: RowGroup) -> list[Found]:
+        keys, ids = keys_of_group(spill.collection, group, seen)
+        return [table.find(keys, ids) for table in tables]
+
+    groups = row_groups(file.path for file in snapshot.files[spill.collection])
     with ThreadPoolExecutor(threads) as pool:
-        yield from ordered_map(
-            pool,
-            lambda group: table.find(*keys_of_group(spill.collection, group, seen)),
-            row_groups(file.path for file in snapshot.files[spill.collection]),
-            ahead=2 * threads,
-        )
+        yield from chain.from_iterable(ordered_map(pool, find, groups, ahead=2 * threads))
 
 
 class RowGroup(NamedTuple):
