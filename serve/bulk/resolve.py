@@ -7,8 +7,7 @@ together, segment by segment. A request holds its body and its answer, which has
 from __future__ import annotations
 
 import re
-from binascii import unhexlify
-from collections import defaultdict
+from binascii import hexlify, unhexlify
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted, json_bytes
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.ranked import ranked_rows
+from sigdir.warehouse.index.template import render_texts
 from sigdir.warehouse.index.view import Reader, View
 
 MAX_HASHES = 100_000
@@ -47,8 +47,8 @@ _TOGETHER = 4096  # hashes that are looked up together
 _FEW = 16  # looked up one by one: to set up the arrays takes as long
 _PIECE = 1 << 20  # bytes of a piece of the answer, more only where one hash has more
 
-Texts = Mapping[bytes, list[Any]]
-"""What the line of a hash lists, by its bytes."""
+Texts = Mapping[bytes, bytes]
+"""The JSON of what the line of a hash lists, without brackets, by the bytes of the hash."""
 
 
 @dataclass
@@ -168,12 +168,16 @@ def resolved(view: View, hashes: Sequence[bytes], *, is_full: bool = False) -> t
     for line in _lines(view, hashes, _full_texts if is_full else _texts, unknown):
         left -= len(line)
         if left < 0:
-            raise detail(413, f"The texts of these hashes take more than {most} bytes; ask for fewer at once.")
+            raise _too_long(most)
         piece += line
         if len(piece) >= _PIECE:
             pieces.append(bytes(piece))
             piece.clear()
     return [*pieces, bytes(piece)], unknown
+
+
+def _too_long(most: int) -> HttpError:
+    return detail(413, f"The texts of these hashes take more than {most} bytes; ask for fewer at once.")
 
 
 def _lines(
@@ -187,7 +191,7 @@ def _lines(
         block = hashes[start : start + _TOGETHER]
         digests = list(map(_digest, block))
         wanted = sorted({digest for digest in digests if digest is not None})
-        texts: dict[bytes, list[Any]] = {}
+        texts: dict[bytes, bytes] = {}
         for collection in COLLECTIONS:
             theirs = [digest for digest in wanted if len(digest) == collection.hash_bytes]
             texts |= texts_of(view, collection, theirs) if theirs else {}
@@ -197,26 +201,34 @@ def _lines(
                 echo = "".join(chr(byte) if byte < 0x7F else "?" for byte in sent[:_MAX_ECHO])
                 yield json_bytes({"hash": echo, "error": NEITHER}) + b"\n"
             else:
-                line = {"hash": f"0x{digest.hex()}", "texts": texts.get(digest, ())}
-                yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+                yield b'{"hash":"0x%b","texts":[%b]}\n' % (hexlify(digest), texts.get(digest, b""))
 
 
 def _texts(view: View, collection: Collection, digests: list[bytes]) -> Texts:
     """The texts of each hash, the best first; ``digests`` rise."""
     if len(digests) <= _FEW:
-        return {digest: [one.text for one in ranked_rows(view, collection, digest)] for digest in digests}
-    texts: dict[bytes, list[str]] = defaultdict(list)
+        return {digest: _ranked_texts(view, collection, digest) for digest in digests}
+    texts: dict[bytes, bytes] = {}
+    shared: set[bytes] = set()
     keys = np.frombuffer(b"".join(digests), np.uint8).reshape(len(digests), -1)
     for segment in view.segments[collection]:
         numbers, rows = segment.with_hashes(keys)
-        text = segment.text.data
-        starts, ends = segment.offsets[rows].tolist(), segment.offsets[rows + 1].tolist()
-        for number, start, end in zip(numbers.tolist(), starts, ends, strict=True):
-            texts[digests[number]].append(str(text[start:end], "utf-8"))
-    for digest, several in texts.items():
-        if len(several) > 1:
-            texts[digest] = [one.text for one in ranked_rows(view, collection, digest)]
-    return texts
+        if (segment.offsets[rows + 1] - segment.offsets[rows]).sum() > MAX_ANSWER:
+            raise _too_long(MAX_ANSWER)
+        for number, text in zip(numbers.tolist(), render_texts(segment, rows), strict=True):
+            digest = digests[number]
+            if texts.setdefault(digest, text) is not text:
+                shared.add(digest)
+    return texts | {digest: _ranked_texts(view, collection, digest) for digest in shared}
+
+
+def _ranked_texts(view: View, collection: Collection, digest: bytes) -> bytes:
+    return _members([one.text for one in ranked_rows(view, collection, digest)])
+
+
+def _members(values: list[Any]) -> bytes:
+    """The JSON of values as members of a list."""
+    return orjson.dumps(values)[1:-1]
 
 
 def _full_texts(view: View, collection: Collection, digests: list[bytes]) -> Texts:
@@ -224,7 +236,8 @@ def _full_texts(view: View, collection: Collection, digests: list[bytes]) -> Tex
     if sum(len(found) for digest in digests for _, found in view.with_hash(collection, digest)) > MAX_FULL_TEXTS:
         raise detail(413, f"These hashes have more than {MAX_FULL_TEXTS} texts; ask for fewer with full=1.")
     return {
-        digest: [summary_document(row.ranked) for row in ranked_rows(view, collection, digest)] for digest in digests
+        digest: _members([summary_document(row.ranked) for row in ranked_rows(view, collection, digest)])
+        for digest in digests
     }
 
 

@@ -52,7 +52,7 @@ def _records() -> None:
 
 def _search() -> None:
     segment = _segment()
-    segment.with_hash(bytes(4))
+    segment.with_hash(bytes(4)), segment.with_hashes(np.zeros((1, 4), np.uint8))
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
     grams.warm()
     parameter_lists.warm()

@@ -59,10 +59,13 @@ def prefix_range(order: Array, prefix: int) -> tuple[int, int]:
     return low, last
 
 
+@kernel(nogil=True)
 def prefix_ranges(order: Array, prefixes: Array) -> tuple[Array, Array]:
     """The ranges of many prefixes (uint32): where each begins and ends, int64. Fastest where they rise."""
-    keys = prefixes.astype(np.uint64) << PREFIX_SHIFT
-    return order.searchsorted(keys), order.searchsorted(keys | ROW_MASK, side="right")
+    first, last = np.empty(len(prefixes), np.int64), np.empty(len(prefixes), np.int64)
+    for number in range(len(prefixes)):
+        first[number], last[number] = prefix_range(order, prefixes[number])
+    return first, last
 
 
 def digits_range(order: Array, prefix: int, digits: int) -> tuple[int, int]:

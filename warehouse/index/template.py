@@ -272,6 +272,7 @@ RECORD: Final = "{{" + ",".join(f'"{field.name}":{field.json}' for field in RECO
 """The template of a record."""
 
 _RECORDS, _RECORD_LINES, _HASH_LINES = Template(RECORD + ","), Template(RECORD + "\n"), Template("0x{hash},{text}\n")
+_TEXT_LINES = Template('"{text_json}"\n')
 
 _RECORD_FRAME = len(RECORD) + 40
 
@@ -310,6 +311,11 @@ def records_size(segment: Segment, rows: Array) -> int:
     """About how many bytes the records of rows take: their texts are canonical, so need no escape."""
     text = (segment.offsets[rows + 1] - segment.offsets[rows]).sum()
     return int(text) + len(rows) * (_RECORD_FRAME + 4 * int(segment.hash.shape[1]))
+
+
+def render_texts(segment: Segment, rows: Array) -> list[bytes]:
+    """The texts of rows as JSON."""
+    return _TEXT_LINES.render(segment, rows).split(b"\n")[:-1]
 
 
 def render_lines(segment: Segment, first: int, last: int) -> bytes:
