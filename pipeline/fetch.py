@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -202,6 +202,12 @@ class _Handler(HTTPSHandler, HTTPHandler):
         return super().do_open(connection, req, **http_conn_args)
 
 
+@cache
+def _tls() -> ssl.SSLContext:
+    """To read the certificates of the system takes 20 ms, and a server asks its node for each transaction."""
+    return ssl.create_default_context()
+
+
 class Fetcher:
     """Sends requests to one server, one at a time."""
 
@@ -212,7 +218,7 @@ class Fetcher:
         self.requests = 0
         # Not build_opener, which also opens files and FTP.
         self._opener = OpenerDirector()
-        self._handler = _Handler(context=ssl.create_default_context())
+        self._handler = _Handler(context=_tls())
         for handler in (ProxyHandler(), self._handler, HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
             self._opener.add_handler(handler)
 

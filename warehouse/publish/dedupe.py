@@ -11,7 +11,7 @@ Invariants of the table
     An entry is one uint64: 24 bits of the key above, the number of the row and one below; 0 is an empty place. The
     first row of each key has an entry. Keys are compared as a whole before two rows count as the same.
     A table is made in parts, each of the keys that end in the same bits: threads fill one part each. Memory does not
-    grow with the batch: of more than PART_ROWS rows there are some parts at a time, and then the next ones.
+    grow with the batch: there are as many parts at a time as hold PART_ROWS rows.
 
 Theory. Open addressing with at most three of four places taken. The place of a key is its first half times a random odd
 number, so nobody can choose texts that share one.
@@ -163,7 +163,7 @@ def _hash_map(spill: Spill) -> Flags | None:
 # The table.
 
 PART_ROWS = 1 << 26
-"""At most so many rows are in a table, which takes 1 GiB then: 100 M rows are two tables of 512 MiB each."""
+"""At most so many rows are in the parts that there are at a time, which take 1 GiB then."""
 
 _CHUNK_ROWS = 1 << 19
 _TAG_SHIFT = 40
