@@ -204,7 +204,7 @@ class _Handler(HTTPSHandler, HTTPHandler):
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """To read the certificates of the system takes 20 ms, and a server asks its node for each transaction."""
+    """The certificates of the system, read once in a process: that takes 20 ms, and a server asks its node often."""
     return ssl.create_default_context()
 
 

@@ -210,10 +210,12 @@ def _texts(view: View, collection: Collection, digests: list[bytes]) -> Texts:
         return {digest: _ranked_texts(view, collection, digest) for digest in digests}
     texts: dict[bytes, bytes] = {}
     shared: set[bytes] = set()
+    left = MAX_ANSWER
     keys = np.frombuffer(b"".join(digests), np.uint8).reshape(len(digests), -1)
     for segment in view.segments[collection]:
         numbers, rows = segment.with_hashes(keys)
-        if (segment.offsets[rows + 1] - segment.offsets[rows]).sum() > MAX_ANSWER:
+        left -= int((segment.offsets[rows + 1] - segment.offsets[rows]).sum())
+        if left < 0:
             raise _too_long(MAX_ANSWER)
         for number, text in zip(numbers.tolist(), render_texts(segment, rows), strict=True):
             digest = digests[number]

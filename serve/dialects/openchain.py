@@ -39,7 +39,7 @@ from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.search import has_wildcards
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import LINE_FRAME, render_lines
-from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.index.view import Reader, View, this_takes_long
 from sigdir.warehouse.staging.transaction import NewText
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
@@ -176,6 +176,7 @@ class SearchResource(_Resource):
         view, address = self._reader.current(), address_of(req)
         body = self._cache.get(view.token, address)
         if body is None:
+            this_takes_long()
             body = self._found(view, req)
             self._cache.put(view.token, address, body)
         _send(req, resp, body)

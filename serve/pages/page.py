@@ -23,7 +23,7 @@ from sigdir.serve.http.errors import not_found
 from sigdir.serve.http.negotiate import HTML, packed, packed_in
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.rows import FILTERS, FUNCTIONS
-from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.index.view import Reader, View, this_takes_long
 
 HTML_TYPE = "text/html; charset=utf-8"
 
@@ -125,6 +125,7 @@ class ViewPage:
         address = address_of(req)
         page = self._cache.get(view.token, address)
         if page is None:
+            this_takes_long()
             page = self.render(view, req, **parameters)
             self._cache.put(view.token, address, page)
         return page

@@ -11,11 +11,11 @@ from collections import deque
 from typing import Any
 
 from sigdir.serve.servers.short_requests import IsShort
-from sigdir.warehouse.index.view import TakesLong, short_only
+from sigdir.warehouse.index.view import TakesLong, short_only, this_takes_long
 
 
 class ShortFirst:
-    """Hands connections with a request to the server's own dispatcher, except those whose request is short.
+    """Hands connections to the server's own dispatcher, except those whose request is short and takes no longer.
 
     A request that was sent behind another one waits until the client has taken the answer before: by itself waitress
     has a thread wait for a client that sends many requests and reads nothing.
@@ -25,31 +25,31 @@ class ShortFirst:
         """Of a waitress whose servers have no such attribute nothing changes."""
         self._own: Any = getattr(server, "task_dispatcher", None)
         self._is_short, self._loop = is_short, threading.get_ident()
-        self._read: deque[Any] = deque()
-        self._behind: deque[Any] = deque()
+        self._short, self._behind = deque[Any](), deque[Any]()
         if self._own is not None:
             server.task_dispatcher = self
 
     def add_task(self, connection: Any) -> None:
         """Take a connection. waitress holds its lock meanwhile, so nothing is answered here."""
-        (self._read if threading.get_ident() == self._loop else self._behind).append(connection)
-
-    def _has_short(self, request: Any) -> bool:
+        request = connection.requests[0]
         header = request.headers.get
-        return not request.error and self._is_short(
+        if threading.get_ident() != self._loop:
+            self._behind.append(connection)
+        elif not request.error and self._is_short(
             request.command, request.path, request.query, header("ACCEPT", ""), header("ACCEPT_ENCODING", "")
-        )
+        ):
+            self._short.append(connection)
+        else:
+            self._own.add_task(connection)
 
     def after_round(self) -> None:
         """Answer what is short. To be called by the thread of the loop each time that it has handled its connections."""
-        while self._read:
-            connection = self._read.popleft()
-            # Between two requests waitress may wait.
-            if len(connection.requests) > 1 or not self._has_short(connection.requests[0]):
-                self._own.add_task(connection)
-                continue
+        while self._short:
+            connection = self._short.popleft()
             try:
                 with short_only():
+                    if len(connection.requests) > 1:  # waitress may wait between two
+                        this_takes_long()
                     connection.service()
             except TakesLong:
                 self._own.add_task(connection)

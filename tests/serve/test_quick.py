@@ -155,9 +155,6 @@ def test_a_page_is_quick_while_it_is_kept(reader: Reader) -> None:
     assert is_short("GET", "/assets/site-0123.css", "", "", "gzip")
 
 
-CALL = "data=0xa9059cbb" + "00" * 64
-
-
 @pytest.mark.parametrize(
     ("query", "is_short"),
     [

@@ -75,6 +75,7 @@ def new_rows(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads:
         for rows, ids in _known_rows(tables, spill, snapshot, staged, threads):
             text_ids[rows] = ids
             keep[rows] = False
+        del tables  # before the next ones are made
     return keep
 
 
