@@ -1,7 +1,7 @@
 """The cost fuzzer: ``python -m tests.fuzz cost [SECONDS] [SEED]``. Looks for inputs whose cost is not in proportion.
 
 A target is a route with one of its fields in one of the forms of a body, a route with a raw body, a reader of files, an
-argument of a tool for agents, a column of a pack, a part of a descriptor, or an answer of a node.
+argument of a tool for agents, a column of a pack, a part of a descriptor, an answer of a node, or what is POSTed and folded.
 A shape is a prefix, a unit repeated, a second unit repeated as often, and a suffix. A shape is a finding if a target
 
 - takes at 64 kB more than ``GROWTH`` times the processor time that it takes at 8 kB, the best of five, and over
@@ -33,7 +33,7 @@ from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport, UnreadInputs
 from tests.fuzz.application import NODE_ANSWERS, current, discard, folder, node_results
-from tests.fuzz.offline import TOOLS, answer_bytes, descriptor_targets, file_targets, pack_targets
+from tests.fuzz.offline import TOOLS, answer_bytes, descriptor_targets, file_targets, fold_posted, pack_targets
 from tests.fuzz.route_tables import BESIDE, BODIES, BULK, HASH, HEADERS, PATIENT, QUERIES, path_of
 from tests.fuzz.targets import read
 from tests.pipeline.test_formats import SAMPLES
@@ -119,6 +119,7 @@ def targets() -> dict[str, Run]:
         found[f"mcp {name}"] = partial(_ask, name)
     for name in NODE_ANSWERS:
         found[f"node {name}"] = partial(_ask_node, name)
+    found["fold"] = fold_posted
     found |= pack_targets() | descriptor_targets() | file_targets()
     for ending in _ENDINGS:
         found[f"read by detection {ending}".rstrip()] = partial(_read, "", ending)

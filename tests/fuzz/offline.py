@@ -6,9 +6,11 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from copy import deepcopy
 from functools import partial, reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
@@ -22,13 +24,21 @@ from sigdir.pipeline.mirror_answers import parse_changes, parse_page
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.usage_counts import usage_of
+from sigdir.serve.core.texts import canonical_text
+from sigdir.serve.core.writer import Writer
 from sigdir.signatures.abi_decoder import MAX_BYTES, Budget
 from sigdir.signatures.clear_signing import Called, Descriptor
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Contract
+from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.pack import Pack
 from sigdir.signatures.pack_file import COLUMNS, INDEXED, TEXTS, BadPack, PackColumns, pack_bytes
 from sigdir.signatures.types import parameter_types
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.staging.transaction import NewText
+from sigdir.warehouse.table.paths import Paths
+from tests.conftest import empty_warehouse
 from tests.fuzz.application import folder, warehouse
 from tests.pipeline.test_clear_signing import ROUTER, ROUTER_FILE, SWAP
 
@@ -160,6 +170,23 @@ def _longer(name: str, value: Any, lines: list[str]) -> Any:
 def _shown(text: str, display: str) -> Any:
     called = Called(1, bytes.fromhex(ROUTER[2:]))
     return Descriptor.of(text, display, "x").shown(parameter_types(SWAP), _VALUES, called, Budget.of(MAX_BYTES))
+
+
+# What was POSTed.
+
+
+def fold_posted(data: bytes) -> tuple[int, int]:
+    """POST each line that is a declaration, under four names, to a new warehouse, and fold them."""
+    texts: list[NewText] = []
+    for line in data.decode("utf-8", "replace").split("\n"):
+        with suppress(GrammarError):
+            texts += [canonical_text(SIGNATURES, line.replace("(", f"_{number}(", 1)) for number in range(4)]
+    with TemporaryDirectory(dir=folder()) as name:
+        paths = Paths(empty_warehouse(Path(name)))
+        with closing(Reader(paths)) as reader, closing(Writer(paths, reader)) as writer:
+            writer.store(texts)
+        fold(paths)
+    return 0, 0
 
 
 # Files.

@@ -62,6 +62,7 @@ FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("read javascript", (b"{", b"readonly ")),
     ("read javascript", (b"", b"[/")),
     ("read javascript", (b"", b"=\\/")),
+    ("fold", (b"", b"f@N(uint a)\n")),
 ]  # fmt: skip
 """Targets and shapes whose cost was out of proportion once."""
 
@@ -79,8 +80,9 @@ LONG = [
     ("POST /api/v1/import-solidity/ source_code form", (b"contract C { function f(uint[", b"a.", b"a] x) public {} }")),
     ("descriptor formats contracts", (b"", b"\n")),
     ("decode file .csv t", (b"a", b"0x,")),
+    ("fold", (b"", b"f@N(uint a)\n")),
 ]
-"""The last two take longer than all others together. The first four take the same path as another row: the same shape is
+"""The last three take longer than all others together. The first four take the same path as another row: the same shape is
 read by another method, with a word more, or by the reader alone.
 """
 

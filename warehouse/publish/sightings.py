@@ -281,7 +281,8 @@ class EvidenceFiles:
 
     def _write_posted(self, collection: Collection, folded: list[int], sighted: Mapping[int, PostedSighting]) -> None:
         """The sightings of POSTs: one of each folded row, and of each other text unless the evidence has as much."""
-        others = {id: one for id, one in sighted.items() if id not in set(folded)}
+        new = set(folded)
+        others = {id: one for id, one in sighted.items() if id not in new}
         known = posted_ids(self._base.files[collection], others)
         others = {id: one for id, one in others.items() if id not in known or (one.declaration and not known[id])}
         ids = sorted([*folded, *others])
