@@ -24,7 +24,7 @@ from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query
 from sigdir.serve.lists.selection import Selection, selections_of
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
+from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import records_size, render_rows
 from sigdir.warehouse.index.view import View
@@ -200,17 +200,14 @@ def ranked_page(view: View, collection: Collection, query: Query, url: str) -> P
     errors are those of ``page_of``.
     """
     hashes = query.filter.looked_up(collection.hash_bytes) if query.filter is not None else []
-    rows = [row for hash in hashes for row in ranked_rows(view, collection, hash)]
-    if query.is_filtering:
-        rows = [row for row in rows if not row.is_filtered]
+    rows = [
+        row for hash in hashes for row in ranked_rows(view, collection, hash)
+        if not (query.is_filtering and row.is_filtered)
+    ]  # fmt: skip
     if query.is_ordered or query.cursor is not None:
         rows.sort(key=lambda row: row.id)
-        selections = [Selection(row.segment, 0, row.segment.rows, _alone(row)) for row in rows]
+        selections = [Selection(row.segment, 0, row.segment.rows, np.array([row.row])) for row in rows]
         return page_of_selections(selections, collection, query, url)
     page = numbered_page(query, len(rows), url)
     shown = rows[page.start : page.start + query.page_size]
-    return Page(page.count, page.next, page.previous, [(row.segment, _alone(row)) for row in shown])
-
-
-def _alone(row: RankedRow) -> Array:
-    return np.array([row.row], np.int64)
+    return Page(page.count, page.next, page.previous, [(row.segment, np.array([row.row])) for row in shown])
