@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import falcon
@@ -59,17 +59,17 @@ class Counts:
     def __init__(self) -> None:
         disable_created_metrics()
         self._registry = CollectorRegistry()
-        self._requests = Counter(
+        self.requests = Counter(
             "sigdir_http_requests",
             "Requests that were answered.",
             ("method", "route", "status"),
             registry=self._registry,
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "sigdir_http_request_duration_seconds", "Time until the answer began.", ("method", "route"),
             registry=self._registry, buckets=_SECONDS,
         )  # fmt: skip
-        self._bytes = Counter(
+        self.bytes = Counter(
             "sigdir_http_response_bytes",
             "Bytes of bodies that were sent.",
             ("method", "route"),
@@ -89,15 +89,7 @@ class Counts:
         self.decodings = Counter(
             "sigdir_decodings", "Inputs that were decoded, by how that ended.", ("outcome",), registry=self._registry
         )
-        # To find them by their labels takes 3 us, a thirtieth of a lookup on granian.
-        self.of_answers = lru_cache(maxsize=1024)(self._of_answers)
         self.starts = Counter("sigdir_worker_starts", "Workers that were started.", registry=self._registry)
-
-    def _of_answers(self, method: str, route: str, status: int) -> tuple[Counter, Histogram, Counter]:
-        return (
-            self._requests.labels(method, route, status), self._seconds.labels(method, route),
-            self._bytes.labels(method, route),
-        )  # fmt: skip
 
     def count_cached(self, hit: bool) -> None:
         """Count a look into a cache of pages."""
@@ -147,10 +139,9 @@ class AnswerRecorder:
 
     def _record(self, req: falcon.Request, status: int, seconds: float, size: int) -> None:
         method, route = req.method if req.method in METHODS else OTHER, req.env.get(ROUTE, OTHER)
-        requests, times, sizes = self._counts.of_answers(method, route, status)
-        requests.inc()
-        times.observe(seconds)
-        sizes.inc(size)
+        self._counts.requests.labels(method, route, status).inc()
+        self._counts.seconds.labels(method, route).observe(seconds)
+        self._counts.bytes.labels(method, route).inc(size)
         if self._log:
             _write_line(req, status, seconds, size)
 

@@ -61,6 +61,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         (SIGNATURES_PATH, "page=1&" * 40, False),
         (RESOLVE_PATH, "", False),
         (RESOLVE_PATH, "hash=0xd0e30db0", True),
+        (RESOLVE_PATH, "hash=0xa9059cbb", True),
         (RESOLVE_PATH, f"hash=0x{'AB' * 32}", True),
         (RESOLVE_PATH, "hash=0xd0e30db0&full=1", False),
         (RESOLVE_PATH, "hash=0xd0e30db0,0xd0e30db0", False),
@@ -85,6 +86,7 @@ def test_a_ranked_lookup_packs_nothing_and_scans_nothing(reader: Reader) -> None
     is_short = ShortRequests(reader, NO_PAGES, rank_lists=True)
     assert is_short("GET", SIGNATURES_PATH, "hex_signature=d0e30db0", "", "gzip")
     assert is_short("GET", SIGNATURES_PATH, "hex_signature__in=d0e30db0,00000001&filter=false", "", "")
+    assert is_short("GET", SIGNATURES_PATH, "hex_signature=a9059cbb", "", "gzip")
     assert not is_short("GET", SIGNATURES_PATH, "hex_signature=d0e30d", "", "")
 
 
@@ -112,6 +114,14 @@ def test_what_takes_long_is_not_short_until_it_is_kept(reader: Reader, find: Cal
     found = find(view)
     with short_only():
         assert find(view) == found
+
+
+def test_the_order_that_is_kept_is_the_one_that_was_found(reader: Reader) -> None:
+    view = reader.refreshed()
+    ordered = ranked_rows(view, SIGNATURES, TRANSFER)
+    assert [row.text for row in ordered] == ["transfer(address,uint256)", "many_msg_babbage(bytes1)"]
+    with short_only():
+        assert ranked_rows(view, SIGNATURES, TRANSFER) == ordered
 
 
 def test_what_one_text_needs_is_short(reader: Reader) -> None:
@@ -172,8 +182,9 @@ def test_a_page_is_quick_while_it_is_kept(reader: Reader) -> None:
 )
 def test_two_words_are_quick(reader: Reader, query: str, is_short: bool) -> None:
     """The reading thread reads no code, and no calls inside of calls."""
-    assert ShortRequests(reader, NO_PAGES)("GET", "/api/v1/decode/", query, "", "") is is_short
-    assert not ShortRequests(reader, NO_PAGES)("POST", "/api/v1/decode/", query, "", "")
+    asks = ShortRequests(reader, NO_PAGES)
+    assert asks("GET", "/api/v1/decode/", query, "", "") is asks("HEAD", "/api/v1/decode/", query, "", "") is is_short
+    assert not asks("POST", "/api/v1/decode/", query, "", "")
 
 
 LIMIT = 1 << 20

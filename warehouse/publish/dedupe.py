@@ -60,17 +60,17 @@ def new_rows(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads:
     if not spill.rows:
         return keep
     words = spill.words()
-    at_once = 1 << (min(threads, _MAX_AT_ONCE).bit_length() - 1)
+    at_once = 1 << (min(threads, _MAX_AT_ONCE).bit_length() - 1)  # a power of two, as the parts are
     parts = parts_of(spill.rows) * at_once
+
+    def filled(number: int) -> KeyTable:
+        table = KeyTable(words, parts, number)
+        for rows, first in table.enter():
+            text_ids[rows] = -1 - first
+            keep[rows] = False
+        return table
+
     for part in range(0, parts, at_once):
-
-        def filled(number: int) -> KeyTable:
-            table = KeyTable(words, parts, number)
-            for rows, first in table.enter():
-                text_ids[rows] = -1 - first
-                keep[rows] = False
-            return table
-
         tables = for_each(filled, range(part, part + at_once), threads)
         for rows, ids in _known_rows(tables, spill, snapshot, staged, threads):
             text_ids[rows] = ids
@@ -89,8 +89,9 @@ def _known_rows(
     """The rows of some parts of the table whose texts are stored, with their ids."""
     if staged:
         joined = b"".join(row.digest for row in staged)
-        keys, ids = keys_of(np.frombuffer(joined, np.uint8).reshape(-1, 32)), [row.id for row in staged]
-        yield from (table.find(keys, np.array(ids, np.int64)) for table in tables)
+        keys = keys_of(np.frombuffer(joined, np.uint8).reshape(-1, 32))
+        ids = np.array([row.id for row in staged], np.int64)
+        yield from (table.find(keys, ids) for table in tables)
     if not snapshot.files[spill.collection]:
         return
     seen = _hash_map(spill)
