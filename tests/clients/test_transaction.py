@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from sigdir.pipeline.node import Node, NodeCall
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.proxies import slot
 from tests.clients.support import chain
-from tests.conftest import ROOT, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.pipeline.support import CommandResult, invoke
 from tests.serve.support import application, get
 
@@ -62,8 +63,14 @@ class Chain:
             self.rpc("anvil_setStorageAt", address, place, "0x" + value[2:].zfill(64))
 
     def send(self, to: str | None, data: str) -> str:
+        """The hash of a transaction that is in a block; the node answers before it is."""
         sent = {"from": SENDER, "data": data, "gas": "0x100000"} | ({"to": to} if to else {})
-        return str(self.rpc("eth_sendTransaction", sent))
+        hash = str(self.rpc("eth_sendTransaction", sent))
+        end = time.monotonic() + SAFETY_SECONDS
+        while self.rpc("eth_getTransactionReceipt", hash) is None:
+            assert time.monotonic() < end, f"{hash} is in no block"
+            time.sleep(0.01)
+        return hash
 
 
 @pytest.fixture(scope="module")
