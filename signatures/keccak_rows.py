@@ -133,23 +133,33 @@ def permute(state: Array) -> None:
             _chi(state, 20, i, b20, b21, b22, b23, b24)
 
 
-@kernel(nogil=True)
-def _load(block: Array, lane: Any, data: Array, start: Any, end: Any, number: Any) -> None:
-    """Write block ``number`` of the padded text ``data[start:end]`` into one lane of ``block``.
+@kernel(inline="always")
+def _word(data: Array, at: Any) -> Any:
+    """Eight bytes as a little-endian word; LLVM makes one load of it."""
+    word = np.uint64(data[at])
+    for k in range(1, 8):
+        word |= np.uint64(data[at + np.uint64(k)]) << np.uint64(8 * k)
+    return word
 
-    ``block`` is uint8 of WIDTH * RATE. Indices are unsigned throughout: with signed ones numba
-    adds a test for negative indices to every byte, which halves the speed of the copy.
+
+@kernel(nogil=True)
+def _absorb(state: Array, lane: Any, data: Array, first: Any, size: Any) -> None:
+    """Absorb a block into one lane: the ``size`` bytes from ``first`` on and, where they are less than RATE, the padding.
+
+    Indices are unsigned throughout: with signed ones numba adds a test for negative indices to every byte.
     """
-    first = np.uint64(start + number * RATE)
-    used = min(np.uint64(end) - first, np.uint64(RATE))
-    base = np.uint64(lane * RATE)
-    for k in range(used):
-        block[base + k] = data[first + k]
-    for k in range(used, np.uint64(RATE)):
-        block[base + k] = 0
-    if used < RATE:  # the last block: the padding begins directly after the text
-        block[base + used] = 0x01
-        block[base + np.uint64(RATE - 1)] |= np.uint8(0x80)
+    at, place = first, np.uint64(lane)
+    for _ in range(size >> np.uint64(3)):
+        state[place] ^= _word(data, at)
+        at += np.uint64(8)
+        place += np.uint64(WIDTH)
+    if size < RATE:  # the last block: the padding begins directly after the text
+        rest, bits = np.uint64(0), np.uint64(0)
+        for k in range(at, first + size):
+            rest |= np.uint64(data[k]) << bits
+            bits += np.uint64(8)
+        state[place] ^= rest | np.uint64(1) << bits
+        state[np.uint64(lane + (RATE_WORDS - 1) * WIDTH)] ^= np.uint64(0x80 << 56)
 
 
 @kernel(nogil=True)
@@ -157,8 +167,6 @@ def digests_of(data: Array, offsets: Array, out: Array, gap: int = 0) -> None:
     """Fill ``out`` (uint64, rows x 4, little-endian words) with the digests of all rows, each ``gap`` bytes before the next."""
     rows = len(offsets) - 1
     state = np.empty(25 * WIDTH, dtype=np.uint64)
-    words = np.zeros(WIDTH * RATE_WORDS, dtype=np.uint64)
-    block = words.view(np.uint8)
     for group in range(0, rows, WIDTH):
         lanes = min(WIDTH, rows - group)
         state[:] = 0
@@ -168,12 +176,10 @@ def digests_of(data: Array, offsets: Array, out: Array, gap: int = 0) -> None:
             blocks = max(blocks, (offsets[row + 1] - gap - offsets[row]) // RATE + 1)
         for number in range(blocks):
             for lane in range(lanes):
-                start, end = offsets[group + lane], offsets[group + lane + 1] - gap
-                if number <= (end - start) // RATE:
-                    _load(block, lane, data, start, end, number)
-            for k in range(RATE_WORDS):
-                for lane in range(WIDTH):
-                    state[k * WIDTH + lane] ^= words[lane * RATE_WORDS + k]
+                first = offsets[group + lane] + number * RATE
+                left = offsets[group + lane + 1] - gap - first
+                if left >= 0:
+                    _absorb(state, lane, data, np.uint64(first), np.uint64(min(left, RATE)))
             permute(state)
             for lane in range(lanes):
                 row = group + lane
