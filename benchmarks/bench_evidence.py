@@ -56,8 +56,8 @@ def _read(path: Path) -> int:
             for batch in [task] if isinstance(task, Candidates) else task():
                 for rows in canonicalise(batch).accepted.values():
                     if rows.sightings is not None:
-                        is_compiled = np.array([one.witness is Witness.COMPILED for one in rows.sightings.values])
-                        compiled += int(np.count_nonzero(is_compiled[rows.sightings.of_row]))
+                        is_compiled = np.array([one.witness is Witness.COMPILED for one in rows.sightings.bases])
+                        compiled += int(np.count_nonzero(is_compiled[rows.sightings.base_of]))
     assert compiled == source.bytecode.compiled > 0
     return source.bytecode.contracts
 

@@ -81,20 +81,22 @@ class ContractRows(AbstractContextManager["ContractRows"]):
         """Add the texts of a batch of accepted candidates whose sightings name a contract, and where these are."""
         if rows.sightings is None:
             return
-        columns = rows.sightings.values
-        holders = [self._holder(label, base) for base in columns.bases]
+        said = rows.sightings
+        is_used = np.bincount(said.base_of, minlength=len(said.bases)) > 0
+        holders = [
+            self._holder(label, base) if used else None for base, used in zip(said.bases, is_used.tolist(), strict=True)
+        ]
         if not any(holders):
             return
         self.statement(label)  # an interface alone, as an artifact gives that of its code, is its source's too
-        base_of = columns.base_of[rows.sightings.of_row]
-        mine = np.flatnonzero(np.array([one is not None for one in holders])[base_of])
+        mine = np.flatnonzero(np.array([one is not None for one in holders])[said.base_of])
         held = np.frombuffer(b"".join(one[0] if one else bytes(KEY_BYTES) for one in holders), np.uint8)
         how = np.array([one[1] if one else BY_TEXTS for one in holders], np.uint8)
         default = Kind.EVENT if collection == EVENT_SIGNATURES else Kind.FUNCTION
-        kinds = np.array([base.kind or default for base in columns.bases], np.uint8)
-        of_row = base_of[mine]
+        kinds = np.where(said.kinds[mine] == Kind.UNKNOWN, np.uint8(default), said.kinds[mine])
+        of_row = said.base_of[mine]
         hashes = np.ascontiguousarray(rows.keys[mine, :1]).view(np.uint8)
-        self.add_members(held.reshape(-1, KEY_BYTES)[of_row], how[of_row], kinds[of_row], hashes)
+        self.add_members(held.reshape(-1, KEY_BYTES)[of_row], how[of_row], kinds, hashes)
 
     def add_members(self, holders: Array, how: Array, kinds: Array, hashes: Array) -> None:
         """Add texts: their holders (uint8 of (rows, size)), how these are one, their kinds, 8 bytes of each hash."""

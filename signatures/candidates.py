@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sigdir.signatures.collections import UNKNOWN
 from sigdir.signatures.evidence import LISTED, Sighting
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK
-from sigdir.signatures.sightings import SightingColumns, Sightings
+from sigdir.signatures.sightings import Sightings
 
 BATCH_ROWS = 65_536
 _BATCH_BYTES = 1 << 25
@@ -96,12 +96,5 @@ def _packed(entries: list[Entry], file: int) -> Candidates:
         declared_hashes=hashes,
         declared_hash_bytes=widths if hashes is not None else None,
         reject_reasons=np.array(reasons, np.uint8),
-        sightings=_numbered(sightings),
+        sightings=None if sightings.count(LISTED) == len(sightings) else Sightings.of(sightings),
     )
-
-
-def _numbered(sightings: tuple[Sighting, ...]) -> Sightings | None:
-    """The distinct sightings, and for each row the number of its own."""
-    numbers: dict[Sighting, int] = {}
-    of_row = np.fromiter((numbers.setdefault(one, len(numbers)) for one in sightings), np.int32, len(sightings))
-    return None if numbers.keys() == {LISTED} else Sightings(SightingColumns.of(tuple(numbers)), of_row)

@@ -28,10 +28,10 @@ from sigdir.signatures.grammar import (
     GrammarError,
     check_encoding,
 )
-from sigdir.signatures.grammar_rows import Normalised, normalise_rows, normalised
+from sigdir.signatures.grammar_rows import normalise_rows, normalised
 from sigdir.signatures.keccak_rows import digests_of, keccak256_rows
 from sigdir.signatures.kernels import kernel
-from sigdir.signatures.sightings import SightingColumns, Sightings
+from sigdir.signatures.sightings import Sightings
 
 MAX_VARIANTS = 64
 """So many declarations of a text are kept of a batch. Real texts have a dozen; a flood of them says nothing more."""
@@ -74,8 +74,9 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
     if refused is not None:  # the grammar gets a refused row as an empty one
         ends = np.where(refused == OK, ends, candidates.starts)
     kinds = candidates.declared_kinds if candidates.declared_kinds is not None else np.full(rows, UNKNOWN, np.uint8)
-    stated = _stated_kinds(candidates)
-    result = normalise_rows(candidates.data, candidates.starts, ends, kinds, default_kind, stated)
+    stated = candidates.sightings
+    stated_kinds = np.zeros(rows, np.uint8) if stated is None else stated.kinds
+    result = normalise_rows(candidates.data, candidates.starts, ends, kinds, default_kind, stated_kinds)
     reasons, columns = result.reasons, result.columns
     if refused is not None:
         reasons = np.where(refused == OK, reasons, refused)
@@ -86,9 +87,12 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
         reasons = np.where(wrong, np.uint8(HASH_MISMATCH), reasons)
         columns = np.where(wrong, 0, columns)
     text = result.texts()
-    says_more = (np.diff(result.spelled_offsets) > 0) | (result.kinds != stated)
-    sightings = _sightings(candidates, np.flatnonzero(says_more & (reasons == OK)), result, digests)
-    sightings, left_out = _bounded(sightings, np.flatnonzero(reasons == OK), digests)
+    sightings, left_out = stated, 0
+    says_more = (np.diff(result.spelled_offsets) > 0) | (result.kinds != stated_kinds)
+    if (says_more & (reasons == OK)).any():
+        bases, base_of = (stated.bases, stated.base_of) if stated is not None else ((LISTED,), np.zeros(rows, np.int32))
+        every = Sightings(bases, base_of, result.kinds, result.declarations())
+        sightings, left_out = _bounded(every, np.flatnonzero(reasons == OK), digests)
     accepted = {}
     for collection in COLLECTIONS:
         mine = (reasons == OK) & (result.collections == collection.code)
@@ -101,81 +105,32 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
     return BatchResult(candidates.file, rows, accepted, rejected, left_out)
 
 
-def _stated_kinds(candidates: Candidates) -> Array:
-    """The kind that the reader states for each row."""
-    stated = candidates.sightings
-    if stated is None:
-        return np.zeros(len(candidates), np.uint8)
-    kinds = np.array([base.kind for base in stated.values.bases], np.uint8)
-    of_rows: Array = kinds[stated.values.base_of[stated.of_row]]
-    return of_rows
-
-
-def _sightings(candidates: Candidates, rows: Array, result: Normalised, digests: Array) -> Sightings | None:
-    """The sightings of a batch with the kinds and declarations that the texts of ``rows`` have, which were accepted."""
-    stated = candidates.sightings
-    if not len(rows):
-        return stated
-    values = stated.values if stated is not None else SightingColumns.of((LISTED,))
-    of_row = stated.of_row.copy() if stated is not None else np.zeros(len(candidates), np.int32)
-    # Equal sightings are one value: the same base, kind and declaration.
-    pairs = values.base_of[of_row[rows]].astype(np.int64) * 256 + result.kinds[rows]
-    pairs, base_of = np.unique(pairs, return_inverse=True)
-    bases = tuple(values.bases[pair >> 8]._replace(kind=_KINDS[pair & 255]) for pair in pairs.tolist())
-    declarations = result.declarations()
-    codes = _first_equal(declarations, rows, digests.view(np.uint64)[rows, 0]) * len(bases) + base_of
-    distinct, numbers = np.unique(codes, return_inverse=True)
-    found = SightingColumns(bases, distinct % len(bases), declarations.take(arrow.numbers(distinct // len(bases))))
-    of_row[rows] = len(values) + numbers
-    return Sightings(SightingColumns.joined([values, found]), of_row)
-
-
-def _first_equal(declarations: pa.StringArray, numbers: Array, keys: Array) -> Array:
-    """For each of these declarations the number of the first one that is equal; nulls are equal.
-
-    ``keys`` are those of their texts. Equal declarations are of one text, so one whose text comes once is not compared.
+def _bounded(sightings: Sightings, rows: Array, digests: Array) -> tuple[Sightings, int]:
+    """The sightings with at most MAX_VARIANTS declarations of a text: those that come first. The others have none, and
+    their number is the second result. ``rows`` are the accepted ones.
     """
-    in_order = np.sort(keys)
-    repeated = in_order[1:][in_order[1:] == in_order[:-1]]
-    maybe = np.isin(keys, repeated) | ~arrow.values(declarations.is_valid())[numbers]
-    firsts = numbers.copy()
-    if maybe.any():
-        compared = numbers[maybe]
-        codes = arrow.values(declarations.take(arrow.numbers(compared)).dictionary_encode("encode").indices)
-        _, first = np.unique(codes, return_index=True)
-        firsts[maybe] = compared[first[codes]]
-    return firsts
-
-
-def _bounded(sightings: Sightings | None, rows: Array, digests: Array) -> tuple[Sightings | None, int]:
-    """The sightings with at most MAX_VARIANTS declarations of a text: those that come first. The others say the rest,
-    and their number is the second result. ``rows`` are the accepted ones.
-    """
-    if sightings is None or len(sightings.values) <= MAX_VARIANTS:
-        return sightings, 0
     keys = digests.view(np.uint64)[rows, 0]
-    in_order = np.sort(keys)
-    flooded = in_order[MAX_VARIANTS:] == in_order[:-MAX_VARIANTS]
-    if not flooded.any():
-        return sightings, 0
-    is_flooded = np.isin(keys, in_order[MAX_VARIANTS:][flooded])
-    rows, keys = rows[is_flooded], keys[is_flooded]
-    values, of_row = sightings.values, sightings.of_row.copy()
-    texts = arrow.values(values.declarations.dictionary_encode("encode").indices)
-    has_declaration = values.has_declaration
+    buckets = (keys & np.uint64(0xFFFF)).astype(np.int64)
+    is_crowded = np.bincount(buckets)[buckets] > MAX_VARIANTS  # no other text can have too many
+    rows, keys = rows[is_crowded], keys[is_crowded]
+    declarations = sightings.declarations.take(arrow.numbers(rows)).dictionary_encode()
+    is_declared, codes = arrow.values(declarations.is_valid()), arrow.values(declarations.indices)
     variants: dict[int, set[int]] = {}
-    left_out = 0
-    for row, key, number in zip(rows.tolist(), keys.tolist(), of_row[rows].tolist(), strict=True):
+    left_out = np.zeros(len(sightings), np.bool_)
+    for row, key, code in zip(
+        rows[is_declared].tolist(), keys[is_declared].tolist(), codes[is_declared].tolist(), strict=True
+    ):
         kept = variants.setdefault(key, set())
-        if not has_declaration[number] or texts[number] in kept:
+        if code in kept:
             continue
         if len(kept) < MAX_VARIANTS:
-            kept.add(texts[number])
+            kept.add(code)
         else:
-            of_row[row] = len(values) + values.base_of[number]
-            left_out += 1
-    bare = SightingColumns(values.bases, np.arange(len(values.bases)), pa.nulls(len(values.bases), pa.string()))
-    return Sightings(SightingColumns.joined([values, bare]), of_row), left_out
+            left_out[row] = True
+    if not left_out.any():
+        return sightings, 0
+    fewer = pc.if_else(arrow.numbers(left_out), arrow.strings([None])[0], sightings.declarations)
+    return Sightings(sightings.bases, sightings.base_of, sightings.kinds, fewer), int(np.count_nonzero(left_out))
 
 
 def check_canonical(collection: Collection, text: pa.StringArray) -> tuple[Array, Array]:

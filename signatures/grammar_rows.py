@@ -177,12 +177,17 @@ class Normalised:
 
     def texts(self) -> pa.StringArray:
         """The canonical texts as a column."""
-        return pa.StringArray.from_buffers(len(self.reasons), pa.py_buffer(self.offsets), pa.py_buffer(self.data))
+        return _column(self.offsets, self.data)
 
     def declarations(self) -> pa.StringArray:
         """The declarations as a column, null for none."""
-        buffers = pa.py_buffer(self.spelled_offsets), pa.py_buffer(self.spelled)
-        return pa.StringArray.from_buffers(len(self.kinds), *buffers, validity(np.diff(self.spelled_offsets) > 0))
+        return _column(self.spelled_offsets, self.spelled, validity(np.diff(self.spelled_offsets) > 0))
+
+
+def _column(offsets: Array, data: Array, is_valid: pa.Buffer | None = None) -> pa.StringArray:
+    """Without what the kernel did not write: Arrow writes some bytes beyond the last text."""
+    buffers = pa.py_buffer(offsets), pa.py_buffer(data[: offsets[-1]])
+    return pa.StringArray.from_buffers(len(offsets) - 1, *buffers, is_valid)
 
 
 def normalise_rows(

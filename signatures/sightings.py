@@ -3,75 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures import arrow
-from sigdir.signatures.evidence import Sighting
+from sigdir.signatures.evidence import Kind, Sighting
+
+_KINDS = tuple(Kind)
 
 
-class SightingColumns(Sequence[Sighting]):
-    """Sightings that differ in their declarations, as columns: number ``n`` is ``bases[base_of[n]]`` with the declaration
-    ``declarations[n]``. A list of declarations has millions, and a tuple of each takes ten times as long.
+class Sightings(Sequence[Sighting]):
+    """The sightings of a batch: row ``i`` has ``bases[base_of[i]]`` with the kind ``kinds[i]`` and the declaration
+    ``declarations[i]``. A list of declarations has millions of rows, and a tuple of each takes ten times as long.
     """
 
-    def __init__(self, bases: tuple[Sighting, ...], base_of: npt.NDArray[Any], declarations: pa.StringArray) -> None:
+    def __init__(
+        self, bases: tuple[Sighting, ...], base_of: npt.NDArray[np.int32], kinds: npt.NDArray[np.uint8],
+        declarations: pa.StringArray,
+    ) -> None:  # fmt: skip
         self.bases = bases
-        """Without declarations."""
-        self.base_of = base_of.astype(np.int32)
+        """Different ones, without kinds and declarations."""
+        self.base_of = base_of
+        self.kinds = kinds
         self.declarations = declarations
         """Null for none."""
 
     @classmethod
-    def of(cls, values: Sequence[Sighting]) -> SightingColumns:
+    def of(cls, sightings: Sequence[Sighting]) -> Self:
+        """From one of each row."""
+        distinct: dict[Sighting, int] = {}
+        of_row = np.fromiter((distinct.setdefault(one, len(distinct)) for one in sightings), np.int32, len(sightings))
         bases: dict[Sighting, int] = {}
-        base_of = [bases.setdefault(value._replace(declaration=""), len(bases)) for value in values]
-        declarations = arrow.strings([value.declaration or None for value in values])
-        return cls(tuple(bases), np.array(base_of, np.int32), declarations)
+        plain = [one._replace(kind=Kind.UNKNOWN, declaration="") for one in distinct]
+        base_of = np.array([bases.setdefault(one, len(bases)) for one in plain], np.int32)
+        kinds = np.array([one.kind for one in distinct], np.uint8)
+        declarations = arrow.strings([one.declaration or None for one in distinct])
+        return cls(tuple(bases), base_of[of_row], kinds[of_row], declarations.take(arrow.numbers(of_row)))
 
     @classmethod
-    def joined(cls, parts: Sequence[SightingColumns]) -> SightingColumns:
-        """The sightings of all parts, in their order."""
-        first = np.cumsum([0, *(len(part.bases) for part in parts)]).tolist()
-        return cls(
-            tuple(base for part in parts for base in part.bases),
-            np.concatenate([part.base_of + start for part, start in zip(parts, first, strict=False)]),
-            pa.concat_arrays([part.declarations for part in parts]),
-        )
+    def alike(cls, one: Sighting, rows: int) -> Self:
+        """The same one of each row."""
+        first, same = cls.of([one]), np.zeros(rows, np.int32)
+        return cls(first.bases, same, first.kinds[same], first.declarations.take(arrow.numbers(same)))
 
     def __len__(self) -> int:
         return len(self.base_of)
 
-    @property
-    def has_declaration(self) -> npt.NDArray[np.bool_]:
-        return arrow.values(self.declarations.is_valid())
-
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
-            return tuple(self[number] for number in range(*at.indices(len(self))))
-        return self.bases[self.base_of[at]]._replace(declaration=self.declarations[int(at)].as_py() or "")
+            return tuple(self[row] for row in range(*at.indices(len(self))))
+        base = self.bases[self.base_of[at]]
+        return base._replace(kind=_KINDS[self.kinds[at]], declaration=self.declarations[int(at)].as_py() or "")
 
-    def take(self, numbers: npt.NDArray[Any]) -> SightingColumns:
-        return SightingColumns(self.bases, self.base_of[numbers], self.declarations.take(arrow.numbers(numbers)))
-
-
-@dataclass(frozen=True, slots=True)
-class Sightings:
-    """The sightings of a batch: row ``i`` has ``values[of_row[i]]``."""
-
-    values: SightingColumns
-    of_row: npt.NDArray[Any]  # int32
-
-    @classmethod
-    def alike(cls, value: Sighting, rows: int) -> Sightings:
-        """The same one of each row."""
-        return cls(SightingColumns.of((value,)), np.zeros(rows, np.int32))
-
-    def filter(self, keep: npt.NDArray[Any]) -> Sightings:
-        """Those of the rows whose flag is set, with the values that they have."""
-        used, of_row = np.unique(self.of_row[keep], return_inverse=True)
-        return Sightings(self.values.take(used), of_row.astype(np.int32))
+    def filter(self, keep: npt.NDArray[np.bool_]) -> Self:
+        """Those of the rows whose flag is set."""
+        declarations = self.declarations.filter(arrow.numbers(keep))
+        return type(self)(self.bases, self.base_of[keep], self.kinds[keep], declarations)

@@ -117,7 +117,7 @@ def _declared(collection: Collection, rows: Rows) -> Iterator[NewText]:
     """Accepted rows with what their source says about them."""
     said = rows.sightings
     for row, text in enumerate(rows.text.to_pylist()):
-        one = said.values[said.of_row[row]] if said is not None else LISTED
+        one = said[row] if said is not None else LISTED
         yield NewText(collection, text, keccak256(text.encode()), one.kind, one.declaration)
 
 

@@ -90,10 +90,8 @@ def canonicalised(tasks: Iterable[ReadTask], by: int = FUNCTIONS) -> Iterator[Ba
 
 def texts_and_sightings(rows: Rows) -> list[tuple[str, Sighting | None]]:
     """The texts of rows and what their input says about each; None for a plain text of a list."""
-    texts, column = rows.text.to_pylist(), rows.sightings
-    if column is None:
-        return [(text, None) for text in texts]
-    return [(text, column.values[column.of_row[row]]) for row, text in enumerate(texts)]
+    texts = rows.text.to_pylist()
+    return list(zip(texts, [None] * len(texts) if rows.sightings is None else rows.sightings, strict=True))
 
 
 def keccak256(text: str) -> bytes:

@@ -216,7 +216,7 @@ def test_many_variants_of_one_text(tmp_path: Path) -> None:
     assert declarations == kept + [""] * (1_000 - MAX_VARIANTS)
 
 
-def test_equal_declarations_of_a_block_are_one_value() -> None:
+def test_equal_declarations_of_a_block_are_alike() -> None:
     """However they are written, and without a declaration too; another spelling of the same text is another one."""
     lines = [
         b"function f(uint a)",
@@ -227,14 +227,13 @@ def test_equal_declarations_of_a_block_are_one_value() -> None:
     ]
     [functions] = canonicalise(next(pack((Entry(line, 1) for line in lines), 0))).accepted.values()
     assert functions.sightings is not None
-    said = [functions.sightings.values[number].declaration for number in functions.sightings.of_row]
+    said = [one.declaration for one in functions.sightings]
     f, set_, g = "function f(uint256 a)", "set(uint256 value)", "function f(uint256 b)"
     assert said == [f, set_, f, g, ""]
-    assert len(functions.sightings.values) == 4
     events = [Entry(text, 1, EVENTS) for text in (b"E(uint)", b"F(uint)", b"E(uint a)", b"E( uint )", b"E(uint a)")]
     [topics] = canonicalise(next(pack(events, 0))).accepted.values()
     assert topics.sightings is not None
-    assert topics.sightings.of_row.tolist() == [1, 1, 2, 1, 2]
+    assert [one.declaration for one in topics.sightings] == ["", "", "event E(uint256 a)", "", "event E(uint256 a)"]
 
 
 def test_the_report_counts_declarations_that_are_left_out(tmp_path: Path) -> None:

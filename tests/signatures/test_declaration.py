@@ -16,7 +16,7 @@ from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK, GrammarError, declaration, normalise
 from sigdir.signatures.grammar_rows import normalise_rows
-from sigdir.signatures.sightings import SightingColumns, Sightings
+from sigdir.signatures.sightings import Sightings
 from sigdir.signatures.spelling import spell
 from sigdir.signatures.types import (
     MAX_DECLARATION_BYTES,
@@ -27,7 +27,7 @@ from sigdir.signatures.types import (
     Parameter,
     parse_declaration,
 )
-from sigdir.warehouse.evidence.files import values_batch
+from sigdir.warehouse.evidence.files import BatchSightings, sightings_table
 from tests.signatures.strategies import Valid, any_text, parameter_names, valid
 from tests.signatures.test_grammar import columns
 
@@ -323,8 +323,7 @@ def sightings_of(entries: list[Entry]) -> list[Sighting]:
     [batch] = pack(entries, 0)
     found: list[Sighting] = []
     for rows in canonicalise(batch).accepted.values():
-        said = rows.sightings
-        found += [LISTED] * len(rows.text) if said is None else [said.values[number] for number in said.of_row]
+        found += [LISTED] * len(rows.text) if rows.sightings is None else rows.sightings
     return found
 
 
@@ -339,14 +338,13 @@ def test_the_sightings_of_a_batch_are_those_of_its_rows(rows: list[tuple[bytes, 
 
 @given(st.lists(st.tuples(st.sampled_from(_STATED), st.sampled_from(["", "f(bool a)", "f(bool b)"])), max_size=8))
 def test_sightings_as_columns(values: list[tuple[Sighting, str]]) -> None:
-    """Columns hold the sightings that they were made of, joined, taken and filtered, and are the same at rest."""
+    """Columns hold the sightings that they were made of, filtered too, and are the same at rest."""
     sightings = tuple(sighting._replace(declaration=text) for sighting, text in values)
-    columns = SightingColumns.of(sightings)
+    columns = Sightings.of(sightings)
     assert tuple(columns) == columns[:] == sightings
-    assert tuple(SightingColumns.joined([columns, columns])) == sightings + sightings
-    numbers = np.arange(len(sightings))[::-1]
-    assert tuple(columns.take(numbers)) == sightings[::-1]
-    keep = numbers % 2 == 0
-    filtered = Sightings(columns, numbers).filter(keep)
-    assert [filtered.values[n] for n in filtered.of_row] == [sightings[n] for n in numbers[keep]]
-    assert values_batch(columns).to_pylist() == values_batch(sightings).to_pylist()
+    keep = np.arange(len(sightings)) % 2 == 0
+    assert tuple(columns.filter(keep)) == sightings[::2]
+    at_rest = sightings_table(np.arange(len(sightings)), 1, 1, None, BatchSightings.of(columns)).to_pylist()
+    assert [(row["kind"], row["witness"], row["contract"], row["declaration"]) for row in at_rest] == [
+        (one.kind, one.witness, one.contract and one.contract.name, one.declaration or None) for one in sightings
+    ]

@@ -16,7 +16,8 @@ import pyarrow as pa
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.rank import Ranked, Summary, ranked
-from sigdir.warehouse.evidence.files import sightings_table, sorted_by_id, values_batch, write_sightings
+from sigdir.signatures.sightings import Sightings
+from sigdir.warehouse.evidence.files import BatchSightings, sightings_table, sorted_by_id, write_sightings
 from sigdir.warehouse.log.manifest import (
     NO_EVIDENCE,
     POST,
@@ -157,7 +158,7 @@ def make_known(root: Path, seed: int = 0, files: int = 3) -> Known:
             tables = [
                 sightings_table(
                     np.array([one.id]), one.source, one.import_id, "a/file.json" if one.said.contract else None,
-                    values_batch([one.said]), np.zeros(1, np.int32),
+                    BatchSightings.of(Sightings.of([one.said])),
                 )
                 for one in mine
             ]  # fmt: skip

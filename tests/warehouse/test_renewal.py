@@ -18,7 +18,8 @@ import pytest
 
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
-from sigdir.warehouse.evidence.files import sightings_table, sorted_by_id, values_batch, write_sightings
+from sigdir.signatures.sightings import Sightings
+from sigdir.warehouse.evidence.files import BatchSightings, sightings_table, sorted_by_id, write_sightings
 from sigdir.warehouse.log.manifest import EvidenceFile, EvidenceSource, Manifest
 from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
 from sigdir.warehouse.table.paths import Paths
@@ -94,8 +95,8 @@ def table_of(seen: Iterable[Seen]) -> pa.Table:
         said = Sighting(
             Kind(one.kind), Witness(one.witness), one.declaration or "", contract, one.contracts, one.verified
         )
-        ids, numbers = np.array([one.id], np.int64), np.zeros(1, np.int32)
-        tables.append(sightings_table(ids, one.source, one.import_id, None, values_batch([said]), numbers))
+        batch = BatchSightings.of(Sightings.of([said]))
+        tables.append(sightings_table(np.array([one.id], np.int64), one.source, one.import_id, None, batch))
     return sorted_by_id(tables)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures import arrow
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.evidence import LISTED, Sighting
-from sigdir.signatures.sightings import SightingColumns
+from sigdir.signatures.evidence import LISTED
+from sigdir.signatures.sightings import Sightings
 from sigdir.warehouse.log.manifest import MAX_LISTED, POST, EvidenceFile, Manifest
 from sigdir.warehouse.table.files import make_folder, sync
 from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, SIGHTING_SCHEMA, naming, sha256_of
@@ -31,16 +31,19 @@ DECLARED_GROUP_ROWS = 8_192
 FILE_ROWS = 5_000_000
 """At most so many sightings are in a file."""
 
-VALUE_NAMES = ("kind", "witness", "contracts", "verified", "contract", "contract_key", "display", "declaration")
-"""The columns that come from a ``Sighting``; the others from the import."""
+BASE_NAMES = ("witness", "contracts", "verified", "contract", "contract_key", "display")
+"""The columns that come from what many rows' sightings have in common."""
 
-VALUES_SCHEMA = pa.schema(
+BASES_SCHEMA = pa.schema(
     [
         field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
-        for field in map(SIGHTING_SCHEMA.field, VALUE_NAMES)
+        for field in map(SIGHTING_SCHEMA.field, BASE_NAMES)
     ]
 )
-"""Sightings apart from their rows; here strings are plain."""
+"""Here strings are plain."""
+
+SAID_SCHEMA = pa.schema([("base", pa.int32()), *map(SIGHTING_SCHEMA.field, ("kind", "declaration"))])
+"""What a row's sighting has besides: the number of its base, its kind and its declaration."""
 
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd",
@@ -61,45 +64,50 @@ def contract_key(key: bytes) -> int:
     return int.from_bytes(key, "big", signed=True)
 
 
-def values_batch(sightings: Iterable[Sighting]) -> pa.RecordBatch:
-    """Sightings as columns, those of VALUES_SCHEMA."""
-    if isinstance(sightings, SightingColumns):
-        taken = values_batch(sightings.bases).take(arrow.numbers(sightings.base_of))
-        by_name = dict(zip(VALUE_NAMES, taken.columns, strict=True)) | {"declaration": sightings.declarations}
-        return pa.RecordBatch.from_arrays([by_name[name] for name in VALUE_NAMES], schema=VALUES_SCHEMA)
-    rows = list(sightings)
-    has_contract = np.array([row.contract is not None for row in rows], np.bool_)
-    keys = np.array([contract_key(row.contract.key) if row.contract else 0 for row in rows], np.int64)
-    counted = (("kind", np.int8), ("witness", np.int8), ("contracts", np.int32), ("verified", np.bool_))
-    arrays = [
-        *(arrow.numbers(np.array([getattr(row, name) for row in rows], kind)) for name, kind in counted),
-        arrow.strings([row.contract.name if row.contract else None for row in rows]),
-        arrow.numbers(keys, has_contract),
-        arrow.strings([row.display or None for row in rows]),
-        arrow.strings([row.declaration or None for row in rows]),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=VALUES_SCHEMA)
+class BatchSightings(NamedTuple):
+    """``Sightings`` as Arrow has them, of BASES_SCHEMA and SAID_SCHEMA."""
+
+    bases: pa.RecordBatch
+    rows: pa.RecordBatch
+
+    @classmethod
+    def of(cls, sightings: Sightings) -> Self:
+        bases = sightings.bases
+        has_contract = np.array([base.contract is not None for base in bases], np.bool_)
+        keys = np.array([contract_key(base.contract.key) if base.contract else 0 for base in bases], np.int64)
+        counted = (("witness", np.int8), ("contracts", np.int32), ("verified", np.bool_))
+        columns = [
+            *(arrow.numbers(np.array([getattr(base, name) for base in bases], kind)) for name, kind in counted),
+            arrow.strings([base.contract.name if base.contract else None for base in bases]),
+            arrow.numbers(keys, has_contract),
+            arrow.strings([base.display or None for base in bases]),
+        ]
+        rows = [arrow.numbers(sightings.base_of), arrow.numbers(sightings.kinds.view(np.int8)), sightings.declarations]
+        return cls(
+            pa.RecordBatch.from_arrays(columns, schema=BASES_SCHEMA),
+            pa.RecordBatch.from_arrays(rows, schema=SAID_SCHEMA),
+        )
+
+    def filter(self, keep: npt.NDArray[np.bool_]) -> Self:
+        """Those of the rows whose flag is set."""
+        return self._replace(rows=self.rows.filter(arrow.numbers(keep)))
 
 
 def sightings_table(
-    ids: npt.NDArray[np.int64],
-    source: int,
-    import_id: int,
-    file: str | None,
-    values: pa.RecordBatch | None = None,
-    of_row: npt.NDArray[Any] | None = None,
+    ids: npt.NDArray[np.int64], source: int, import_id: int, file: str | None, said: BatchSightings | None = None
 ) -> pa.Table:
-    """The sightings of one input: row ``i`` has ``values[of_row[i]]``, or is LISTED where there are none."""
+    """The sightings of one input: row ``i`` is of the text ``ids[i]``; each is LISTED where nothing is ``said``."""
     rows = len(ids)
-    if values is None or of_row is None:
-        values, of_row = values_batch([LISTED]), np.zeros(rows, np.int32)
-    said = {name: _encoded(name, values[name]).take(arrow.numbers(of_row)) for name in VALUE_NAMES}
+    if said is None:
+        said = BatchSightings.of(Sightings.alike(LISTED, rows))
     columns = {
         "id": arrow.numbers(ids),
         "source": arrow.numbers(np.full(rows, source, np.int32)),
         "import_id": arrow.numbers(np.full(rows, import_id, np.int64)),
+        "kind": said.rows["kind"],
         "file": _repeated(file, rows),
-        **said,
+        "declaration": said.rows["declaration"],
+        **{name: _encoded(name, said.bases[name]).take(said.rows["base"]) for name in BASE_NAMES},
     }
     return pa.table([columns[name] for name in SIGHTING_SCHEMA.names], schema=SIGHTING_SCHEMA)
 

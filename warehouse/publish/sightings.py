@@ -29,12 +29,13 @@ import pyarrow as pa
 from sigdir.signatures import arrow
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.evidence import LISTED, Kind, Sighting
+from sigdir.signatures.sightings import Sightings
 from sigdir.warehouse.evidence.files import (
     FILE_ROWS,
+    BatchSightings,
     posted_ids,
     sightings_table,
     sorted_by_id,
-    values_batch,
     write_sightings,
 )
 from sigdir.warehouse.evidence.summaries import differs
@@ -52,7 +53,7 @@ from sigdir.warehouse.log.manifest import (
 from sigdir.warehouse.publish.batch import Batch, Staged, runs_of_batches
 from sigdir.warehouse.publish.mapped import MappedDraft, place_mapped
 from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
-from sigdir.warehouse.publish.spill import BatchSightings, Ids
+from sigdir.warehouse.publish.spill import Ids
 from sigdir.warehouse.staging.transaction import PostedSighting, Range, StagedRow
 from sigdir.warehouse.table.parallel import for_each
 from sigdir.warehouse.table.paths import Paths
@@ -268,16 +269,17 @@ class EvidenceFiles:
         """The sightings of adjacent batches of one input, each different one once."""
         listed: list[Ids] = []
         for number in batches:
-            ids, values = sightings.ids(number), sightings.spill.sightings.read(number)
-            digests[label] += _digest(file, ids, values)
-            if values is None:
+            ids, said = sightings.ids(number), sightings.spill.sightings.read(number)
+            digests[label] += _digest(file, ids, said)
+            if said is None:
                 listed.append(ids)
                 continue
-            ids, of_row = _distinct(ids, values.of_row, values.values.num_rows)
-            yield sightings_table(ids, self._numbers[label], self._import_id, file, values.values, of_row)
+            if len(_distinct(ids)) < len(ids):
+                is_first = _is_first(ids, said)
+                ids, said = ids[is_first], said.filter(is_first)
+            yield sightings_table(ids, self._numbers[label], self._import_id, file, said)
         if listed:
-            ids, _ = _distinct(np.concatenate(listed))
-            yield sightings_table(ids, self._numbers[label], self._import_id, file)
+            yield sightings_table(_distinct(np.concatenate(listed)), self._numbers[label], self._import_id, file)
 
     def _write_posted(self, collection: Collection, folded: list[int], sighted: Mapping[int, PostedSighting]) -> None:
         """The sightings of POSTs: one of each folded row, and of each other text unless the evidence has as much."""
@@ -288,10 +290,8 @@ class EvidenceFiles:
         ids = sorted([*folded, *others])
         if not ids:
             return
-        values = [_sighting(sighted.get(id)) for id in ids]
-        table = sightings_table(
-            np.array(ids, np.int64), POST, 0, None, values_batch(values), np.arange(len(ids), dtype=np.int32)
-        )
+        said = BatchSightings.of(Sightings.of([_sighting(sighted.get(id)) for id in ids]))
+        table = sightings_table(np.array(ids, np.int64), POST, 0, None, said)
         path = self._paths.evidence_file(collection, self._run, 0)
         self._written[collection, 0] = _WrittenEvidence(
             write_sightings(path, collection, [table]), _SourceSums(Counter(), Counter())
@@ -374,18 +374,23 @@ class _CollectionSightings:
         return bool(((self._bounds[part.first] <= numbers) & (numbers < self._bounds[part.last])).any())
 
 
-_NO_ROWS = np.empty(0, np.int32)
+def _distinct(ids: Ids) -> Ids:
+    """The ids that differ, in order."""
+    if (ids[1:] > ids[:-1]).all():
+        return ids
+    ids = np.sort(ids)  # np.unique takes ten times as long: it hashes first
+    return ids[differs(ids)]
 
 
-def _distinct(ids: Ids, of_row: npt.NDArray[np.int32] = _NO_ROWS, values: int = 1) -> tuple[Ids, npt.NDArray[np.int32]]:
-    """The rows that differ, in the order of their ids, where rows are ids with one of so many values."""
-    rows = ids if values == 1 else ids * values + of_row
-    if not (rows[1:] > rows[:-1]).all():
-        rows = np.sort(rows)  # np.unique takes ten times as long: it hashes first
-        rows = rows[differs(rows)]
-    if values == 1:
-        return rows, np.zeros(len(rows), np.int32)
-    return rows // values, (rows % values).astype(np.int32)
+def _is_first(ids: Ids, said: BatchSightings) -> npt.NDArray[np.bool_]:
+    """Whether no row above says the same of the same text."""
+    base, kind = arrow.values(said.rows["base"]), arrow.values(said.rows["kind"])
+    declaration = arrow.values(said.rows["declaration"].dictionary_encode("encode").indices)
+    columns = declaration, kind, base, ids
+    order = np.lexsort(columns)  # stable: the first of equal rows stays in front
+    is_first = np.empty(len(ids), np.bool_)
+    is_first[order] = differs(*(column[order] for column in columns))
+    return is_first
 
 
 def _hex(digest: int) -> str:
@@ -398,6 +403,6 @@ def _digest(file: str | None, ids: Ids, sightings: BatchSightings | None) -> int
     digest = hashlib.sha256((file or "").encode() + b"\0")
     digest.update(ids.tobytes())
     if sightings is not None:
-        digest.update(sightings.of_row.tobytes())
-        digest.update(sightings.values.serialize())
+        digest.update(sightings.bases.serialize())
+        digest.update(sightings.rows.serialize())
     return int.from_bytes(digest.digest(), "big")

@@ -4,8 +4,7 @@ A batch may be larger than memory, so canonical texts and their hashes are writt
 spill per collection, in the order of the source. A row is identified by its number in that order. ``dedupe``
 later decides which rows are new, one flag each.
 
-A plain list's rows have no sightings here, so a list costs nothing a row. Other sightings are written once a batch,
-with a number for each row. The ids of texts take eight bytes a row.
+A plain list's rows have no sightings here, so a list costs nothing a row. The ids of texts take eight bytes a row.
 
 The key is the first 16 bytes of the digest. Finding two texts that share it takes about 2^64 hashes; the
 second of them would be taken for a duplicate of the first.
@@ -29,62 +28,55 @@ import pyarrow.compute as pc
 from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import Rows, keys_of
-from sigdir.warehouse.evidence.files import VALUES_SCHEMA, values_batch
+from sigdir.warehouse.evidence.files import BASES_SCHEMA, SAID_SCHEMA, BatchSightings
 from sigdir.warehouse.table.parquet import NewRows
 
 Ids = npt.NDArray[np.int64]
-
-
-class BatchSightings(NamedTuple):
-    """The sightings of a batch: row ``i`` has ``values[of_row[i]]``."""
-
-    values: pa.RecordBatch
-    of_row: npt.NDArray[np.int32]
 
 
 class SightingSpill:
     """The sightings of one collection's rows, by the number of the batch. ``append``, ``close``, then ``read``."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._values_path, self._rows_path = folder / f"{name}.sightings.arrow", folder / f"{name}.sightings.rows"
-        self._places: dict[int, tuple[int, int, int]] = {}
-        """For each batch that has sightings: its values' number, the offset of its rows in bytes, and its rows."""
-        self._values: Any = None  # None too once it is closed
+        self._paths = [folder / f"{name}.{part}.arrow" for part in ("bases", "sightings")]
+        self._places: dict[int, int] = {}
+        """Where the sightings of a batch are in the files, for each batch that has some."""
+        self._sinks: list[Any] = []
+        self._writers: list[Any] = []  # empty too once they are closed
 
     def append(self, batch: int, sightings: BatchSightings) -> None:
         """Add the sightings of a batch; the files are made with the first of them."""
-        if self._values is None:
-            self._sink = pa.OSFile(str(self._values_path), "wb")
-            self._values = pa.ipc.new_file(self._sink, VALUES_SCHEMA)
-            self._rows = self._rows_path.open("wb")
-        self._places[batch] = (len(self._places), self._rows.tell(), len(sightings.of_row))
-        self._values.write_batch(sightings.values)
-        self._rows.write(np.ascontiguousarray(sightings.of_row, np.int32).data)
+        if not self._writers:
+            self._sinks = [pa.OSFile(str(path), "wb") for path in self._paths]
+            schemas = (BASES_SCHEMA, SAID_SCHEMA)
+            self._writers = [pa.ipc.new_file(sink, schema) for sink, schema in zip(self._sinks, schemas, strict=True)]
+        self._places[batch] = len(self._places)
+        for writer, part in zip(self._writers, sightings, strict=True):
+            writer.write_batch(part)
 
     def close(self) -> None:
         """Write what is buffered and close the files, finished or not."""
-        values, self._values = self._values, None
-        if values is None:
-            return
-        with ExitStack() as files:  # all fail on a full disk, writing their buffers
-            for file in (self._rows, self._sink, values):
-                files.callback(file.close)
+        files, self._sinks, self._writers = [*self._sinks, *self._writers], [], []
+        with ExitStack() as stack:  # all fail on a full disk, writing their buffers
+            for file in files:
+                stack.callback(file.close)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_sink", "_rows")}
+        return vars(self) | {"_sinks": [], "_writers": []}
 
     def files(self) -> list[Path]:
         """The files that ``read`` reads; none if no batch has sightings."""
-        return [self._values_path, self._rows_path] if self._places else []
+        return self._paths if self._places else []
 
     def read(self, batch: int) -> BatchSightings | None:
         """The sightings of a batch; None where each of its rows is LISTED."""
         if batch not in self._places:
             return None
-        number, offset, rows = self._places[batch]
-        with pa.OSFile(str(self._values_path)) as file:
-            values = pa.ipc.open_file(file).get_batch(number)
-        return BatchSightings(values, np.fromfile(self._rows_path, np.int32, rows, offset=offset))
+        parts = []
+        for path in self._paths:
+            with pa.OSFile(str(path)) as file:
+                parts.append(pa.ipc.open_file(file).get_batch(self._places[batch]))
+        return BatchSightings(*parts)
 
 
 def text_ids_in(path: Path, rows: int) -> Ids:
@@ -155,8 +147,7 @@ class Spill:
         self._texts.write_batch(pa.record_batch([rows.text, column], names=["text", "hash"]))
         self._keys.write(rows.keys.data)
         if rows.sightings is not None:
-            said = BatchSightings(values_batch(rows.sightings.values), rows.sightings.of_row)
-            self.sightings.append(len(self._firsts), said)
+            self.sightings.append(len(self._firsts), BatchSightings.of(rows.sightings))
         self._firsts.append(self.rows)
         self.rows += count
 
