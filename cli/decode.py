@@ -151,8 +151,9 @@ def auto(
 
     A file has the columns of cryo, Dune or BigQuery: input, or data and topic0 to topic3 (or topics). Each row gets
     its best text, its values as JSON and the confidence, in the order of the file, and keeps its other columns.
-    Parquet has a column for each named parameter, too. With --chain alone each row is read by the contract at its
-    `to`, to_address, address or contract_address; with --abi, --code or --to all rows by that one.
+    Parquet has a column for each named parameter, too. Each row is read by the contract at its `to`, to_address,
+    address or contract_address, on its `chain` or chain_id, or on that of --chain where it has none; with --abi,
+    --code or --to all rows by that one.
 
     \b
     Examples:

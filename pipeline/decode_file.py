@@ -64,8 +64,8 @@ class DecodeReport:
 def decode_file(
     source: str, target: str, directory: Source, progress: Reporter, given: Mapping[str, Any] | None = None
 ) -> DecodeReport:
-    """Decode each row of a file, by the contract that is given for all rows (`abi`, `code`, or `to` with `chain`), or with
-    a `chain` alone by the contract at each row's address.
+    """Decode each row of a file, by the contract that is given for all rows (`abi`, `code`, or `to` with `chain`), or else
+    by the contract at each row's address. Its chain is the row's own, or `chain` for a row without.
 
     Raises a PipelineError, WarehouseError, BadInput of signatures and OSError.
     """
@@ -119,7 +119,9 @@ class _Decoding:
         self._contract = lru_cache(_KNOWN)(partial(_contract_at, directory, None if chain is None else chain_of(chain)))
         self._decoder = ColumnDecoder(lambda hashes: known_of_all(directory, hashes), directory.descriptors)
         self._error: Exception | None = None
-        engine.add_function("decode_row", self._decode, ["BIGINT", "VARCHAR[]", "VARCHAR", "VARCHAR"], _ROW_TYPE)
+        engine.add_function(
+            "decode_row", self._decode, ["BIGINT", "VARCHAR[]", "VARCHAR", "BIGINT", "VARCHAR"], _ROW_TYPE
+        )
 
     @contextmanager
     def errors_of(self, source: str) -> Iterator[None]:
@@ -130,18 +132,24 @@ class _Decoding:
             raise self._error or BadInput(source, str(error)) from None
 
     def _decode(
-        self, _: pa.ChunkedArray, topics: pa.ChunkedArray, data: pa.ChunkedArray, called: pa.ChunkedArray
+        self,
+        _: pa.ChunkedArray,
+        topics: pa.ChunkedArray,
+        data: pa.ChunkedArray,
+        chains: pa.ChunkedArray,
+        called: pa.ChunkedArray,
     ) -> pa.StructArray:
         """What the engine calls. It gives the rows' numbers too, because for rows that are all alike it would call once."""
         try:
             with _uncollected():
-                rows = self._rows(zip(topics.to_pylist(), data.to_pylist(), called.to_pylist(), strict=True))
+                columns = (column.to_pylist() for column in (topics, data, chains, called))
+                rows = self._rows(zip(*columns, strict=True))
             self._count(rows)
         except Exception as error:
             self._error = error
             raise
-        columns = [pa.array(column, one.type) for column, one in zip(zip(*rows, strict=True), _ROW_TYPE, strict=True)]
-        return pa.StructArray.from_arrays(columns, fields=list(_ROW_TYPE))
+        members = [pa.array(column, one.type) for column, one in zip(zip(*rows, strict=True), _ROW_TYPE, strict=True)]
+        return pa.StructArray.from_arrays(members, fields=list(_ROW_TYPE))
 
     def _count(self, rows: list[Row]) -> None:
         self.report.rows += len(rows)
@@ -149,15 +157,15 @@ class _Decoding:
         self._progress.rows(len(rows))
         self._progress.advance(len(rows))
 
-    def _rows(self, given: Iterable[tuple[list[str], str | None, str | None]]) -> list[Row]:
-        read = [self._with_contract(_read(topics, data), called) for topics, data, called in given]
+    def _rows(self, given: Iterable[tuple[list[str], str | None, int | None, str | None]]) -> list[Row]:
+        read = [self._with_contract(_read(topics, data), chain, called) for topics, data, chain, called in given]
         decoded = iter(self._decoder.rows([one for one in read if not isinstance(one, Row)]))
         return [one if isinstance(one, Row) else next(decoded) for one in read]
 
-    def _with_contract(self, read: Input | Row, called: str | None) -> Input | Row:
+    def _with_contract(self, read: Input | Row, chain: int | None, called: str | None) -> Input | Row:
         if isinstance(read, Row):
             return read
-        return read._replace(contract=self._contract(called) if self._given is None else self._given)
+        return read._replace(contract=self._contract(chain, called) if self._given is None else self._given)
 
     def types(self, hashes: Iterable[str | None]) -> dict[str, str]:
         """The SQL types of named parameters, by the first text of each hash: text where hashes do not agree.
@@ -181,12 +189,19 @@ class _Decoding:
             yield from zip(argument_keys(parameter_names(known), len(types)), map(_sql_type, types), strict=False)
 
 
-def _contract_at(directory: Directory, chain_id: int | None, called: str | None) -> DeployedContract | None:
-    """The contract at a row's address, 40 hex digits with 0x or without; None for what is no address."""
+def _contract_at(
+    directory: Directory, default: int | None, chain_id: int | None, called: str | None
+) -> DeployedContract | None:
+    """The contract at a row's address, 40 hex digits with 0x or without, on its chain or else the default one.
+
+    None for what is no address, or no chain.
+    """
+    chain_id = default if chain_id is None else chain_id
     if chain_id is None or called is None:
         return None
     try:
-        return directory.contract(chain_id, address_of(called if called[:2] in ("0x", "0X") else f"0x{called}"))
+        address = address_of(called if called[:2] in ("0x", "0X") else f"0x{called}")
+        return directory.contract(chain_of(chain_id), address)
     except BadData:
         return None
 
@@ -231,6 +246,7 @@ RESULT = ("row", *Row._fields)
 
 _INPUT, _DATA, _TOPICS = "input", "data", ("topic0", "topic1", "topic2", "topic3")
 _CALLED = ("to", "to_address", "address", "contract_address")
+_CHAIN = ("chain", "chain_id", "chainid")
 _TOPIC_LIST = "topics"  # BigQuery has one list
 _JSON = ("values", "arguments", "nested", "display")
 _NAMED = 16
@@ -246,7 +262,9 @@ _LINE_FORMS = {
 
 
 class _FileRows(NamedTuple):
-    """A query of a file's rows: ``row``, ``topics``, ``data``, ``called`` and the other columns, which stand in ``kept``."""
+    """A query of a file's rows: ``row``, ``topics``, ``data``, ``chain``, ``called`` and the other columns, which stand in
+    ``kept``.
+    """
 
     query: str
     kept: dict[str, str]
@@ -269,7 +287,8 @@ def _file_rows(engine: ScratchTables, source: str) -> _FileRows:
         'row_number() OVER () - 1 AS "row"',
         f"{topics} AS topics",
         f"coalesce({', '.join([*(texts[name] for name in (_INPUT, _DATA) if name in texts), 'NULL::VARCHAR'])}) AS data",
-        f"{_called(found, types)} AS called",
+        f"TRY_CAST({_first_text(_CHAIN, found, types)} AS BIGINT) AS chain",  # also of 0x89, as nodes have it
+        f"{_first_text(_CALLED, found, types)} AS called",
         *(f"{identifier(name)} AS k{number}" for number, name in enumerate(kept)),
     ]
     return _FileRows(f"SELECT {', '.join(columns)} FROM {table}", kept)
@@ -281,9 +300,9 @@ def _check_columns(source: str, count: int) -> None:
         raise BadInput(source, f"it has {count:,} columns; at most {_MAX_COLUMNS:,} are read")
 
 
-def _called(found: Mapping[str, str], types: Mapping[str, str]) -> str:
-    """The address that a row is about, which is one of the other columns too."""
-    name = next((found[one] for one in _CALLED if one in found), None)
+def _first_text(names: Iterable[str], found: Mapping[str, str], types: Mapping[str, str]) -> str:
+    """The first column of these names as text, which is one of the other columns too."""
+    name = next((found[one] for one in names if one in found), None)
     return "NULL::VARCHAR" if name is None else _text(name, types[name])
 
 
@@ -380,4 +399,4 @@ def _ours(name: str) -> str:
 
 
 def _decoded(rows: _FileRows) -> str:
-    return f'SELECT *, decode_row("row", topics, data, called) AS decoded FROM ({rows.query})'
+    return f'SELECT *, decode_row("row", topics, data, chain, called) AS decoded FROM ({rows.query})'

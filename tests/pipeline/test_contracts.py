@@ -363,3 +363,34 @@ def test_decoding_by_an_address(warehouse: Path, tmp_path: Path) -> None:
     assert (without["candidates"][0]["text_signature"], without["contract"]) == (TRANSFER, None)
     [(interface,)] = sigdir.open(warehouse).sql("SELECT texts FROM interfaces").rows()
     assert interface == [WORKED]
+
+
+@pytest.mark.parametrize("name", ["calls.jsonl", "calls.csv", "calls.parquet"])
+def test_a_row_of_a_file_names_its_own_chain(warehouse: Path, tmp_path: Path, name: str) -> None:
+    """As a number or as a node has it; `--chain` is that of a row without one."""
+    (tmp_path / "texts.txt").write_text(f"{TRANSFER}\n{WORKED}\n")
+    (abi := tmp_path / "abi.json").write_text(json.dumps([entry(WORKED)]))
+    imported(warehouse, tmp_path / "texts.txt")
+    imported(warehouse, abi, "--contract", f"137:{TOKEN}")
+    chains = ["137", "0x89", "1", None, "0", "polygon"]
+    calls = tmp_path / name
+    if name.endswith(".csv"):
+        calls.write_text("input,to,chainId\n" + "".join(f"{CALL},{TOKEN},{chain or ''}\n" for chain in chains))
+    elif name.endswith(".jsonl"):
+        rows = [{"input": CALL, "to": TOKEN, "chain": chain} for chain in chains]
+        calls.write_text("\n".join(map(json.dumps, rows)))
+    else:
+        table = {
+            "input": [CALL] * 6,
+            "to": [TOKEN] * 6,
+            "chain_id": pa.array([137, 137, 1, None, 0, None], pa.uint64()),
+        }
+        pq.write_table(pa.table(table), calls)
+
+    def contracts(*options: str) -> list[str | None]:
+        lines = invoke(warehouse, "decode", "--file", calls, *options).stdout.splitlines()
+        return [json.loads(line)["contract"] for line in lines]
+
+    there = f"137:{TOKEN}"
+    assert contracts() == [there, there, None, None, None, None]
+    assert contracts("--chain", "137") == [there, there, None, there, None, there]
