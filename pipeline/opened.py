@@ -59,21 +59,24 @@ class OpenWarehouse(Warehouse):
         self.refresh()
         return report
 
-    def decode(self, data: str | Mapping[str, Any], **given: Any) -> dict[str, Any]:
+    def decode(self, data: str | bytes | Mapping[str, Any], **given: Any) -> dict[str, Any]:
         """What data means by the newest version, as `POST /api/v1/decode/` answers it.
 
-        ``data`` is hex digits, or the fields of that request, such as ``{"as": "return", "selector": ..., "data": ...}``;
-        ``given`` are more of them: ``abi``, ``code``, or ``chain`` with ``to``. Raises BadInput, and WarehouseError where
-        an older version is open.
+        ``data`` is bytes or hex digits, or the fields of that request, such as ``{"as": "return", "selector": ..., "data":
+        ...}``; ``given`` are more of them: ``abi``, ``code``, or ``chain`` with ``to``. In a field, too, bytes may stand
+        for hex digits, as in a log of web3.py. Raises BadInput, and WarehouseError where an older version is open.
         """
         from sigdir.pipeline.directory import opened, readings_of
-        from sigdir.signatures.decode_input import inputs_of_fields
+        from sigdir.signatures.decode_input import BadInput, inputs_of_fields
         from sigdir.signatures.given_contract import with_contract
         from sigdir.signatures.reading_json import document
 
         if self._as_of is not None:
             raise WarehouseError(f"{self.paths.root}: opened as of a version; SQL's decode_calldata reads by it")
-        fields = {"data": data} | given if isinstance(data, str) else {**data, **given}
+        if not isinstance(data, str | bytes | Mapping):
+            raise BadInput("bytes, hex digits, or the fields of a request, please")
+        fields = (dict(data) if isinstance(data, Mapping) else {"data": data}) | given
+        fields = {name: _with_digits(value) for name, value in fields.items()}
         with opened(self.paths.root) as directory:
             inputs = with_contract(inputs_of_fields(fields), fields, directory.contract)
             return document(readings_of(directory, inputs), inputs[0].contract)
@@ -86,6 +89,13 @@ class OpenWarehouse(Warehouse):
             raise WarehouseError(f"{self.paths.root}: opened to be read; open it with create=True to import")
         if not os.access(self.paths.root, os.W_OK):
             raise WarehouseError(f"{self.paths.root}: the folder is read-only")
+
+
+def _with_digits(value: Any) -> Any:
+    """A value with hex digits in place of bytes, also in a list."""
+    if isinstance(value, list):
+        return list(map(_with_digits, value))
+    return f"0x{bytes(value).hex()}" if isinstance(value, bytes) else value
 
 
 def _written(data: Any, folder: Path, name: str) -> str:

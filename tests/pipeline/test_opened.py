@@ -14,6 +14,7 @@ import pytest
 import sigdir
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.decode_input import BadInput as DataError
+from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse import WarehouseError
 from sigdir.warehouse.table.paths import Paths
 from tests.warehouse.support import assert_clean
@@ -122,6 +123,13 @@ def test_decoding_from_python(tmp_path: Path) -> None:
             warehouse.decode(call, chain=1, to="0x")
         with pytest.raises(DataError, match="data: 3 bytes; a selector has 4"):
             warehouse.decode(call[:8])
+        assert warehouse.decode(bytes.fromhex(call[2:])) == found[0]
+        with pytest.raises(DataError, match="data: bytes, hex digits, or the fields"):
+            warehouse.decode(5)  # type: ignore[arg-type]
+        warehouse.add(["event Sent(address indexed to, uint256 value)"], source="mine")
+        topics, data = [keccak256(b"Sent(address,uint256)"), bytes.fromhex(word)], bytes.fromhex(word)
+        written = {"topics": ["0x" + topic.hex() for topic in topics], "data": "0x" + data.hex(), "blockNumber": 1}
+        assert warehouse.decode(written | {"topics": topics, "data": data}) == warehouse.decode(written)
     with (
         sigdir.open(tmp_path / "w", as_of=1) as older,
         pytest.raises(WarehouseError, match="SQL's decode_calldata"),
