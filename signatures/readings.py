@@ -586,7 +586,8 @@ def _rank_returns(reading: Reading, pairs: list[tuple[Candidate, Returned]]) -> 
     elif not reading.candidates:
         reading.note = "No known declaration says what this function returns."
     elif not reading.candidates[0].decodes:
-        reading.note = "No known declaration fits."
+        only = any(found.decodes for found in reading.candidates)  # then it is in doubt, or it would be the first
+        reading.note = f"No known declaration fits{', but one that is probably not meant' if only else ''}."
     if pairs and reading.candidates[0].is_ambiguous:
         reading.note = f"It is ambiguous: {rivals + 1} declarations fit, and the one that is declared most comes first."
     untried = reading.texts - len(pairs)

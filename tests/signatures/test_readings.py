@@ -37,6 +37,7 @@ from sigdir.signatures.readings import (
     Reading,
     Readings,
 )
+from sigdir.signatures.returns import returns_of
 from sigdir.signatures.types import parameter_types
 from tests.examples import examples
 from tests.signatures.test_calldata import calls, for_eth_abi, word
@@ -389,3 +390,19 @@ def test_hostile_calldata_is_answered_within_a_second_and_64_mib(name: str) -> N
     assert tracemalloc.get_traced_memory()[1] < 64 << 20
     tracemalloc.stop()
     assert readings.results()[0][0].candidates
+
+
+def test_the_note_of_returned_values_says_what_the_candidates_show() -> None:
+    """Where only a text with a standard's selector fits, it is shown, and the note does not say that none fits."""
+    declared = returns_of(
+        [(f"function {TRANSFER} returns (bool)", 2), ("function many_msg_babbage(bytes1) returns (uint256)", 1)]
+    )
+    returned = Input(Form.RETURN, word(256), selector=call(TRANSFER, TO, 1)[:4], returned=tuple(declared))
+    notes = {
+        word(256): "No known declaration fits, but one that is probably not meant.", word(1): "",
+        word(256)[1:]: "No known declaration fits.",
+    }  # fmt: skip
+    for data, note in notes.items():
+        [reading] = read(returned._replace(data=data), ())
+        assert reading.note == note
+        assert any(one.decodes for one in reading.candidates) == (note != "No known declaration fits.")
