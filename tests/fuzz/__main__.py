@@ -1,6 +1,6 @@
 """Fuzzing by coverage: ``python -m tests.fuzz TARGET [SECONDS]``. Needs Atheris (the extra ``fuzz``).
 
-The target ``cost`` needs no Atheris: see ``cost.py``.
+The target ``cost`` needs no Atheris, and may have a seed and a part of the names of its own targets: see ``cost.py``.
 
 Inputs that reach new code are kept in ``.fuzz/TARGET``; the next run starts from them. An input that fails
 is written to ``.fuzz`` and named on the last line; add it to ``FOUND`` in ``test_targets.py``.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
 TARGETS = ("grammar", "readers", "csv", "usage", "tar", "parquet", "bodies", "decoding", "log", "pack")
@@ -45,7 +46,7 @@ INSTRUMENTED = {
 }
 
 
-def main(name: str, seconds: str) -> None:
+def main(name: str, seconds: float) -> None:
     if name == "grammar":
         os.environ["NUMBA_DISABLE_JIT"] = "1"
     import atheris
@@ -58,17 +59,26 @@ def main(name: str, seconds: str) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(targets.seeds(name)):
         (corpus / f"seed-{number}").write_bytes(seed)
-    options = [f"-max_total_time={seconds}", "-max_len=4096", "-timeout=60", "-rss_limit_mb=4096"]
+    options = [f"-max_total_time={seconds:.0f}", "-max_len=4096", "-timeout=60", "-rss_limit_mb=4096"]
     options += [f"-artifact_prefix={CORPUS}/{name}-", "-print_final_stats=1"]
     atheris.Setup([sys.argv[0], *options, str(corpus)], targets.TARGETS[name])
     atheris.Fuzz()
 
 
+def _arguments() -> Namespace:
+    parser = ArgumentParser("python -m tests.fuzz", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("target", choices=(*TARGETS, "cost"))
+    parser.add_argument("seconds", nargs="?", type=float, default=60)
+    parser.add_argument("seed", nargs="?", type=int, default=0)
+    parser.add_argument("only", nargs="?", default="")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["cost"]:
+    given = _arguments()
+    if given.target == "cost":
         from tests.fuzz import cost
 
-        cost.main(*sys.argv[2:])
-    if len(sys.argv) not in (2, 3) or sys.argv[1] not in TARGETS:
-        sys.exit(f"usage: python -m tests.fuzz {'|'.join(TARGETS)}|cost [SECONDS]")
-    main(sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else "60")
+        cost.main(given.seconds, given.seed, given.only)
+    else:
+        main(given.target, given.seconds)

@@ -1,4 +1,4 @@
-"""The cost fuzzer: ``python -m tests.fuzz cost [SECONDS] [SEED]``. Looks for inputs whose cost is not in proportion.
+"""The cost fuzzer: ``python -m tests.fuzz cost [SECONDS] [SEED] [ONLY]``. Looks for inputs whose cost is not in proportion.
 
 A target is a route with one of its fields in one of the forms of a body, a route with a raw body, a reader of files, an
 argument of a tool for agents, a column of a pack, a part of a descriptor, an answer of a node, or what is POSTed and folded.
@@ -347,6 +347,8 @@ def fuzz(seconds: float, seed: int, only: str = "") -> int:
     """Try shapes until the time is over; returns the number of findings. Prints each as it is found."""
     draw, tried = random.Random(seed), Counter[str]()
     runs = {name: run for name, run in targets().items() if only in name}
+    if not runs:
+        sys.exit(f"no target has {only!r} in its name")
     found: Counter[str] = Counter()
     end = time.monotonic() + seconds
     warm = {name: problem(run, Shape(b"", b"a"), with_memory=False) for name, run in runs.items()}
@@ -375,9 +377,9 @@ _FINDINGS_A_TARGET = 3
 """Then it is left alone: its other findings are mostly the same."""
 
 
-def main(seconds: str = "60", seed: str = "0", only: str = "") -> None:
+def main(seconds: float, seed: int, only: str) -> None:
     try:
-        number = fuzz(float(seconds), int(seed), only)
+        number = fuzz(seconds, seed, only)
     finally:
         discard()
     sys.exit(number > 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from base64 import b85decode
 
 import pytest
@@ -90,3 +92,13 @@ def test_modules_with_kernels_are_not_instrumented() -> None:
         if re.search(r"^@kernel\b", path.read_text(), re.MULTILINE)
     ]
     assert sorted(modules) == sorted(WITH_KERNELS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(["cost", "--help"], 0), (["--help"], 0), ([], 2), (["nothing"], 2), (["cost", "soon"], 2)],
+)
+def test_the_command_says_how_it_is_used(arguments: list[str], status: int) -> None:
+    command = [sys.executable, "-m", "tests.fuzz", *arguments]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "usage: python -m tests.fuzz" in ran.stdout + ran.stderr) == (status, True), ran.stderr
