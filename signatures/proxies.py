@@ -7,6 +7,7 @@ and beacons; ERC-1822; ERC-2535; ERC-7702; the Safe's proxy, 1.0 to 1.5; Arbitru
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sigdir.signatures.bytecode import RuntimeCode
@@ -57,6 +58,16 @@ _DIAMOND_CUT = bytes.fromhex("1f931c1c")
 _LOUPE = frozenset(map(bytes.fromhex, ("7a0ed627", "adfca15e", "52ef6b2c", "cdffacc6")))
 _MASTER_COPY = bytes.fromhex("a619486e")  # masterCopy(), which the Safe's proxy answers itself
 _IMPLEMENTATION = bytes.fromhex("5c60da1b")  # implementation() of a beacon
+
+
+_TARGET_FUNCTIONS = {
+    _IMPLEMENTATION: "implementation()", _MASTER_COPY: "masterCopy()", bytes.fromhex("7a0ed627"): "facets()",
+}  # fmt: skip
+
+
+def target_function(selectors: Collection[bytes]) -> str:
+    """The function among these by which a proxy says what it delegates to; "" without one."""
+    return next((text for selector, text in _TARGET_FUNCTIONS.items() if selector in selectors), "")
 
 
 def proxy_patterns(code: RuntimeCode) -> tuple[ProxyPattern, ...]:

@@ -253,6 +253,19 @@ def test_proxies_are_followed_so_far_and_no_circle(warehouse: Path, tmp_path: Pa
     assert at(warehouse, OTHER).unfollowed == f"the implementation 0x{'99' * 20} is not known"
 
 
+def test_a_proxy_that_leads_nowhere_says_so(warehouse: Path, tmp_path: Path) -> None:
+    """Where only its own functions are known, a reader of a decoded call learns that others may be behind it."""
+    (abi := tmp_path / "proxy.json").write_text(json.dumps([entry("implementation()"), entry("admin()")]))
+    imported(warehouse, abi, "--contract", f"1:{PROXY}")
+    lack = "it has implementation(), as proxies do, and no import says what it delegates to"
+    assert (at(warehouse, PROXY).lack, at(warehouse, PROXY).document()["detail"]) == (lack, lack)
+    assert f": 2 texts. But {lack}." in invoke(warehouse, "decode", CALL, "--chain", "1", "--to", PROXY).stderr
+    (other := tmp_path / "other.json").write_text(json.dumps([entry(TRANSFER)]))
+    imported(warehouse, other, "--contract", f"1:{TOKEN}")
+    imported(warehouse, proxies(tmp_path / "p.csv", {PROXY: TOKEN}))
+    assert (at(warehouse, PROXY).lack, at(warehouse, TOKEN).lack) == ("", "")
+
+
 def test_a_source_adds_or_replaces_and_a_compaction_keeps_what_counts(warehouse: Path, tmp_path: Path) -> None:
     """The newest statement comes first; --replace-source withdraws the others; merged files answer the same, older versions too."""
     hashes = ["0x" + f"{number:064x}" for number in range(1, 4)]

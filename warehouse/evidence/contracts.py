@@ -20,15 +20,17 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from sigdir.signatures.arrow import Array
+from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import DeployedContract, InterfaceText
+from sigdir.signatures.proxies import target_function
 from sigdir.warehouse.evidence.mapped import Columns, numbers_of, open_columns, raw_bytes, rows_between
 from sigdir.warehouse.log.manifest import CONTRACTS, Manifest, MappedFile
 
@@ -114,7 +116,7 @@ def deployed_contract(manifest: Manifest, chain: int, address: bytes) -> Deploye
         key, texts = key or named, texts | found
         following = next((one.target for one in said if one.target), b"")
     return DeployedContract(
-        chain, address, tuple(path[1:]), frozenset(texts), tuple(sources), key, _end(path, following)
+        chain, address, tuple(path[1:]), frozenset(texts), tuple(sources), key, _end(path, following, texts)
     )
 
 
@@ -128,10 +130,14 @@ def _interface(manifest: Manifest, said: list[Deployment]) -> tuple[bytes, froze
     return keys[0] if keys else b"", frozenset()
 
 
-def _end(path: list[bytes], following: bytes) -> str:
+def _end(path: list[bytes], following: bytes, texts: Iterable[InterfaceText]) -> str:
     """Why the proxies were not followed to their end; "" where they were."""
     shown = f"0x{following.hex()}"
-    if not path or not following:
+    if not following:
+        function = target_function({one.hash[: SIGNATURES.hash_bytes] for one in texts if one.kind is Kind.FUNCTION})
+        is_proxy = len(path) == 1 and function
+        return f"it has {function}, as proxies do, and no import says what it delegates to" if is_proxy else ""
+    if not path:
         return ""
     if following in path:
         return f"the proxies lead back to {shown}"
