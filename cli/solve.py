@@ -113,8 +113,4 @@ def _print(options: SolveOptions, report: SolveReport, quiet: bool) -> None:
         elif len(found) > _SHOWN:
             click.echo(f"0x{hash.hex()}  {counted(len(found) - _SHOWN, 'less likely text')}; --json has all")
     if not quiet:
-        ended = "" if report.ended else ", not all there is to try"
-        write_line(
-            f"{report.tried:,} texts tried in {report.seconds:,.1f} s{ended};"
-            f" {report.false_hits:.2g} of them have a selector by chance"
-        )
+        write_line(f"{report.effort}; {report.false_hits:.2g} of them have a selector by chance")

@@ -31,6 +31,7 @@ from sigdir.signatures.dispatcher import Fit, fit_of_heads, heads_of
 from sigdir.signatures.given_contract import code_of_input
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.keccak_rows import RATE
+from sigdir.signatures.plural import counted
 from sigdir.signatures.solve import CHANCE, Targets, Weighted, discounted, new_names, posteriors
 from sigdir.warehouse.table.files import write_file
 from sigdir.warehouse.table.parallel import ordered_map
@@ -97,6 +98,14 @@ class SolveReport(NamedTuple):
     false_hits: float
     seconds: float
     ended: bool
+
+    @property
+    def effort(self) -> str:
+        """How much was tried, as the end of a sentence. Reading a large directory takes seconds on a busy machine."""
+        if not self.tried and not self.ended:
+            return f"none was tried: reading the known names took all of {self.seconds:,.1f} s"
+        rest = "" if self.ended else ", not all there is to try"
+        return f"{counted(self.tried, 'text')} tried in {self.seconds:,.1f} s{rest}"
 
 
 def solve_hashes(texts: TextsOf, options: SolveOptions, progress: Reporter) -> SolveReport:

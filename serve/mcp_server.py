@@ -234,7 +234,7 @@ class _Tools:
             if found
             else "was not found"
         )
-        summary = f"0x{digest.hex()} {best}; {counted(report.tried, 'text')} tried."
+        summary = f"0x{digest.hex()} {best}; {report.effort}."
         return Solved(summary=summary, texts=found, tried=report.tried, ended=report.ended)
 
 

@@ -74,6 +74,14 @@ def test_a_known_name_with_a_known_list_is_found(folder: Path) -> None:
     assert [one.rounded for one in report.solutions] == ["0.999", "1"]
     assert report.ended
     assert report.tried > 0
+    assert report.effort.startswith(f"{report.tried:,} texts tried in ")
+
+
+def test_an_end_before_the_first_text_says_so(folder: Path) -> None:
+    """Reading what is known may take all of the time."""
+    report = solved(folder, {selector(HIDDEN): None}, seconds=0)
+    assert (report.tried, report.ended) == (0, False)
+    assert report.effort.startswith("none was tried: reading the known names took all of ")
 
 
 def test_a_topic_is_tried_first_and_with_all_lists(folder: Path) -> None:
