@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from importlib import import_module
-from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import Any, NoReturn
 
 import click
 
 from sigdir.signatures.interruption import noting
+from sigdir.signatures.open_files import allow_open_files
 
 # Name, module and line of help. Loading all modules to ask them takes 0.8 s.
 _COMMANDS = {
@@ -97,10 +96,7 @@ def main() -> None:
 def console() -> NoReturn:
     """Run the command in this process, and end it. Signals are noted to the end: what is freed last hears no exception."""
     status: int | str | None = 0
-    # Each mapped column and each connection holds a descriptor: where 256 are allowed, 26 large data files are too many.
-    _, most = getrlimit(RLIMIT_NOFILE)
-    with suppress(ValueError):  # of macOS: it allows fewer than it says
-        setrlimit(RLIMIT_NOFILE, (most, most))
+    allow_open_files()
     with noting(end_interrupted):
         try:
             # Loaded before click calls a dozen functions: below them, numpy's import goes 1,800 times past the end of a

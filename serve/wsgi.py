@@ -10,6 +10,7 @@ from typing import Any
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import ensure_warehouse
 from sigdir.serve.servers.startup import open_app
+from sigdir.signatures.open_files import allow_open_files
 
 _opening = Lock()
 
@@ -24,6 +25,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 
 @cache
 def _opened() -> Any:
+    allow_open_files()
     settings = Settings.from_environment().as_the_medium_allows()
     ensure_warehouse(settings)
     return open_app(settings).app

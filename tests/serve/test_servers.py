@@ -138,3 +138,24 @@ def _refuses(port: int) -> bool:
     except OSError:
         return True
     return False
+
+
+ONE_REQUEST = """
+from resource import RLIMIT_NOFILE, getrlimit
+from wsgiref.util import setup_testing_defaults
+from sigdir.serve.wsgi import app
+setup_testing_defaults(request := {"PATH_INFO": "/healthz"})
+list(app(request, lambda status, headers: print(status)))
+print(*getrlimit(RLIMIT_NOFILE), flush=True)
+__import__("os")._exit(0)
+"""
+
+
+def test_another_server_may_open_as_many_files_as_the_command(tmp_path: Path) -> None:
+    """The first request raises the limit that a shell gives: a large data file holds ten descriptors."""
+    command = ["sh", "-c", 'ulimit -n 200 && ulimit -S -n 64 && exec "$0" -c "$1"', sys.executable, ONE_REQUEST]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(tmp_path / "warehouse"), capture_output=True, text=True, check=False,
+        timeout=SAFETY_SECONDS,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-2:] == ["200 OK", "200 200"], done.stderr
