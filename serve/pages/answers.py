@@ -16,16 +16,17 @@ from sigdir.serve.pages.page import build, rendered, send
 from sigdir.signatures.decode_input import BadInput
 
 _HEADINGS = {
-    301: "Moved", 401: "Write token needed", 403: "Refused", 404: "Not found", 405: "Method not allowed", 413: "Too large",
+    301: "Moved", 400: "Not understood", 401: "Write token needed", 403: "Refused", 404: "Not found", 405: "Method not allowed", 413: "Too large",
     414: "Address too long", 503: "Unavailable",
 }  # fmt: skip
 _NO_LIST = dict.fromkeys(("count", "next", "previous", "results"))
 
 
 def _error_page(req: falcon.Request, status: int, error: dict[str, Any]) -> bytes:
+    of_fields = [f"{name}: {' '.join(found)}" for name, found in error.items() if isinstance(found, list)]
     return rendered(
         "error.html", status=status, heading=_HEADINGS.get(status, "Something went wrong"),
-        detail=str(error.get("detail", "")), submit=error.get("submit"), solve=error.get("solve"),
+        detail=str(error.get("detail", "; ".join(of_fields))), submit=error.get("submit"), solve=error.get("solve"),
     )  # fmt: skip
 
 

@@ -120,6 +120,8 @@ def test_the_pages(app: Application) -> None:
         text in page for text in (f"/contracts/1/{TOKEN}/", "workMyDirefulOwner", f"/decode/?chain=1&amp;to={PROXY}")
     )
     assert get(app, f"/contracts/1/{NOWHERE}/", {"Accept": "text/html"}).status == 404
+    wrong = get(app, "/contracts/1/0x12/", {"Accept": "text/html"})
+    assert (wrong.status, "address: &#39;0x12&#39; is no address" in wrong.body.decode()) == (400, True)
     shared = get(app, f"/decode/?data={CALL}&chain=1&to={TOKEN}", {"Accept": "text/html"}).body.decode()
     assert f"Read by the contract 1:{TOKEN}: 4 texts." in shared
     assert f">1:{TOKEN}</textarea>" in shared
