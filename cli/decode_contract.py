@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 import click
 
@@ -76,14 +76,21 @@ def entered(argument: str, most: int, *, takes_files: bool = False) -> str:
     """
     if argument == "-":
         with waiting():
-            return sys.stdin.buffer.read(most).decode("ascii", "replace")
+            return _text(sys.stdin.buffer, most)
     is_file = os.path.isfile(argument)  # hex digits may be longer than a path, for which Path.is_file raises
     if argument.startswith("@") or (is_file and takes_files):
         with open(argument.removeprefix("@"), "rb") as file:
-            return file.read(most).decode("ascii", "replace")
+            return _text(file, most)
     if is_file and re.search("[^0-9a-fA-FxX]", argument):
         raise Failure(f"{argument} is a file: write @{argument}")
     return argument
+
+
+def _text(file: BinaryIO, most: int) -> str:
+    text = file.read(most + 1)
+    if len(text) > most:
+        raise Failure(f"more than {most:,} characters, the most that are read")
+    return text.decode("ascii", "replace")
 
 
 def _lines(found: ContractInterface) -> Iterator[str]:

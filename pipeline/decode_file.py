@@ -30,6 +30,7 @@ from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.signatures.decode_columns import ColumnDecoder, Row, argument_keys, parameter_names, read_input
 from sigdir.signatures.decode_input import BadInput as BadData
 from sigdir.signatures.given_contract import DeployedContract, address_of, chain_of, contract_of
+from sigdir.signatures.plural import counted
 from sigdir.signatures.readings import Form, Input
 from sigdir.signatures.types import Type, parameter_types
 from sigdir.warehouse.sql.engine import connect
@@ -58,7 +59,7 @@ class DecodeReport:
 
     def lines(self) -> list[str]:
         parts = ", ".join(f"{self.confidence[name]:,} {name}" for name in ("high", "medium", "low", "none"))
-        return [f"{self.rows:,} rows by confidence: {parts}"]
+        return [f"{counted(self.rows, 'row')} by confidence: {parts}"]
 
 
 def decode_file(

@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.plural import counted
 from sigdir.signatures.types import BadTypeList, Type, parameter_types
 
 MAX_BYTES = 128 << 10
@@ -193,7 +194,7 @@ class _Source:
 
     def short(self, at: int, size: int) -> _Misfit:
         place, there = at + self.first, self.size + self.first
-        return _Misfit(SHORT, f"a value needs {size} bytes at byte {place}, but the data has {there} bytes")
+        return _Misfit(SHORT, f"a value needs {size} bytes at byte {place}, but the data has {counted(there, 'byte')}")
 
     def padding(self, at: int) -> _Misfit:
         place = at + self.first

@@ -20,6 +20,7 @@ from sigdir.signatures.dispatcher import is_library
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import GrammarError
+from sigdir.signatures.plural import counted
 from sigdir.signatures.readings import Form, Input
 
 MAX_TOPICS = 4
@@ -28,6 +29,7 @@ _MAX_GIVEN_CHARACTERS = 8192
 _MAX_SHOWN = 80
 _TOPIC_FIELDS = ("topic0", "topic1", "topic2", "topic3")
 _DATA_FIELDS = ("data", "input", "calldata", "revert")
+_INPUT_FIELDS = ("topics", *_TOPIC_FIELDS, *_DATA_FIELDS)
 
 
 class BadInput(SigdirError):
@@ -57,7 +59,7 @@ def hex_bytes(text: str, field: str = "data") -> bytes:
     if wrong:
         raise BadInput(f"{wrong[0]!a} at digit {wrong.start() + 1} is not a hex digit", field)
     if len(digits) % 2:
-        raise BadInput(f"{len(digits)} hex digits are not a whole number of bytes", field)
+        raise BadInput(f"an odd number of hex digits: {len(digits)}", field)
     return bytes.fromhex(digits)
 
 
@@ -79,7 +81,7 @@ def log_input(topics: list[bytes], data: bytes, *, anonymous: bool = False, text
         raise BadInput(f"{len(topics)} topics; a log has at most {MAX_TOPICS}", "topics")
     for number, topic in enumerate(topics):
         if len(topic) != WORD_BYTES:
-            raise BadInput(f"topic {number} has {len(topic)} bytes, not {WORD_BYTES}", "topics")
+            raise BadInput(f"topic {number} has {counted(len(topic), 'byte')}, not {WORD_BYTES}", "topics")
     return Input(Form.LOG, data, tuple(topics), anonymous or any(map(_is_anonymous, texts)), texts)
 
 
@@ -91,7 +93,7 @@ def return_inputs(data: bytes, selector: Any, texts: tuple[str, ...] = ()) -> li
         raise BadInput("a text of 8 hex digits", "selector")
     called = hex_bytes(selector, "selector")
     if called and len(called) != SELECTOR_BYTES:
-        raise BadInput(f"{len(called)} bytes; a selector has {SELECTOR_BYTES}", "selector")
+        raise BadInput(f"{counted(len(called), 'byte')}; a selector has {SELECTOR_BYTES}", "selector")
     if not called and not texts:
         raise BadInput("what a call returned needs the selector or the text of the call", "selector")
     for text in texts:
@@ -192,7 +194,7 @@ def _inputs_of_words(text: str, *, anonymous: bool) -> list[Input]:
 
 def _input_of_bytes(data: bytes, form: Form) -> Input:
     if form in (Form.AUTO, Form.CALLDATA) and 0 < len(data) < SELECTOR_BYTES:
-        raise BadInput(f"{len(data)} bytes; a selector has {SELECTOR_BYTES}")
+        raise BadInput(f"{counted(len(data), 'byte')}; a selector has {SELECTOR_BYTES}")
     if form is not Form.AUTO:
         return Input(form, data)
     if is_code(data) or other_machine(data):
@@ -222,8 +224,10 @@ def _inputs_of_json(text: str, form: Form) -> list[Input]:
         raise BadInput(f"not JSON: {error}") from None
     if isinstance(value, list) and len(value) == 1:
         [value] = value
-    if not isinstance(value, dict):
-        raise BadInput("JSON of one log or transaction is an object with topics and data, or input")
+    if not isinstance(value, dict) or value.keys().isdisjoint(_INPUT_FIELDS):
+        raise BadInput(
+            "JSON of one log or transaction is an object with topics and data, or input; of a node's answer its result"
+        )
     return inputs_of_fields(value, form)
 
 

@@ -112,6 +112,14 @@ def test_hex_that_is_the_name_of_a_file_is_answered_with_how_to_read_it(warehous
     assert done.stderr == "Error: docs/examples/error.hex is a file: write @docs/examples/error.hex\n"
 
 
+def test_a_file_that_is_longer_than_data_may_be_is_refused_by_its_length(warehouse: Path, tmp_path: Path) -> None:
+    """Not by that of the part which was read."""
+    (file := tmp_path / "long.hex").write_text("a" * (1 << 20))
+    for argument, given in ((f"@{file}", None), ("-", file.read_text())):
+        done = CliRunner().invoke(main, ["decode", argument, "--warehouse", str(warehouse)], input=given)
+        assert done.stderr == "Error: more than 524,288 characters, the most that are read\n"
+
+
 def end_of(warehouse: Path, stdout: int, *arguments: str) -> tuple[int, bytes]:
     """The status and standard error of a command that writes there."""
     done = subprocess.run(

@@ -118,6 +118,9 @@ def test_fields_may_say_that_an_event_is_anonymous_in_its_text() -> None:
         (f"{SIG} " * 6, "5 topics; a log has at most 4"),
         ("0x" + CONTRACTS["EraVM"]["runtime"], "code of EraVM"),  # it is no calldata and no log
         ("0xeff00000" + "ab" * 100, "code of Stylus"),
+        ('{"jsonrpc": "2.0", "id": 1, "result": {"input": "0x"}}', "of a node's answer its result"),
+        ("0x1", "an odd number of hex digits: 1$"),
+        ("0xa9", "1 byte; a selector has 4"),
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
