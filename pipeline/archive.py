@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput, printable
-from sigdir.pipeline.formats import hash_lines
-from sigdir.pipeline.hash_named import HASH_NAMED_BYTES, is_hash_named, joined_source
+from sigdir.pipeline.formats.hash_lines import HASH_NAMED_BYTES, hashes_to_name, is_hash_named, joined_source
 from sigdir.pipeline.report import HIDDEN, LINK, SPARSE, SPECIAL, UnreadInputs
 from sigdir.pipeline.source import DOCUMENT_BYTES, Source
 from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, PieceStream, reason_of
@@ -89,7 +88,7 @@ def _sources(
         first = next(group)
         content = _content(first, archive, unread)
         group = chain([replace(first, open=partial(BytesIO, content))], group)
-        if format == "tree" or hash_lines.hashes_to_name(posixpath.basename(first.name), content):
+        if format == "tree" or hashes_to_name(posixpath.basename(first.name), content):
             names: list[str] = []
             yield joined_source(
                 *_path_and_name(folder, archive), names, _contents(group, archive, names, unread), 0,

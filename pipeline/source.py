@@ -20,8 +20,6 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
-import numpy as np
-
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.json_document import parse_document
 from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, StoredBytes, reason_of, unpacked
@@ -272,7 +270,7 @@ class Source:
             if cut:
                 self.blocks_read += 1
                 yield block[:cut], first_line
-                first_line += count_lines(block)
+                first_line += block.count(b"\n")
         if rest:
             self.blocks_read += 1
             yield rest, first_line
@@ -360,8 +358,3 @@ def numbered_matches(pattern: re.Pattern[bytes], code: bytes) -> Iterator[tuple[
     for found in pattern.finditer(code):
         line, counted = line + code.count(b"\n", counted, found.start()), found.start()
         yield line, found
-
-
-def count_lines(block: bytes) -> int:
-    """The line breaks in a block. NumPy counts ten times faster than bytes.count."""
-    return int(np.count_nonzero(np.frombuffer(block, np.uint8) == 0x0A))

@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from sigdir.pipeline.engines.tasks import RunFiles, Task
 from sigdir.pipeline.errors import BadInput, PipelineError
 from sigdir.pipeline.formats.registry import Format, Import, MultiSourceReader, by_name, detect
-from sigdir.pipeline.hash_named import folder_source
-from sigdir.pipeline.inputs import read_object, store_folder, store_source
+from sigdir.pipeline.inputs import folder_at, input_at, read_object
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import FileReport, ImportReport, Unread, UnreadInputs
 from sigdir.pipeline.run import ImportRun, InputReader, Options
@@ -33,7 +32,6 @@ from sigdir.pipeline.source import (
     STDIN,
     Sections,
     Source,
-    count_lines,
 )
 from sigdir.pipeline.state import ImportState
 from sigdir.signatures.collections import Collection
@@ -123,12 +121,8 @@ class InputRef:
         if self.blocks is not None:
             return Split(self, self.blocks)
         if self.names is not None:
-            if is_url(self.path):
-                return store_folder(self.path, self.names, self.size, unread, self.below)
-            return folder_source(self.path, self.names, self.size, unread, self.below, self.name)
-        if is_url(self.path):
-            return store_source(self.path, self.explicit, self.size, self.below)
-        return Source(self.path, self.explicit, self.name, self.size, below=self.below)
+            return folder_at(self.path, self.names, self.size, unread, self.below, self.name)
+        return input_at(self.path, self.explicit, self.name, self.size, self.below)
 
     def read(self, start: int, length: int) -> bytes:
         """Some of the stored bytes; of an object only these are fetched. Raises OSError."""
@@ -169,7 +163,7 @@ class Split(Source):
             end, _ = self._cut(mark, self._blocks.stop)
             while at < end and (chunk := self._ref.read(at, min(mark + (block + 1) * BLOCK_BYTES, end) - at)):
                 at, block = at + len(chunk), block + 1
-                self.line_breaks += count_lines(chunk)
+                self.line_breaks += chunk.count(b"\n")
                 yield chunk
         except OSError as error:
             raise BadInput(self.name, error.strerror or str(error)) from error

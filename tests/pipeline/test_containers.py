@@ -22,8 +22,8 @@ from backports import zstd
 import sigdir
 from sigdir.pipeline.archive import tar_members
 from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.hash_lines import HASH_NAMED_BYTES
 from sigdir.pipeline.formats.registry import detect
-from sigdir.pipeline.hash_named import HASH_NAMED_BYTES
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport, Unread, UnreadInputs
 from sigdir.pipeline.source import BLOCK_BYTES, DOCUMENT_BYTES
