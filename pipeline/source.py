@@ -21,7 +21,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 from sigdir.pipeline.errors import BadInput, printable
-from sigdir.pipeline.json_document import parse_document
 from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, StoredBytes, reason_of, unpacked
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.warehouse.table.parallel import in_background
@@ -317,10 +316,6 @@ class Source:
         if len(raw) > DOCUMENT_BYTES:
             raise BadInput(self.name, f"a {what} of over {DOCUMENT_BYTES >> 20} MiB{advice}")
         return raw
-
-    def document(self) -> Any:
-        """The input as one JSON document, parsed once. Raises BadInput or BrokenJSON."""
-        return self.parsed(parse_document, "JSON document", "; use JSON lines")
 
     def parsed(self, parse: Callable[[str, bytes], Any], what: str, advice: str = "") -> Any:
         """The value that ``parse`` makes of the input's name and content, made once. Raises BadInput as read_all does."""

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.contracts import contract_of_file
 from sigdir.pipeline.formats.json_contracts import holds_something, read_value
-from sigdir.pipeline.json_document import DOCUMENT_VALUES
+from sigdir.pipeline.formats.json_reader import DOCUMENT_VALUES
 from sigdir.pipeline.source import Source, numbered_matches
 from sigdir.signatures.candidates import Entry, ReadTask
 from sigdir.signatures.collections import EVENTS, FUNCTIONS

@@ -27,9 +27,17 @@ from sigdir.pipeline.errors import BadInput, BrokenJSON, printable
 from sigdir.pipeline.formats import json_lists, solidity, vyper
 from sigdir.pipeline.formats.abi import entries_of, is_abi, is_entry, is_foreign, is_labelled_abi
 from sigdir.pipeline.formats.contracts import ABI_KEYS, IDENTIFIER_KEYS, ContractNames, contract_of_file
-from sigdir.pipeline.formats.json_reader import first_values, is_document, is_json, values_of
+from sigdir.pipeline.formats.json_reader import (
+    document_of,
+    first_values,
+    is_document,
+    is_json,
+    is_syntax_tree,
+    members,
+    parse_document,
+    values_of,
+)
 from sigdir.pipeline.formats.runtime_code import CodeChecker
-from sigdir.pipeline.json_document import is_syntax_tree, members, parse_document
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import abi_entry, encoded, has_no_selector, rejected_entry
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, ReadTask, pack
@@ -42,7 +50,7 @@ _SAMPLE_LINES = 8
 def looks_like(source: Source) -> bool:
     if not is_json(source):
         return False
-    values = [source.document()] if is_document(source) else first_values(source, _SAMPLE_LINES)
+    values = [document_of(source)] if is_document(source) else first_values(source, _SAMPLE_LINES)
     return any(holds_something(source, value) for value in values)
 
 
@@ -53,7 +61,7 @@ def holds_something(source: Source, value: Any) -> bool:
 
 def read(source: Source) -> Iterator[ReadTask]:
     if is_document(source):
-        return read_value(source, source.document(), contract_of_file(source))
+        return read_value(source, document_of(source), contract_of_file(source))
     return _tasks(source, _of_lines(source, CodeChecker(source.bytecode)))
 
 

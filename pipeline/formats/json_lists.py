@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from sigdir.pipeline.formats.hash_lines import entry_with_hash
-from sigdir.pipeline.json_document import members
+from sigdir.pipeline.formats.json_reader import members
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN, parse_hash

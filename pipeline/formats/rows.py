@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from sigdir.pipeline.formats.json_lists import holds_objects
-from sigdir.pipeline.formats.json_reader import first_object, first_values, is_document, is_json, values_of
+from sigdir.pipeline.formats.json_reader import document_of, first_object, first_values, is_document, is_json, values_of
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
@@ -41,7 +41,7 @@ def looks_like(source: Source) -> bool:
 def entries(source: Source) -> Iterator[Entry]:
     reader = _reader(source)
     if first_object(source) is None and is_json(source):
-        return _document_entries(source.document(), reader)
+        return _document_entries(document_of(source), reader)
     return _line_entries(source, reader)
 
 
@@ -64,7 +64,7 @@ def _first_values(source: Source) -> list[Any]:
         return first_values(source, SAMPLE_ROWS)
     if not is_document(source):
         return []
-    document = source.document()
+    document = document_of(source)
     return document[:SAMPLE_ROWS] if isinstance(document, list) else [document]
 
 

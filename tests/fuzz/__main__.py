@@ -31,7 +31,6 @@ INSTRUMENTED = {
     "readers": [
         "sigdir.pipeline.source",
         "sigdir.pipeline.streams",
-        "sigdir.pipeline.json_document",
         "sigdir.signatures.candidates",
         "sigdir.pipeline.formats",
     ],

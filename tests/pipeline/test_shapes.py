@@ -10,7 +10,7 @@ import pytest
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.javascript import parse_literals
-from sigdir.pipeline.json_document import parse_document
+from sigdir.pipeline.formats.json_reader import parse_document
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from tests.conftest import import_files
 from tests.pipeline.support import invoke, write_files

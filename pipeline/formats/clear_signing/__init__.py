@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.json_reader import is_document
+from sigdir.pipeline.formats.json_reader import document_of, is_document
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded
 from sigdir.signatures.candidates import Entry, ReadTask, pack
@@ -36,7 +36,7 @@ _SCHEMA = re.compile(r"erc7730-v\d[^/]*\Z")
 
 
 def looks_like(source: Source) -> bool:
-    return is_document(source) and _is_descriptor(source.document())
+    return is_document(source) and _is_descriptor(document_of(source))
 
 
 def _is_descriptor(value: Any) -> bool:
@@ -72,7 +72,7 @@ class Descriptors:
         raw = source.read_all("descriptor")
         if len(raw) > MAX_BYTES:
             raise BadInput(source.name, f"a descriptor of over {MAX_BYTES >> 20} MiB")
-        document = source.document()
+        document = document_of(source)
         problem = problem_of(document)
         if problem:
             raise BadInput(source.name, f"not a descriptor of ERC-7730: {problem}")
