@@ -1,6 +1,6 @@
 """An export: the rows of one version in a format that other programs read.
 
-``export_formats.py`` has the table of the formats, ``export_rows.py`` reads the rows. POSTed rows belong to a
+``export_formats.py`` has the exports of all rows, the modules beside it those of what SQL answers. POSTed rows belong to a
 version after they are folded.
 """
 
@@ -15,11 +15,19 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sigdir.pipeline.errors import BadTarget, printable
-from sigdir.pipeline.export_abis import ABIS, write_abi, write_abis
-from sigdir.pipeline.export_dataset import DATASET, write_dataset
-from sigdir.pipeline.export_formats import FORMATS, Format, sourcify_parquet, write_tar, write_tree
+from sigdir.pipeline.export_formats import (
+    FORMATS,
+    ExportReport,
+    ExportRows,
+    Format,
+    Order,
+    order_of_texts,
+    sourcify_parquet,
+    write_tar,
+    write_tree,
+)
 from sigdir.pipeline.export_pack import PACK, RANGES, PackOptions, write_pack, write_ranges
-from sigdir.pipeline.export_rows import ExportReport, ExportRows, Order, order_of_texts
+from sigdir.pipeline.export_tables import ABIS, DATASET, write_abi, write_abis, write_dataset
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_folder, open_target
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
