@@ -25,7 +25,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 from sigdir.pipeline.formats.solidity.source_unit import Import, Unit
@@ -116,14 +116,12 @@ class _Resolver:
         """By the name that the compiler knew a source of a JSON document by."""
         if self._document is None:
             return None
-        own = self._remappings.get(self._document)
-        target = own.target(written, posixpath.relpath(importer, self._document)) if own is not None else None
+        target = self._target_in(self._document, written, importer)
         return self._given(posixpath.join(self._document, (target or written).lstrip("/"))) or None
 
     def _remapped(self, written: str, importer: str) -> set[str] | None:
         for folder in self._folders(posixpath.dirname(importer)):
-            own = self._remappings.get(folder)
-            target = own.target(written, posixpath.relpath(importer, folder)) if own is not None else None
+            target = self._target_in(folder, written, importer)
             if target is not None:
                 found = self._given(posixpath.join(folder, target))
                 # Tools ignore the remappings of a package, so there the next rule may find the file.
@@ -133,10 +131,14 @@ class _Resolver:
                 return found
         return None
 
+    def _target_in(self, folder: str, written: str, importer: str) -> str | None:
+        own = self._remappings.get(folder)
+        return remapped(own, written, posixpath.relpath(importer, folder)) if own else None
+
     def _remapped_by_libraries(self, written: str, folder: str) -> set[str]:
         """By the remappings of the libraries below a folder; those with the shortest path decide."""
         for _, libraries in _by_depth(self._below(folder, "")):
-            targets = [(path, self._remappings[path].target(written, "")) for path in libraries]
+            targets = [(path, remapped(self._remappings[path], written, "")) for path in libraries]
             if found := self._given(*(posixpath.join(path, target) for path, target in targets if target is not None)):
                 return found
         return set()
@@ -230,36 +232,16 @@ class Remapping(NamedTuple):
     target: str
 
 
-class Remappings:
-    """The remappings of one folder. Paths are relative to it."""
-
-    def __init__(self) -> None:
-        self._by_prefix: dict[str, list[Remapping]] = {}
-        self._lengths: list[int] = []
-        self._count = 0
-
-    def add(self, remappings: Iterable[Remapping]) -> None:
-        """Add remappings. Among equals the last one added counts."""
-        for remapping in remappings:
-            if self._count < MOST_REMAPPINGS:
-                self._by_prefix.setdefault(remapping.prefix, []).append(remapping)
-                self._count += 1
-        self._lengths = sorted({len(prefix) for prefix in self._by_prefix}, reverse=True)
-
-    def target(self, written: str, importer: str) -> str | None:
-        """What a path becomes in the file ``importer``; None if no remapping applies."""
-        best: Remapping | None = None
-        for length in self._lengths:  # the longest first
-            for remapping in self._by_prefix.get(written[:length], []) if length <= len(written) else []:
-                if not importer.startswith(remapping.context):
-                    continue
-                if best is None or _rank(remapping) >= _rank(best):
-                    best = remapping
-        return best.target + written[len(best.prefix) :] if best is not None else None
+Remappings = Sequence[Remapping]
+"""Those of one folder, of which the first that applies counts. Paths are relative to the folder."""
 
 
-def _rank(remapping: Remapping) -> tuple[int, int]:
-    return len(remapping.context), len(remapping.prefix)
+def remapped(remappings: Remappings, written: str, importer: str) -> str | None:
+    """What a path becomes in the file ``importer``; None if no remapping applies."""
+    for context, prefix, target in remappings:
+        if written.startswith(prefix) and importer.startswith(context):
+            return target + written[len(prefix) :]
+    return None
 
 
 def parse_remapping(line: str) -> Remapping | None:
@@ -274,14 +256,16 @@ def parse_remapping(line: str) -> Remapping | None:
     return Remapping(context.removeprefix("./"), prefix, target)
 
 
-def by_folder(files: Mapping[str, Mapping[str, Iterable[Remapping]]]) -> dict[str, Remappings]:
+def by_folder(files: Mapping[str, Mapping[str, Sequence[Remapping]]]) -> dict[str, Remappings]:
     """The remappings of each folder, from those of its files by name; those without a file are named by ""."""
-    found: dict[str, Remappings] = {}
-    for folder, named in files.items():
-        remappings = found[folder] = Remappings()
-        for name in ("foundry.toml", "remappings.txt", ""):  # the last one added counts
-            remappings.add(named.get(name, []))
-    return found
+    return {folder: _in_order(named) for folder, named in files.items()}
+
+
+def _in_order(named: Mapping[str, Sequence[Remapping]]) -> Remappings:
+    """The longest context before others, then the longest prefix, then the last one."""
+    written = chain.from_iterable(named.get(name, ()) for name in ("foundry.toml", "remappings.txt", ""))
+    last_first = list(islice(written, MOST_REMAPPINGS))[::-1]
+    return sorted(last_first, key=lambda one: (-len(one.context), -len(one.prefix)))
 
 
 def parsed_remappings(name: str, content: bytes) -> tuple[list[Remapping], list[tuple[int, str]]]:
