@@ -85,10 +85,7 @@ def _names(source: Source) -> list[str]:
     if parquet.looks_like(source):
         with parquet.open_table(source) as table:
             return table.names
-    row = first_object(source)
-    if row is not None:
-        return list(row)
-    return max((next(iter(head_rows(source, 2, one)), []) for one in _SEPARATORS), key=len)
+    return list(head_of(source).names)
 
 
 @contextmanager
