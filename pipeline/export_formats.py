@@ -34,7 +34,7 @@ from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import RECORD, Template, csv_head, csv_line
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.parallel import in_background
-from sigdir.warehouse.table.parquet import FILE_SCHEMA, row_groups
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, file_bytes, row_groups
 
 BATCHES_AHEAD = 2
 
@@ -282,36 +282,25 @@ _FOUNDRY: Sequence[tuple[str, Collection]] = (
 
 
 def _parquet(export: ExportRows, out: BinaryIO) -> None:
-    encodings = {
-        "use_dictionary": ["import_id"],
-        "column_encoding": {"id": "DELTA_BINARY_PACKED", "created_at": "DELTA_BINARY_PACKED"},
-    }
-    _write_parquet(export, out, FILE_SCHEMA, _ours, encodings)
+    tables = (pa.Table.from_batches([batch], FILE_SCHEMA) for _, batch in _batches(export))
+    out.writelines(file_bytes(export.collections[0], tables))
 
 
 def sourcify_parquet(export: ExportRows, out: BinaryIO) -> None:
     """Parquet with Sourcify's columns in place of the table's."""
-    _write_parquet(export, out, SOURCIFY_SCHEMA, _sourcify, {"use_dictionary": False})
-
-
-def _write_parquet(
-    export: ExportRows, out: BinaryIO, schema: pa.Schema,
-    table: Callable[[Collection, pa.RecordBatch], pa.Table], encodings: dict[str, Any],
-) -> None:  # fmt: skip
-    with pq.ParquetWriter(out, schema, compression="zstd", write_page_checksum=True, **encodings) as writer:
-
-        def tables() -> Iterator[pa.Table]:
-            for collection in export.collections:
-                for batch in in_background(export.batches(collection, FILE_SCHEMA.names), BATCHES_AHEAD):
-                    yield table(collection, batch)
-                    export.count(collection, batch.num_rows, batch.num_rows)
-
-        for group in row_groups(tables()):
+    with pq.ParquetWriter(
+        out, SOURCIFY_SCHEMA, compression="zstd", write_page_checksum=True, use_dictionary=False
+    ) as writer:
+        for group in row_groups(_sourcify(*some) for some in _batches(export)):
             writer.write_table(group, row_group_size=group.num_rows)
 
 
-def _ours(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([batch], FILE_SCHEMA)
+def _batches(export: ExportRows) -> Iterator[tuple[Collection, pa.RecordBatch]]:
+    """All columns of the rows, each batch with its collection; a thread reads them."""
+    for collection in export.collections:
+        for batch in in_background(export.batches(collection, FILE_SCHEMA.names), BATCHES_AHEAD):
+            yield collection, batch
+            export.count(collection, batch.num_rows, batch.num_rows)
 
 
 def _sourcify(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
