@@ -122,9 +122,9 @@ def _tasks(source: Source, findings: Iterable[list[Entry] | Sources]) -> Iterato
 # Sources inside: each is an input of the reader of its language, with a path below the document's, so that imports resolve
 # among them and no file on disk is opened. Its lines are a section of the document, so a reject names the source and the line.
 
-_READERS: dict[str, Callable[[str, Iterable[str]], solidity.Project | vyper.Project]] = {
-    "Solidity": solidity.document_project,
-    "Vyper": vyper.document_project,
+_PROJECTS: dict[str, type[solidity.Project | vyper.Project]] = {
+    "Solidity": solidity.Project,
+    "Vyper": vyper.Project,
 }
 _ENDINGS = {".sol": "Solidity", ".vy": "Vyper", ".vyi": "Vyper"}
 
@@ -137,11 +137,11 @@ def _read_sources(sources: Sources, document: Source) -> Iterator[ReadTask]:
         name = f"{document.name}:{printable(path)}"
         before = document.sections.add(name, text.count("\n") + 1)
         language = _ENDINGS.get(posixpath.splitext(path)[1].lower(), sources.language)
-        if language not in _READERS:
+        if language not in _PROJECTS:
             yield from pack([rejected_entry({"path": path, "language": language}, before + 1)], document.number)
             continue
         if language not in readers:
-            readers[language] = _READERS[language](document.path, sources.remappings)
+            readers[language] = _PROJECTS[language]([document.path], document.path, sources.remappings)
         source = _inner(document, path, name, text)
         source.number = len(first_numbers)
         first_numbers.append(before)

@@ -55,7 +55,7 @@ from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, OK, SYNTAX
 
 __all__ = [
-    "MAX_TOKENS", "Project", "declarations", "document_project", "has_too_many_tokens", "looks_like",
+    "MAX_TOKENS", "Project", "declarations", "has_too_many_tokens", "looks_like",
 ]  # fmt: skip
 
 
@@ -78,14 +78,16 @@ _MOST_REMAPPING_BYTES = 1 << 20
 class Project:
     """Takes all sources, then yields the candidates of each. What it keeps of them is bounded: see MAX_KEPT."""
 
-    def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
+    def __init__(self, roots: Sequence[str] = (), document: str | None = None, remappings: Iterable[str] = ()) -> None:
         """``roots`` are the paths that the import was given. ``document`` is the path of a JSON document whose sources
-        these are, by the names that the compiler knew.
+        these are, by the names that the compiler knew; ``remappings`` are those that it states.
         """
         self._roots = [absolute_path(root) for root in roots]
         self._document = absolute_path(document) if document is not None else None
         self._units: dict[str, Unit] = {}
         self._remappings: dict[str, dict[str, list[Remapping]]] = {}  # by folder, then by file name
+        if self._document is not None:
+            self._remappings[self._document] = {"": list(filter(None, map(parse_remapping, remappings)))}
         self._waiting: list[tuple[int, str, ParsedSource]] = []
         """The import's number of each source, its path, and what it declares."""
         self._kept = 0
@@ -116,11 +118,6 @@ class Project:
     def _keep(self, number: int, path: str, source: ParsedSource) -> None:
         self._waiting.append((number, path, source))
         self._kept += source.size + _ITEM * _count_items(source)
-
-    def add_remappings(self, folder: str, remappings: Iterable[str]) -> None:
-        """Take remappings as written, `context:prefix=target`, with paths relative to ``folder``."""
-        found = list(filter(None, map(parse_remapping, remappings)))
-        self._remappings.setdefault(absolute_path(folder), {})[""] = found
 
     def _add_remappings(self, source: Source, path: str, content: bytes) -> None:
         """Take the remappings of a file. A line that is none is a reject."""
@@ -160,7 +157,7 @@ def declarations(code: bytes, shown: str = "") -> Iterator[Entry]:
     Its imports are unknown. A statement that cannot be read is an entry with a reject reason.
     """
     source = parsed(code)
-    return _entries(source, linked({"": source.unit}).units, "", shown)
+    return _entries(source, {"": Unit(source.unit.definitions, [])}, "", shown)
 
 
 def _entries(source: ParsedSource, files: Mapping[str, Unit], path: str, shown: str = "") -> Iterator[Entry]:
@@ -188,10 +185,3 @@ def _text(one: Declaration, types: TypeResolver) -> tuple[str, int]:
     elif one.returns:
         text += f" returns ({types.parameter_list(one.returns, one.contract, by_name=False).text})"
     return text, reason
-
-
-def document_project(document: str, remappings: Iterable[str]) -> Project:
-    """The project of the sources inside a JSON document, with the remappings that the document states."""
-    project = Project([document], document)
-    project.add_remappings(document, remappings)
-    return project

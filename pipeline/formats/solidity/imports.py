@@ -49,14 +49,14 @@ class LinkedUnits:
 
 def linked(
     units: Mapping[str, Unit],
-    remappings: Mapping[str, Remappings] | None = None,
-    roots: Iterable[str] = (),
-    document: str | None = None,
+    remappings: Mapping[str, Remappings],
+    roots: Iterable[str],
+    document: str | None,
 ) -> LinkedUnits:
     """Resolve the imports of all units. ``remappings`` are by the folder that they stand in; ``roots`` are the
     absolute paths that the import was given. ``document`` is the absolute path of a JSON document that holds all units.
     """
-    resolver = _Resolver(units, remappings or {}, sorted(set(roots)), document)
+    resolver = _Resolver(units, remappings, sorted(set(roots)), document)
     found: dict[str, Unit] = {}
     missing: dict[str, list[Import]] = {}
     for path, unit in units.items():

@@ -48,16 +48,11 @@ def looks_like(source: Source) -> bool:
     return source.has_ending(".vy", ".vyi")
 
 
-def document_project(path: str, _remappings: Iterable[str]) -> Project:
-    """The project of the sources in the JSON document at ``path``."""
-    return Project(document=path)
-
-
 class Project:
     """The Vyper sources of one import. Takes all, then yields the candidates of each."""
 
-    def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
-        """``roots``, the paths that the import was given, decide no import: see ``Modules``."""
+    def __init__(self, roots: Sequence[str] = (), document: str | None = None, remappings: Iterable[str] = ()) -> None:
+        """As of a project of Solidity. Neither ``roots`` nor ``remappings`` decide an import: see ``Modules``."""
         self._roots = [absolute_path(root) for root in roots]
         self._document = absolute_path(document) if document is not None else None
         self._units: dict[str, SourceUnit] = {}
