@@ -33,6 +33,7 @@ from sigdir.warehouse.index.build import batches, hashes_of, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import RECORD, Template, csv_head, csv_line
 from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.sql.contracts import binary_column
 from sigdir.warehouse.table.parallel import in_background
 from sigdir.warehouse.table.parquet import FILE_SCHEMA, file_bytes, row_groups
 
@@ -308,14 +309,8 @@ def _sourcify(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
     known = hashes_of(batch["hash"], collection.hash_bytes)
     digests = keccak256_column(text) if collection == SIGNATURES else known
     times = batch["created_at"].view(pa.int64()).to_numpy() * 1000
-    columns = [_binary(digests), _binary(digests[:, :4]), text, pa.array(times).view(pa.timestamp("ns"))]
+    columns = [binary_column(digests), binary_column(digests[:, :4]), text, pa.array(times).view(pa.timestamp("ns"))]
     return pa.Table.from_arrays(columns, schema=SOURCIFY_SCHEMA)
-
-
-def _binary(values: npt.NDArray[np.uint8]) -> pa.Array:
-    rows, width = values.shape
-    data = pa.py_buffer(np.ascontiguousarray(values))
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, data]).cast(pa.binary())
 
 
 # One file per hash, as a folder or as a tar.

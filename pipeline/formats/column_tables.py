@@ -25,6 +25,7 @@ from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Table, plain_name
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import Array, numbers, text
 from sigdir.signatures.plural import counted
+from sigdir.warehouse.sql.contracts import fixed_bytes
 from sigdir.warehouse.table.errors import first_line
 
 Names = Mapping[str, Sequence[str]]
@@ -129,7 +130,8 @@ def hashes_of(column: pa.Array, size: int) -> tuple[Array, npt.NDArray[np.bool_]
     found, is_good = np.zeros((len(column), size), np.uint8), np.zeros(len(column), np.bool_)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         is_good = _flags(pc.match_substring_regex(column, f"^(0[xX])?[0-9a-fA-F]{{{2 * size}}}$"))
-        data = bytes.fromhex(_joined(pc.utf8_slice_codeunits(column.filter(numbers(is_good)), -2 * size)).decode())
+        digits = pc.utf8_slice_codeunits(column.filter(numbers(is_good)), -2 * size).cast(pa.binary())
+        data = bytes.fromhex(fixed_bytes(digits, 2 * size).tobytes().decode())
     elif (
         pa.types.is_binary(column.type)
         or pa.types.is_large_binary(column.type)
@@ -137,18 +139,11 @@ def hashes_of(column: pa.Array, size: int) -> tuple[Array, npt.NDArray[np.bool_]
     ):
         column = column.cast(pa.large_binary())
         is_good = _flags(pc.equal(pc.binary_length(column), numbers(np.array([size]))[0]))
-        data = _joined(column.filter(numbers(is_good)))
+        data = fixed_bytes(column.filter(numbers(is_good)).cast(pa.binary()), size).tobytes()
     else:
         return found, is_good
     found[is_good] = np.frombuffer(data, np.uint8).reshape(-1, size)
     return found, is_good
-
-
-def _joined(column: pa.Array) -> bytes:
-    """All values of a column one after the other."""
-    ends = numbers(np.array([0, len(column)], np.int32))
-    joined: bytes = pc.binary_join(pa.ListArray.from_arrays(ends, column.cast(pa.binary())), b"")[0].as_py()
-    return joined
 
 
 def _flags(column: pa.Array) -> npt.NDArray[np.bool_]:
