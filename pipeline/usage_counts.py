@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.column_tables import (
@@ -28,7 +28,7 @@ from sigdir.pipeline.formats.column_tables import (
     roles_of,
 )
 from sigdir.pipeline.source import Source
-from sigdir.signatures.arrow import Array
+from sigdir.signatures.arrow import Array, values
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
 from sigdir.warehouse.evidence.summaries import differs
@@ -150,7 +150,7 @@ def _places(batch: ColumnBatch, bad: BadRows, chain: int) -> tuple[Array, npt.ND
     addresses, is_place = np.zeros((batch.rows, ADDRESS_BYTES), np.uint8), np.zeros(batch.rows, np.bool_)
     if "address" in batch.columns:
         addresses, is_place = hashes_of(batch.columns["address"], ADDRESS_BYTES)
-        is_none = batch.columns["address"].is_null().to_numpy(zero_copy_only=False)
+        is_none = values(batch.columns["address"].is_null())
         bad.add("no address of 20 bytes", batch, is_place | is_none, "counted without their contract: ")
     chains, is_chain = chains_of(batch, chain)
     bad.add("no number of a chain", batch, is_chain | ~is_place, "counted without their contract: ")
@@ -163,9 +163,9 @@ def _days(batch: ColumnBatch, bad: BadRows) -> Days:
     if "day" not in batch.columns:
         return NO_DAYS
     days = days_of(batch.columns["day"])
-    is_good = pc.or_(days.is_valid(), batch.columns["day"].is_null()).to_numpy(zero_copy_only=False)
+    is_good = values(days.is_valid()) | values(batch.columns["day"].is_null())
     bad.add("none such as 2026-01-31", batch, is_good, "counted without their day: ")
-    return _ends(days.drop_null().to_numpy().astype(NO_DAYS.dtype))
+    return _ends(values(days.drop_null().view(pa.int64())).view("M8[s]").astype(NO_DAYS.dtype))
 
 
 def _ends(*days: Days) -> Days:

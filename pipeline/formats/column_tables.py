@@ -23,7 +23,7 @@ from sigdir.pipeline.formats.csv import head_rows, head_table
 from sigdir.pipeline.formats.json_reader import first_object
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Table, plain_name
 from sigdir.pipeline.source import Source
-from sigdir.signatures.arrow import Array, numbers, text
+from sigdir.signatures.arrow import Array, numbers, text, values
 from sigdir.signatures.plural import counted
 from sigdir.warehouse.sql.contracts import fixed_bytes
 from sigdir.warehouse.table.errors import first_line
@@ -138,7 +138,7 @@ def hashes_of(column: pa.Array, size: int) -> tuple[Array, npt.NDArray[np.bool_]
         or pa.types.is_fixed_size_binary(column.type)
     ):
         column = column.cast(pa.large_binary())
-        is_good = _flags(pc.equal(pc.binary_length(column), numbers(np.array([size]))[0]))
+        is_good = values(column.is_valid()) & (values(pc.binary_length(column)) == size)
         data = fixed_bytes(column.filter(numbers(is_good)).cast(pa.binary()), size).tobytes()
     else:
         return found, is_good
@@ -148,10 +148,8 @@ def hashes_of(column: pa.Array, size: int) -> tuple[Array, npt.NDArray[np.bool_]
 
 def _flags(column: pa.Array) -> npt.NDArray[np.bool_]:
     """Flags; a null is false."""
-    found: npt.NDArray[np.bool_] = pc.fill_null(column, numbers(np.zeros(1, np.bool_))[0]).to_numpy(
-        zero_copy_only=False
-    )
-    return found.copy()
+    found: npt.NDArray[np.bool_] = values(column) & values(column.is_valid())
+    return found
 
 
 def integers_of(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
@@ -161,10 +159,9 @@ def integers_of(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[n
     if not pa.types.is_integer(column.type):
         written = _texts(column)
         is_number = pc.match_substring_regex(written, r"^[0-9]{1,19}$")
-        column = pc.if_else(is_number, written, text("0")).cast(pa.uint64())
-        return _filled(column), _flags(is_number)
-    is_good = _flags(pc.greater_equal(column, pa.scalar(0, column.type)))
-    return _filled(pc.if_else(numbers(is_good), column, pa.scalar(0, column.type)).cast(pa.uint64())), is_good
+        return values(pc.if_else(is_number, written, text("0")).cast(pa.uint64())), _flags(is_number)
+    found = values(column)
+    return found.astype(np.uint64), values(column.is_valid()) & (found >= 0)
 
 
 def _texts(column: pa.Array) -> pa.Array:
@@ -173,11 +170,6 @@ def _texts(column: pa.Array) -> pa.Array:
         return column.cast(pa.string())
     except pa.ArrowException:
         return pa.nulls(len(column), pa.string())
-
-
-def _filled(column: pa.Array) -> npt.NDArray[np.uint64]:
-    found: npt.NDArray[np.uint64] = column.fill_null(0).to_numpy(zero_copy_only=False)
-    return found
 
 
 def days_of(column: pa.Array) -> pa.Array:

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from sigdir.pipeline.contract_rows import ContractRows
 from sigdir.pipeline.errors import BadInput
@@ -33,6 +32,7 @@ from sigdir.pipeline.formats.column_tables import (
 )
 from sigdir.pipeline.formats.tables import Columns, Table, encoded
 from sigdir.pipeline.source import Source
+from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Witness
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
@@ -106,8 +106,8 @@ def _good(chain: int, batch: ColumnBatch, bad: BadRows) -> tuple[ColumnBatch, An
     bad.add("no number of a chain", batch, is_chain)
     is_good &= is_chain
     kept = np.flatnonzero(is_good)
-    lines = {"line": pa.array(kept + batch.first)}
-    columns = {role: column.take(pa.array(kept)) for role, column in batch.columns.items()}
+    lines = {"line": numbers(kept + batch.first)}
+    columns = {role: column.take(numbers(kept)) for role, column in batch.columns.items()}
     return ColumnBatch(batch.first, len(kept), columns | lines), chains[kept], addresses[kept]
 
 
@@ -139,9 +139,7 @@ def _add(contracts: ContractRows, label: str, batch: tuple[ColumnBatch, Any, Any
         targets = targets[0], targets[1] & targets[0].any(axis=1)
     if "code" in rows.columns:
         codes = hashes_of(rows.columns["code"], KEY_BYTES)
-        bad.add(
-            "no code hash of 32 bytes", rows, codes[1] | rows.columns["code"].is_null().to_numpy(zero_copy_only=False)
-        )
+        bad.add("no code hash of 32 bytes", rows, codes[1] | values(rows.columns["code"].is_null()))
     if "selectors" in rows.columns:
         own = np.hstack(
             [chains.astype(">u8").view(np.uint8).reshape(-1, 8), addresses, statements.view(np.uint8).reshape(-1, 4)]
