@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.signatures.plural import counted
@@ -174,7 +175,7 @@ class ExportRows:
         """A flag per row: whether it has one of these ids."""
         flags = np.zeros(self.snapshot.count(collection), np.bool_)
         if ids:
-            known = np.concatenate([batch["id"].to_numpy() for batch in self.batches(collection, ["id"])])
+            known = np.concatenate([values(batch["id"]) for batch in self.batches(collection, ["id"])])
             flags[known.searchsorted(ids)] = True
         return flags
 
@@ -308,8 +309,8 @@ def _sourcify(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
     text = batch["text_signature"]
     known = hashes_of(batch["hash"], collection.hash_bytes)
     digests = keccak256_column(text) if collection == SIGNATURES else known
-    times = batch["created_at"].view(pa.int64()).to_numpy() * 1000
-    columns = [binary_column(digests), binary_column(digests[:, :4]), text, pa.array(times).view(pa.timestamp("ns"))]
+    times = values(batch["created_at"].view(pa.int64())) * 1000
+    columns = [binary_column(digests), binary_column(digests[:, :4]), text, numbers(times).view(pa.timestamp("ns"))]
     return pa.Table.from_arrays(columns, schema=SOURCIFY_SCHEMA)
 
 

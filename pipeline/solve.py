@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.arrow import values
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_input import code_input
@@ -249,9 +250,7 @@ def _parts(all_texts: Iterable[pa.StringArray]) -> tuple[Weighted, Weighted]:
 
 def _counted(texts: pa.ChunkedArray, begin: str) -> Weighted:
     counted = texts.value_counts()
-    return discounted(
-        pc.binary_join_element_wise(begin, counted.field("values"), ""), counted.field("counts").to_numpy()
-    )
+    return discounted(pc.binary_join_element_wise(begin, counted.field("values"), ""), values(counted.field("counts")))
 
 
 def _by_heads(lists: Lists) -> dict[int, dict[str, list[str]]]:
