@@ -31,7 +31,6 @@ from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import Array, values
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
-from sigdir.warehouse.evidence.summaries import differs
 from sigdir.warehouse.evidence.usage import NO_DAYS, PLACE_BYTES, TABLES, Counts, Days, by_contract, write_usage
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.paths import existing
@@ -177,11 +176,10 @@ def _ends(*days: Days) -> Days:
 def _added(width: int, parts: list[tuple[Array, npt.NDArray[np.int64]]]) -> tuple[Array, npt.NDArray[np.int64]]:
     hashes = np.concatenate([np.empty((0, width), np.uint8), *(hashes for hashes, _ in parts)])
     counts = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
-    keys = np.ascontiguousarray(hashes).view(">u4" if width == 4 else f"S{width}")[:, 0]
-    order = np.argsort(keys.astype(np.uint32) if width == 4 else keys, kind="stable")
-    keys = keys[order]
-    starts = np.flatnonzero(differs(keys))
-    return hashes[order[starts]], np.add.reduceat(counts[order], starts)
+    keys, places = np.unique(np.ascontiguousarray(hashes).view(f"S{width}")[:, 0], return_inverse=True)
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, places, counts)
+    return keys.view(np.uint8).reshape(-1, width), sums
 
 
 # How much of what is used a warehouse can name, by use and by distinct hash, and which misses matter most.
