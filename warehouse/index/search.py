@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,12 +45,13 @@ def rows_with_text(text: Array, offsets: Array, rows: int, fragment: str) -> Ite
     if not fragment:
         yield from (np.arange(row, min(rows, row + _PIECE_ROWS)) for row in range(0, rows, _PIECE_ROWS))
         return
-    needle, row = _Needle.of(fragment.encode()), 0
+    wanted = np.frombuffer(fragment.encode(), np.uint8)
+    masks = _masks(wanted)
+    first, second = _rarest(fragment.encode())
+    row = 0
     while row < rows:
         found = np.empty(_PIECE_ROWS, np.int64)
-        count, row = _scan_text(
-            text, offsets, rows, row, needle.wanted, needle.masks, needle.first, needle.second, found
-        )
+        count, row = _scan_text(text, offsets, rows, row, wanted & masks, masks, first, second, found)
         yield found[:count]
 
 
@@ -67,28 +67,25 @@ def fixed_pieces(pattern: str) -> list[str]:
 def rows_like(
     text: Array, offsets: Array, pieces: Iterable[Array], pattern: str, limit: int, any_case: bool = False
 ) -> Array:
-    """The first ``limit`` rows of ``pieces``, which are rising rows, whose whole text fits the pattern.
+    """The first ``limit`` rows of ``pieces``, which are rising rows, whose whole text fits the pattern."""
+    found, left = [np.empty(0, np.int64)], limit
+    for rows in pieces:
+        found.append(rows[are_like(text, offsets[rows], offsets[rows + 1], pattern, any_case)][:left])
+        left -= len(found[-1])
+        if left == 0:
+            break
+    return np.concatenate(found)
+
+
+def are_like(text: Array, begins: Array, ends: Array, pattern: str, any_case: bool = False) -> Array:
+    """Which pieces of the texts, ``text[begins[n]:ends[n]]``, fit a pattern as a whole: a flag each.
 
     In a pattern ``*`` is any run of characters, ``?`` is one. Case counts, but for ``any_case``.
     """
     wanted = np.frombuffer(pattern.encode(), np.uint8)
     masks = _masks(wanted) if any_case else np.full(len(wanted), 0xFF, np.uint8)
-    found, count = [np.empty(0, np.int64)], 0
-    for rows in pieces:
-        kept = np.empty(min(len(rows), limit - count), np.int64)
-        found.append(kept[: _keep_like(text, offsets, rows, wanted & masks, masks, kept)])
-        count += len(found[-1])
-        if count == limit:
-            break
-    return np.concatenate(found)
-
-
-def names_like(text: Array, begins: Array, lists: Array, pattern: str) -> Array:
-    """Which names, ``text[begins[n]:lists[n] - 1]``, fit a pattern as a whole, whatever the case: a flag each."""
-    wanted = np.frombuffer(pattern.encode(), np.uint8)
-    masks = _masks(wanted)
     held = np.empty(len(begins), np.bool_)
-    _names_like(text, begins, lists, wanted & masks, masks, held)
+    _are_like(text, as_readonly(begins), as_readonly(ends), wanted & masks, masks, held)
     return held
 
 
@@ -102,26 +99,10 @@ def _masks(wanted: Array) -> Array:
     return np.where(letters, 0xDF, 0xFF).astype(np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class _Needle:
-    """A fragment to search for: ``text & masks == wanted`` is equality without regard to case.
-
-    ``first`` and ``second`` are the places of its two rarest bytes, the same place where it has only one.
-    """
-
-    wanted: Array
-    masks: Array
-    first: int
-    second: int
-
-    @classmethod
-    def of(cls, fragment: bytes) -> _Needle:
-        wanted = np.frombuffer(fragment, np.uint8)
-        masks = _masks(wanted)
-        rarity = [_COMMON.find(bytes([byte]).lower()) for byte in fragment]
-        order = sorted(range(len(fragment)), key=rarity.__getitem__)
-        first, second = (order[0], order[1]) if len(order) > 1 else (0, 0)
-        return cls(wanted & masks, masks, first, second)
+def _rarest(fragment: bytes) -> tuple[int, int]:
+    """The places of the two rarest bytes of a fragment, the same place where it has only one."""
+    order = sorted(range(len(fragment)), key=lambda at: _COMMON.find(fragment[at : at + 1].lower()))
+    return order[0], order[min(1, len(order) - 1)]
 
 
 _BLOCK = 64
@@ -179,22 +160,9 @@ def _scan_text(
 
 
 @kernel(nogil=True)
-def _keep_like(text: Array, offsets: Array, rows: Array, pattern: Array, masks: Array, found: Array) -> int:
-    """Put the rows that fit into ``found`` until it is full: their number."""
-    count = 0
-    for row in rows:
-        if count == len(found):
-            break
-        if _is_like(text, np.uint64(offsets[row]), np.uint64(offsets[row + 1]), pattern, masks):
-            found[count] = row
-            count += 1
-    return count
-
-
-@kernel(nogil=True)
-def _names_like(text: Array, begins: Array, lists: Array, pattern: Array, masks: Array, held: Array) -> None:
+def _are_like(text: Array, begins: Array, ends: Array, pattern: Array, masks: Array, held: Array) -> None:
     for n in range(len(begins)):
-        held[n] = _is_like(text, np.uint64(begins[n]), np.uint64(lists[n] - 1), pattern, masks)
+        held[n] = _is_like(text, np.uint64(begins[n]), np.uint64(ends[n]), pattern, masks)
 
 
 @kernel(nogil=True)

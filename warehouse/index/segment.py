@@ -23,9 +23,9 @@ from sigdir.warehouse.index.grams import Grams
 from sigdir.warehouse.index.hash_order import ROW_MASK, digits_range, prefix_range, prefix_ranges
 from sigdir.warehouse.index.parameter_lists import ParameterLists, bounds_of, fits
 from sigdir.warehouse.index.search import (
+    are_like,
     fixed_pieces,
     has_wildcards,
-    names_like,
     rows_like,
     rows_with_hex,
     rows_with_text,
@@ -194,10 +194,7 @@ class Segment:
         return rows_like(self.text, self.offsets, candidates, f"*{fragment}*", self.rows, any_case=True)
 
     def like(self, pattern: str, limit: int) -> Array:
-        """The first ``limit`` rows whose whole text fits the pattern, rising; case counts.
-
-        In a pattern ``*`` is any run of characters, ``?`` is one.
-        """
+        """The first ``limit`` rows whose whole text fits the pattern, rising; case counts."""
         pieces = fixed_pieces(pattern)
         candidates = self._candidates(*pieces)
         if candidates is None:
@@ -220,8 +217,8 @@ class Segment:
             candidates = (np.arange(at, min(at + _PIECE_ROWS, self.rows)) for at in range(0, self.rows, _PIECE_ROWS))
         found = [NO_ROWS]
         for rows in candidates:
-            begins, _ = bounds_of(self.text, self.offsets, rows)
-            found.append(rows[names_like(self.text, as_readonly(self.offsets[rows]), begins, pattern)])
+            lists, _ = bounds_of(self.text, self.offsets, rows)
+            found.append(rows[are_like(self.text, self.offsets[rows], lists - 1, pattern, any_case=True)])
         return np.concatenate(found)
 
     def _candidates(self, *fragments: str) -> Iterator[Array] | None:

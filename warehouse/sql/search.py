@@ -52,7 +52,7 @@ _HAS_FRAGMENT = f"""CASE
 def fits_terms(texts: pa.ChunkedArray, queries: pa.ChunkedArray) -> pa.Array:
     """Which texts have the name and the parameters that a query asks for; raises ValueError."""
     from sigdir.warehouse.index.parameter_lists import bounds_of, fits  # numba takes 0.5 s to load
-    from sigdir.warehouse.index.search import names_like
+    from sigdir.warehouse.index.search import are_like
 
     bounds, data = bytes_of(texts.combine_chunks())
     offsets, data = as_readonly(bounds.astype(np.int64)), as_readonly(data)
@@ -64,7 +64,7 @@ def fits_terms(texts: pa.ChunkedArray, queries: pa.ChunkedArray) -> pa.Array:
             raise BadSearch(f"{NAME}() takes a name, parameters, type: and params: alone; the views have the rest", 1)
         fitting = fits(data, begins, ends, terms.shape)
         if terms.name:
-            fitting &= names_like(data, offsets[:-1], begins, terms.name)
+            fitting &= are_like(data, offsets[:-1], begins - 1, terms.name, any_case=True)
         held |= fitting & (queries.to_numpy(zero_copy_only=False) == query)
     return pa.array(held)
 
