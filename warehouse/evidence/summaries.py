@@ -228,13 +228,12 @@ def _sightings_of(
     for file in manifest.files[collection]:
         if file.first_id > last or file.last_id < first:
             continue
-        is_whole = first <= file.first_id and file.last_id <= last and manifest.all_count(file)
         with naming(file.path):
             footer = footer_of(file.path)
             with pq.ParquetFile(file.path, metadata=footer, page_checksum_verification=True) as parquet:
                 for groups in _row_groups(file.path, ids):
                     table = parquet.read_row_groups(groups, columns=list(columns))
-                    yield table if is_whole else _between(table, first, last, manifest)
+                    yield _between(table, first, last, manifest)
 
 
 def _row_groups(file: Path, ids: Array) -> Iterator[list[int]]:

@@ -183,10 +183,6 @@ class Manifest:
         """Whether a source's sightings of an import count."""
         return source in self.sources and import_id >= self.sources[source].import_id
 
-    def all_count(self, file: EvidenceFile) -> bool:
-        """Whether all sightings of a file are known to count."""
-        return file.source_imports is not None and all(self.counts(*pair) for pair in file.source_imports)
-
 
 POST_SOURCE = EvidenceSource(POST, _POST_LABEL, 0, 0, 0, "", is_added_to=False)
 NO_EVIDENCE = Manifest({POST: POST_SOURCE})

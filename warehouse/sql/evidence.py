@@ -25,7 +25,7 @@ from sigdir.warehouse.log.manifest import USAGE, Manifest, MappedFile
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.ranking import RIVAL, Ranking, SummaryReader
 from sigdir.warehouse.sql.scratch import live_sightings
-from sigdir.warehouse.sql.views import add_function, read_parquet
+from sigdir.warehouse.sql.views import add_function
 from sigdir.warehouse.table.fields import sql_of
 from sigdir.warehouse.table.times import moment
 
@@ -228,8 +228,6 @@ def _live(collection: Collection) -> str:
 
 def _live_sightings(manifest: Manifest, collection: Collection) -> str:
     files = manifest.files[collection]
-    if files and all(map(manifest.all_count, files)):
-        return f"FROM {read_parquet(file.path for file in files)}"
     return live_sightings(files, "parts.sources") if files else f"FROM {_NO_SIGHTINGS}"
 
 
