@@ -36,6 +36,7 @@ from sigdir.warehouse.index.template import RECORD, Template, csv_head, csv_line
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.contracts import binary_column
 from sigdir.warehouse.table.parallel import in_background
+from sigdir.warehouse.table.parquet import batches_in
 from sigdir.warehouse.table.parquet import FILE_SCHEMA, file_bytes, row_groups
 
 BATCHES_AHEAD = 2
@@ -132,7 +133,7 @@ class ExportRows:
     def batches(self, collection: Collection, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of the rows, in id order."""
         for file in self.snapshot.files[collection]:
-            yield from batches(file.path, columns)
+            yield from batches_in(file.path, columns)
 
     def count(self, collection: Collection, rows: int, read: int) -> None:
         """Count ``rows`` rows as written, of ``read`` rows read."""

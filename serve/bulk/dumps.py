@@ -27,7 +27,7 @@ from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.paging import cursor_at
 from sigdir.serve.pages.page import rendered, send
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.build import batches, pieces
+from sigdir.warehouse.index.build import pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import RECORD, Template, csv_head, csv_line
 from sigdir.warehouse.index.view import Reader
@@ -35,7 +35,7 @@ from sigdir.warehouse.log.history import newest_first
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
-from sigdir.warehouse.table.parquet import FILE_SCHEMA, file_bytes, sha256_of
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, batches_in, file_bytes, sha256_of
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.times import iso
 
@@ -219,7 +219,7 @@ def _lines(head: bytes, template: Template, collection: Collection, files: tuple
 
 
 def _parquet(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:
-    rows = (batch for file in files for batch in batches(file.path, FILE_SCHEMA.names))
+    rows = (batch for file in files for batch in batches_in(file.path, FILE_SCHEMA.names))
     return file_bytes(collection, (pa.Table.from_batches([batch], FILE_SCHEMA) for batch in rows))
 
 

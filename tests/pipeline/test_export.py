@@ -87,7 +87,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sigdir.warehouse.index.build._PIECE_ROWS", 1_000)
+    monkeypatch.setattr("sigdir.warehouse.table.parquet._PIECE_ROWS", 1_000)
 
 
 def run(warehouse: Path, *arguments: str | Path) -> CommandResult:

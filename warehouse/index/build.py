@@ -9,18 +9,16 @@ reused, so neither is the folder's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import Array, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import as_readonly, bytes_of
-from sigdir.signatures.interruption import each
 from sigdir.warehouse.evidence.mapped import create_columns, map_bytes, mapped_columns, write_columns
 from sigdir.warehouse.evidence.summaries import differs
 from sigdir.warehouse.index.derived import build, opened, require_written
@@ -30,30 +28,16 @@ from sigdir.warehouse.index.parameter_lists import ParameterLists, build_lists
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
-from sigdir.warehouse.table.parquet import FILE_SCHEMA, naming
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, batches_in, naming
 from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
-
-_PIECE_ROWS = 1 << 14
-_ORDINARY_GROUP_BYTES = 16 << 20
-_PIECE_ROWS_OF_LONG_TEXTS = 1 << 8  # 16 MB, where each text has 64 KiB
 
 SEGMENT_COLUMNS = ("id", "created_at", "text_signature", "hash")
 """The columns of data files that a segment has."""
 
 
-def batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of a data file, oldest rows first, the pages' checksums checked; raises UnreadableWarehouse."""
-    # By default pyarrow reads the whole file before the first row: 76 MB of memory instead of 3.
-    with naming(file), pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False) as parquet:
-        for group in range(parquet.num_row_groups):
-            size = parquet.metadata.row_group(group).total_byte_size
-            rows = _PIECE_ROWS if size <= _ORDINARY_GROUP_BYTES else _PIECE_ROWS_OF_LONG_TEXTS
-            yield from each(parquet.iter_batches(rows, [group], columns=list(columns), use_threads=False))
-
-
 def pieces(collection: Collection, file: Path) -> Iterator[Segment]:
     """A data file's rows, oldest first, as segments that cannot be searched by hash; raises UnreadableWarehouse."""
-    for batch in batches(file, SEGMENT_COLUMNS):
+    for batch in batches_in(file, SEGMENT_COLUMNS):
         bounds, text = bytes_of(batch["text_signature"])
         first = int(bounds[0])
         with naming(file):
@@ -76,7 +60,6 @@ def hashes_of(column: pa.Array, width: int) -> np.ndarray[tuple[int, int], np.dt
     return raw[starts[0] : starts[-1]].reshape(len(column), width)
 
 
-_BATCH_ROWS = 1 << 17
 IDS = "ids"
 """A file of its own, because SQL reads the ids alone."""
 _COLUMNS = (IDS, "rows", "imports", "gram_starts", "gram_lists", "parameter_lists")
@@ -185,14 +168,13 @@ def _write_grams(folder: Path, text: Array, offsets: Array, rows: int) -> None:
 
 
 def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:
-    """All rows of a data file, their pages' checksums checked; raises UnreadableWarehouse."""
+    """All rows of a data file; raises UnreadableWarehouse, also where it has others than the log says."""
     found = 0
-    with naming(file), pq.ParquetFile(file, page_checksum_verification=True) as parquet:
-        if not parquet.schema_arrow.equals(FILE_SCHEMA):
+    for batch in batches_in(file):
+        if not batch.schema.equals(FILE_SCHEMA):
             raise UnreadableWarehouse(f"{file}: other columns than {', '.join(FILE_SCHEMA.names)}")
-        for batch in each(parquet.iter_batches(_BATCH_ROWS, columns=[*SEGMENT_COLUMNS, "import_id"])):
-            found += batch.num_rows
-            if found <= rows:
-                yield batch
+        found += batch.num_rows
+        if found <= rows:
+            yield batch
     if found != rows:
         raise UnreadableWarehouse(f"{file} has {found} rows, and the log says {rows}")

@@ -23,14 +23,14 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import blobs, numbers, strings, values
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.build import batches, build_index, segment_of
+from sigdir.warehouse.index.build import build_index, segment_of
 from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.log.manifest import ManifestFile, manifest_of
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import FileLock, make_folder, sync
-from sigdir.warehouse.table.parquet import FILE_SCHEMA, naming, write_data_file
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, batches_in, naming, write_data_file
 from sigdir.warehouse.table.paths import Paths, index_name
 from sigdir.warehouse.table.places import place_of
 from sigdir.warehouse.table.suppressed import NONE, Entry, Suppressed, changed, parse, read, read_text
@@ -81,7 +81,7 @@ class Visible:
     def _count_hidden(self, file: DataFile) -> int:
         """How many rows are suppressed. The hashes are looked at first."""
         hashes = blobs([hash for collection, hash in self.suppressed.hashes if collection == file.collection])
-        if not any(_is_in(batch["hash"], hashes).true_count for batch in batches(file.path, ["hash"])):
+        if not any(_is_in(batch["hash"], hashes).true_count for batch in batches_in(file.path, ["hash"])):
             return 0
         shown: int = sum(batch.num_rows for batch in self._shown(file))
         return file.rows - shown
@@ -89,7 +89,7 @@ class Visible:
     def _shown(self, file: DataFile) -> Iterator[pa.RecordBatch]:
         """The rows that are not suppressed."""
         texts = strings([text for collection, text in self.suppressed.entries if collection == file.collection])
-        for batch in batches(file.path, FILE_SCHEMA.names):
+        for batch in batches_in(file.path, FILE_SCHEMA.names):
             is_hidden = _is_in(batch["text_signature"], texts)
             yield batch.filter(numbers(~values(is_hidden)))
 

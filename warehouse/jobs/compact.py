@@ -55,7 +55,6 @@ from sigdir.warehouse.table.files import make_folder, run_name, sync
 from sigdir.warehouse.table.parallel import for_each
 from sigdir.warehouse.table.parquet import (
     FILE_SCHEMA,
-    ROW_GROUP_ROWS,
     SIGHTING_SCHEMA,
     batches_in,
     naming,
@@ -290,11 +289,11 @@ def merged_sightings(paths: Paths, run: str, base: Manifest, merges: Merges, thr
 
 
 def rows_of(files: Files) -> Iterator[pa.Table]:
-    """The rows of the files in order, a row group at a time; raises UnreadableWarehouse if a file is damaged."""
+    """The rows of the files in order; raises UnreadableWarehouse if a file is damaged."""
     last_id = 0
     for file in files:
         rows = 0
-        for batch in batches_in(file.path, FILE_SCHEMA.names, ROW_GROUP_ROWS):
+        for batch in batches_in(file.path, FILE_SCHEMA.names):
             ids = batch.column("id").to_numpy()
             if not len(ids) or ids[0] <= last_id or (np.diff(ids) <= 0).any():
                 raise UnreadableWarehouse(f"{file.path}: its ids do not rise")

@@ -182,12 +182,21 @@ def naming(path: Path) -> Iterator[None]:
         raise UnreadableWarehouse(f"{path}: {first_line(error)}") from error
 
 
-def batches_in(path: Path, columns: Sequence[str] | None = None, rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
-    """Rows of a Parquet file, the checksums of its pages checked; raises UnreadableWarehouse."""
+_PIECE_ROWS = 1 << 14
+_ORDINARY_GROUP_BYTES = 16 << 20
+_PIECE_ROWS_OF_LONG_TEXTS = 1 << 8  # 16 MB, where each text has 64 KiB
+
+
+def batches_in(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Rows of a Parquet file in their order, the checksums of its pages checked; raises UnreadableWarehouse."""
     import pyarrow.parquet as pq
 
-    with naming(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        yield from each(file.iter_batches(rows, columns=columns))
+    # By default pyarrow reads the whole file before the first row: 76 MB of memory instead of 3.
+    with naming(path), pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as parquet:
+        for group in range(parquet.num_row_groups):
+            size = parquet.metadata.row_group(group).total_byte_size
+            rows = _PIECE_ROWS if size <= _ORDINARY_GROUP_BYTES else _PIECE_ROWS_OF_LONG_TEXTS
+            yield from each(parquet.iter_batches(rows, [group], columns=columns, use_threads=False))
 
 
 def require_whole(path: Path, sha256: str | None) -> None:
