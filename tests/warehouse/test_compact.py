@@ -228,7 +228,7 @@ def test_nothing_to_compact_makes_no_version(paths: Paths) -> None:
 def test_a_large_file_is_cut_into_row_groups(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """The merged file has full row groups, whatever the sizes of the merged files and of the reads are."""
     monkeypatch.setattr("sigdir.warehouse.table.parquet.ROW_GROUP_ROWS", 100)
-    monkeypatch.setattr("sigdir.warehouse.jobs.compact.ROW_GROUP_ROWS", 40)
+    monkeypatch.setattr("sigdir.warehouse.table.parquet._PIECE_ROWS", 40)
     for number in range(4):
         publish(paths, names(f"f{number}_", 65))
     before = content_of(paths)

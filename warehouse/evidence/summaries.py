@@ -166,16 +166,6 @@ def commonest(sightings: pa.Table) -> tuple[Array, Array]:
     return ids[starts], best
 
 
-def codes(column: pa.ChunkedArray) -> Array:
-    """A column's values as numbers, int64, that are equal where the values are; -1 for a null."""
-    if column.null_count == len(column):
-        return np.full(len(column), -1)
-    encoded = (
-        column.combine_chunks() if pa.types.is_dictionary(column.type) else column.combine_chunks().dictionary_encode()
-    )
-    return np.where(values(encoded.is_valid()), values(encoded.indices), -1).astype(np.int64)
-
-
 def differs(*columns: Array) -> Array:
     """Whether a row differs from the one in front of it; the first one does."""
     found = np.ones(len(columns[0]), np.bool_)

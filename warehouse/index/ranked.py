@@ -53,10 +53,8 @@ class RankedRow(NamedTuple):
         """Whether another text is meant: the standard's, or one that this text was mined to collide with. Or nobody names
         it, and a search found it.
         """
-        if self.mined or self.counts.witness == Witness.SOLVED:
-            return True
-        standard = standards.canonical().get(self.digest)
-        return standard is not None and standard != self.text  # most have none, and need no text
+        is_found = self.counts.witness == Witness.SOLVED
+        return bool(self.mined) or is_found or standards.is_filtered(self.digest, self.text)
 
     @property
     def has_verified_contract(self) -> bool:

@@ -77,7 +77,7 @@ def rows_like(
     return np.concatenate(found)
 
 
-def are_like(text: Array, begins: Array, ends: Array, pattern: str, any_case: bool = False) -> Array:
+def are_like(text: Array, begins: Array, ends: Array, pattern: str, any_case: bool) -> Array:
     """Which pieces of the texts, ``text[begins[n]:ends[n]]``, fit a pattern as a whole: a flag each.
 
     In a pattern ``*`` is any run of characters, ``?`` is one. Case counts, but for ``any_case``.
@@ -146,7 +146,8 @@ def _scan_text(
             if k < size:
                 at += one
                 continue
-            row = _row_at(offsets, rows, row, at)
+            while np.uint64(offsets[row + 1]) <= at:
+                row += 1
             if at + np.uint64(size) > np.uint64(offsets[row + 1]):
                 at += one  # it reaches into the next row
                 continue
@@ -227,20 +228,3 @@ def _match_kinds(text: Array, offsets: Array, rows: Array, fragment: str) -> Arr
     after = np.minimum(starts[like] + len(fragment), len(text) - 1)
     match[like[(text[after] == 0x28) | (lengths[like] == len(fragment))]] = _WHOLE_NAME
     return match
-
-
-@kernel(nogil=True)
-def _row_at(offsets: Array, rows: int, low: int, at: Any) -> int:
-    """The row, ``low`` or a later one, that byte ``at`` belongs to: by steps that double, then halve."""
-    step = 1
-    while low + step < rows and np.uint64(offsets[low + step]) <= at:
-        low += step
-        step *= 2
-    high = min(low + step, rows)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if np.uint64(offsets[middle]) <= at:
-            low = middle
-        else:
-            high = middle
-    return low

@@ -188,11 +188,9 @@ class _Tail:
         self.last_id = 0
         """The highest id that was read, of a suppressed row too."""
         self._bytes = 0
-        self._make(1024, 1 << 16)
-
-    def _make(self, rows: int, size: int) -> None:
+        rows = 1024
         self._ids, self._times = np.empty(rows, np.int64), np.empty(rows, np.int64)
-        self._offsets, self._text = np.zeros(rows + 1, np.int64), np.empty(size, np.uint8)
+        self._offsets, self._text = np.zeros(rows + 1, np.int64), np.empty(1 << 16, np.uint8)
         self._hash = np.empty((rows, self._width), np.uint8)
 
     def extend(self, staged: list[StagedRow], suppressed: Suppressed) -> None:
@@ -212,11 +210,11 @@ class _Tail:
             self.rows += 1
 
     def _grow(self, more: int) -> None:
-        ids, times, offsets, text, hash = self._ids, self._times, self._offsets, self._text, self._hash
-        self._make(2 * len(ids), 2 * (len(text) + more))
-        self._ids[: self.rows], self._times[: self.rows] = ids[: self.rows], times[: self.rows]
-        self._offsets[: self.rows + 1] = offsets[: self.rows + 1]
-        self._text[: self._bytes], self._hash[: self.rows] = text[: self._bytes], hash[: self.rows]
+        rows = 2 * len(self._ids)
+        self._ids, self._times = np.resize(self._ids, rows), np.resize(self._times, rows)
+        self._offsets = np.resize(self._offsets, rows + 1)
+        self._text = np.resize(self._text, 2 * (len(self._text) + more))
+        self._hash = np.resize(self._hash, (rows, self._width))
 
     def segment(self) -> Segment:
         return Segment.of(self.rows, self._ids, self._times, self._offsets, self._text, self._hash, self._by_prefix)

@@ -48,7 +48,7 @@ from sigdir.warehouse.publish.commit import VersionContent
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.sql.contracts import ContractTables, add_files
 from sigdir.warehouse.sql.engine import connect
-from sigdir.warehouse.sql.scratch import SightingTables
+from sigdir.warehouse.sql.scratch import MEMORY, SightingTables
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import make_folder, run_name, sync
@@ -69,8 +69,6 @@ GATHER = 10
 SMALL_ROWS = 500_000
 """A file of so many rows is large enough not to be merged."""
 
-_MEMORY = "512MB"
-"""For the tables of contracts that are merged; above it, they are spilled."""
 _TIERS = (0, SMALL_ROWS // GATHER**2, SMALL_ROWS // GATHER, SMALL_ROWS)
 
 AnyFile = TypeVar("AnyFile", DataFile, EvidenceFile, MappedFile)
@@ -204,7 +202,7 @@ class _MergedFiles(VersionContent):
         for number, files in enumerate(self.chosen.contracts):
             path = self.paths.evidence_mapped(CONTRACTS, self.run, number)
             make_folder(path.parent)
-            with ContractTables(connect(_MEMORY, self.threads)) as tables:
+            with ContractTables(connect(MEMORY, self.threads)) as tables:
                 statements = add_files(tables, files)
                 rows, _ = tables.write(path, len(statements))
             sync(path)
