@@ -380,7 +380,7 @@ def test_a_publisher_with_a_stale_snapshot_publishes_nothing(paths: Paths) -> No
 
 
 def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:
-    """Nothing becomes visible, ids are not reused, and the next publish removes the files."""
+    """Nothing becomes visible, ids are not reused, and the next publish removes the files and has the next import's number."""
     publish(paths, ["old()"])
     before = visible(paths)[SIGNATURES].to_pylist()
 
@@ -393,7 +393,7 @@ def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:
     assert visible(paths)[SIGNATURES].to_pylist() == before
     assert stage(paths, SIGNATURES, "posted()")[0].id == 52
     paths.log_part(2, "killed").write_bytes(b"{}")
-    publish(paths, names("f", 50))
+    assert publish(paths, names("f", 50)).import_id == 2
     assert not paths.nameless_entries()
     table = visible(paths)[SIGNATURES]
     assert_sound(table)

@@ -213,15 +213,6 @@ def test_no_id_or_time_is_given_twice(steps: list[tuple[Collection, int | None, 
         staging.close()
 
 
-def test_import_numbers_rise(staging: Staging) -> None:
-    """Each lies above the last given number and the last published one."""
-    numbers = []
-    for published in (0, 0, 41, 41, 7):
-        with staging.exclusive() as transaction:
-            numbers.append(transaction.reserve_import(published))
-    assert numbers == [1, 2, 42, 43, 44]
-
-
 # The rows.
 
 
@@ -249,12 +240,11 @@ def test_rows_come_in_id_order_within_bounds(staging: Staging) -> None:
 
 
 def test_a_transaction_that_raises_leaves_nothing(staging: Staging) -> None:
-    """Rows, ids, import numbers and unfinished runs are unchanged."""
+    """Rows, ids and unfinished runs are unchanged."""
     kept = staged(staging, "f()")
     with pytest.raises(RuntimeError), staging.exclusive() as transaction:  # noqa: PT012 - the error comes last
         add_row(transaction, SIGNATURES, "g()", NOTHING_PUBLISHED)
         transaction.reserve(SIGNATURES, 1000, NOTHING_PUBLISHED)
-        transaction.reserve_import(0)
         transaction.begin_publish("run")
         transaction.forget(SIGNATURES, kept.id)
         raise RuntimeError
@@ -262,7 +252,6 @@ def test_a_transaction_that_raises_leaves_nothing(staging: Staging) -> None:
     assert staged(staging, "g()").id == kept.id + 1
     with staging.exclusive() as transaction:
         assert transaction.unfinished() == []
-        assert transaction.reserve_import(0) == 1
 
 
 def test_a_reader_sees_one_state(path: Path, staging: Staging) -> None:

@@ -8,8 +8,8 @@ Invariants
     POSTed meanwhile have texts of the version. All are short except the fourth of step 5, which may rewrite files.
 
 Steps
-    1. Begin. One staging transaction records the run as unfinished, and reserves what the version needs: ids, times,
-       an import's number. Rows POSTed from here on get higher ids.
+    1. Begin. One staging transaction records the run as unfinished, and reserves what the version needs: ids and times.
+       Rows POSTed from here on get higher ids.
     2. Write and sync the data files, then the evidence, named after the run.
     3. Index: build what servers map of them, where a server has used the folder.
     4. Upload them, where the version's place is a store.

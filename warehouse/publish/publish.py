@@ -170,17 +170,20 @@ class Publisher:
         sources that bring no evidence (``EvidenceFiles.unchanged``), ``mapped`` files of contracts and usage. Raises
         CommitConflict.
         """
-        # 40 ms after a thousand folds, while POST goes on.
-        last = newest_import(self._paths, self.snapshot.version) if batches else None
+        import_id = self._next_import() if batches else 0
         content = _NewRows(
             self._paths, run, self.snapshot, self._threads, batches, dict(checked),
             BatchFiles(self._paths, run, batches, self._threads, progress),
             EvidenceFiles(self._paths, run, self.snapshot.evidence, batches, self._threads, unchanged, mapped),
-            summary, rejects,
-            last["import"] if last else 0,
+            summary, rejects, import_id,
         )  # fmt: skip
         snapshot = self.commit(content)
-        return Published(snapshot, content.import_id, content.sightings(), content.withdrawn)
+        return Published(snapshot, import_id, content.sightings(), content.withdrawn)
+
+    def _next_import(self) -> int:
+        """The number after that of the newest import: 40 ms after a thousand folds, while POST goes on."""
+        newest = newest_import(self._paths, self.snapshot.version)
+        return newest["import"] + 1 if newest else 1
 
 
 def fold(paths: Paths, wait: bool = True) -> Published | None:
@@ -209,15 +212,13 @@ class _NewRows(VersionContent):
     summary_of_import: Summary
     rejects: Path | None
     import_id: int
-    """That of the import before it, until ids are reserved; 0 for a fold."""
+    """0 for a fold."""
     withdrawn: Withdrawn = field(default_factory=Withdrawn)
     _ranges: dict[Collection, Range] = field(default_factory=dict)
     _folded: dict[Collection, list[StagedRow]] = field(default_factory=dict)
     _sighted: list[PostedSighting] = field(default_factory=list)
 
     def reserve(self, staging: Transaction) -> None:
-        if self.batches:
-            self.import_id = staging.reserve_import(self.import_id)
         for collection in COLLECTIONS:
             high_water = self.base.high_water[collection]
             rows = self.batches[collection].rows if collection in self.batches else 0

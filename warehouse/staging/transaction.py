@@ -119,7 +119,6 @@ CREATE TABLE sequence (
     last_created_at INTEGER NOT NULL
 ) WITHOUT ROWID
 """,
-    "CREATE TABLE imports (last_id INTEGER NOT NULL)",
     f"""
 CREATE TABLE staged (
     {", ".join(f"{name} {type} NOT NULL" for name, type in _STAGED.items())},
@@ -159,7 +158,6 @@ def create(connection: sqlite3.Connection, id: str) -> None:
     for statement in _TABLES:
         connection.execute(statement)
     connection.execute("INSERT INTO about VALUES (?, ?, -1, '')", (FORMAT, id))
-    connection.execute("INSERT INTO imports VALUES (0)")
     for collection in COLLECTIONS:
         connection.execute("INSERT INTO sequence VALUES (?, 0, 0)", (collection,))
 
@@ -203,13 +201,6 @@ class Transaction:
         self._connection.execute(_ADVANCE, (first_id + rows - 1, first_created_at + rows - 1, collection))
         self.given[collection] = first_id + rows - 1
         return Range(first_id, first_created_at, rows)
-
-    def reserve_import(self, published: int) -> int:
-        """The next import's number, above ``published``, the last one that the log names."""
-        (last,) = self._connection.execute("SELECT last_id FROM imports").fetchone()
-        number = max(int(last), published) + 1
-        self._connection.execute("UPDATE imports SET last_id = ?", (number,))
-        return number
 
     def stage_all(
         self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
