@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from functools import cache, partial
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -199,15 +199,7 @@ class Database:
             create_views(self._connection, paths, snapshot, self._log)
         except (duckdb.Error, OSError) as error:
             raise UnreadableWarehouse(f"{paths.root}: {first_line(error)}") from error
-        ranking = cache(partial(_ranking, weakref.ref(self._connection), paths, snapshot))
-        self._not_created: list[Callable[[], None]] = [
-            partial(_create_functions, self._connection, snapshot, ranking),
-            partial(create_search, self._connection, ranking),
-            partial(create_derived_views, self._connection),
-            partial(_create_evidence_views, self._connection, snapshot, ranking),
-            partial(_create_contract_views, self._connection, snapshot),
-        ]
-        """What few queries use, created at the first query that does: functions, then views that call them."""
+        self._creations = _creations(self._connection, paths, snapshot)
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
             evidence = [str(file.path) for file in snapshot.evidence.all_files()]
@@ -254,32 +246,21 @@ class Database:
             if not self._unsafe and (refused := refusal(self._connection, query, self._strangers)):
                 raise QueryError(refused)
             if _LISTS_VIEWS.search(query):
-                self._create_all()
+                list(self._creations)  # all that are left
             while True:
                 try:
                     with waiting(self.interrupt):
                         return Result(self, self._connection.sql(query, params=parameters or None))
                 except duckdb.CatalogException:  # the query may name what is not created yet
-                    if not self._create_next():
+                    if not next(self._creations, False):
                         raise
 
     def prepare(self, query: str = "") -> None:
         """Create all that queries may need, and what this one does: either takes longer than it may."""
         with self.engine_errors_as_ours():
-            self._create_all()
+            list(self._creations)  # all that are left
             if _ASKS_RIVALS.search(query):
                 self._connection.execute("SELECT len(rivals(0))").fetchall()
-
-    def _create_all(self) -> None:
-        while self._create_next():
-            pass
-
-    def _create_next(self) -> bool:
-        """Create the next functions or views that queries have not needed so far. False if all are there."""
-        if not self._not_created:
-            return False
-        self._not_created.pop(0)()
-        return True
 
     def statements(self, script: str) -> list[str]:
         """A text of several statements, cut at its semicolons; raises QueryError."""
@@ -335,36 +316,33 @@ def _message(error: Exception) -> str:
     return f"{text}; {HOW_TO_GIVE_FILES}" if "disabled by configuration" in text else text
 
 
-def _ranking(connection: weakref.ref[duckdb.DuckDBPyConnection], paths: Paths, snapshot: Snapshot) -> Ranking:
-    """The order of the connection's texts, and their summaries, for all that asks for them."""
-    from sigdir.warehouse.sql.ranking import Ranking  # and pyarrow.parquet, 65 ms
+def _creations(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> Iterator[bool]:
+    """Create what few queries use, step by step, each at the first query that needs it: functions, then views that call them."""
+    reference = weakref.ref(connection)
 
-    return Ranking(connection, paths, snapshot)
+    @cache
+    def ranking() -> Ranking:
+        """The order of the connection's texts, and their summaries, for all that asks for them."""
+        from sigdir.warehouse.sql.ranking import Ranking  # and pyarrow.parquet, 65 ms
 
+        return Ranking(reference, paths, snapshot)
 
-def _create_functions(
-    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, ranking: Callable[[], Ranking]
-) -> None:
-    """Add the functions that hash, canonicalise and decode: 12 ms."""
     from sigdir.warehouse.sql.functions import create_functions
 
-    create_functions(connection, snapshot, ranking)
-
-
-def _create_evidence_views(
-    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, ranking: Callable[[], Ranking]
-) -> None:
-    """Create the views over the evidence: 0.14 s."""
+    create_functions(connection, snapshot, ranking)  # 12 ms
+    yield True
+    create_search(connection, ranking)
+    yield True
+    create_derived_views(connection)
+    yield True
     from sigdir.warehouse.sql.evidence import create_evidence_views
 
-    create_evidence_views(connection, snapshot, ranking())
-
-
-def _create_contract_views(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
-    """Create the views over contracts."""
+    create_evidence_views(connection, snapshot, ranking())  # 0.14 s
+    yield True
     from sigdir.warehouse.sql.contracts import create_contract_views
 
     create_contract_views(connection, snapshot.evidence)
+    yield True
 
 
 _ASKS_RIVALS = re.compile(r"\b(ranked|collisions|rivals)\b", re.IGNORECASE)
