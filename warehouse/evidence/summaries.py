@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.arrow import Array, numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.rank import Summary
 from sigdir.warehouse.evidence.files import counting, footer_of, id_ranges
 from sigdir.warehouse.log.manifest import POST, Manifest
 from sigdir.warehouse.table.parquet import naming
@@ -34,6 +36,13 @@ class SightingCounts(NamedTuple):
     kinds: int = 0
     """Bit ``kind`` is set for each known kind."""
     verified: bool = False
+
+    def summary(self, id: int, text: str, declaration: str, first_seen: datetime | None = None) -> Summary:
+        """What the sources say of the text that has these counts."""
+        return Summary(
+            id, text, Witness(self.witness), KINDS[self.kinds], self.sources, self.contracts, self.compiled, self.verified,
+            first_seen, declaration,
+        )  # fmt: skip
 
 
 COUNTS: Final = np.dtype(
@@ -182,8 +191,8 @@ _SHIFT = 32
 _NO_NUMBERS = np.empty(0, np.int64)
 
 
-def summed(manifest: Manifest, collection: Collection, ids: Array) -> Summaries:
-    """The summaries of the texts with these ids, which rise; raises UnreadableWarehouse."""
+def summed(manifest: Manifest, collection: Collection, ids: Array, uses: Array | int = 0) -> Summaries:
+    """The summaries of the texts with these ids, which rise, and these uses; raises UnreadableWarehouse."""
     sums, declared = _Sums(ids), []
     for sightings in _sightings_of(manifest, collection, ids):
         sums.add(sightings)
@@ -191,12 +200,12 @@ def summed(manifest: Manifest, collection: Collection, ids: Array) -> Summaries:
             declared.append(sightings.select(DECLARING))
     counts = sums.counts()
     if not declared:
-        return Summaries(counts, _NO_NUMBERS, pa.nulls(0, pa.string()), weights(counts))
+        return Summaries(counts, _NO_NUMBERS, pa.nulls(0, pa.string()), weights(counts, uses))
     table = pa.concat_tables(declared)
     found, best = commonest(table)
     rows, mine = sums.rows_of(found)
     texts = table["declaration"].combine_chunks().take(numbers(best[mine]))
-    return Summaries(counts, rows, texts, weights(counts))
+    return Summaries(counts, rows, texts, weights(counts, uses))
 
 
 def named_by(manifest: Manifest, collection: Collection, ids: Array, sources: Sequence[int]) -> npt.NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.rank import Summary
 from sigdir.signatures.readings import Known, Membership
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, deployed_contract
-from sigdir.warehouse.evidence.mapped import create_columns, open_columns
+from sigdir.warehouse.evidence.mapped import open_columns, write_columns
 from sigdir.warehouse.log.manifest import USAGE, Manifest, MappedFile
 
 Counts = Mapping[str, tuple[Array, npt.NDArray[np.int64]]]
@@ -47,15 +47,10 @@ TABLES: Mapping[str, int] = {str(collection): collection.hash_bytes for collecti
 
 def write_usage(path: Path, counts: Counts, days: Days) -> int:
     """Write a file of usage, to be synced; returns its rows. ``days`` are the first and the last, or none."""
-    shapes: dict[str, tuple[str, int, int | None]] = {"days": ("<M8[D]", len(days), None)}
-    for table, (keys, _) in counts.items():
-        shapes[table] = (f"S{TABLES[table]}", len(keys), None)
-        shapes[f"{table} uses"] = ("<i8", len(keys), None)
-    columns = create_columns(path, shapes)
-    columns["days"][:] = days
+    columns: dict[str, Array] = {"days": days.astype(NO_DAYS.dtype)}
     for table, (keys, uses) in counts.items():
-        columns[table][:] = np.ascontiguousarray(keys).view(f"S{TABLES[table]}").reshape(-1)
-        columns[f"{table} uses"][:] = uses
+        columns |= {table: np.ascontiguousarray(keys).view(f"S{TABLES[table]}").reshape(-1), f"{table} uses": uses}
+    write_columns(path, columns)
     return sum(len(keys) for keys, _ in counts.values())
 
 

@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.columns import as_readonly
-from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Summary
 from sigdir.signatures.search_terms import Shape
-from sigdir.warehouse.evidence.summaries import KINDS, LISTED, SightingCounts, Summaries
+from sigdir.warehouse.evidence.summaries import LISTED, SightingCounts, Summaries
 from sigdir.warehouse.index.grams import Grams
 from sigdir.warehouse.index.hash_order import ROW_MASK, digits_range, prefix_range, prefix_ranges
 from sigdir.warehouse.index.parameter_lists import ParameterLists, bounds_of, fits
@@ -101,12 +100,8 @@ class Segment:
 
     def summary_at(self, row: int) -> Summary:
         """What the sources say of a row's text."""
-        counts = self.counts_at(row)
-        return Summary(
-            int(self.ids[row]), self.text_at(row), Witness(counts.witness), KINDS[counts.kinds], counts.sources,
-            counts.contracts, counts.compiled, counts.verified, moment(int(self.created_at[row])),
-            self.declaration_at(row),
-        )  # fmt: skip
+        first_seen = moment(int(self.created_at[row]))
+        return self.counts_at(row).summary(int(self.ids[row]), self.text_at(row), self.declaration_at(row), first_seen)
 
     def counts_at(self, row: int) -> SightingCounts:
         return LISTED if self.summaries is None else self.summaries.at(row)

@@ -20,7 +20,6 @@ import pyarrow as pa
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.warehouse.evidence.mapped import create_columns, map_bytes, mapped_columns, write_columns
 from sigdir.warehouse.evidence.summaries import COUNTS, Summaries, summed
-from sigdir.warehouse.evidence.summaries import weights as weights_of
 from sigdir.warehouse.evidence.usage import uses_of_hashes
 from sigdir.warehouse.index.derived import build, opened, require_written
 from sigdir.warehouse.index.segment import Segment
@@ -106,10 +105,9 @@ def _write(folder: Path, file: DataFile, segment: Segment, manifest: Manifest) -
     declared, ends, size = [np.empty(0, np.int64)], [np.zeros(1, np.int64)], 0
     with (folder / _FILES[-1]).open("wb") as texts:
         for first in range(0, len(ids), _BLOCK_ROWS):
-            block = summed(manifest, file.collection, ids[first : first + _BLOCK_ROWS])
-            counts[first : first + _BLOCK_ROWS] = block.counts
-            uses = uses_of_hashes(manifest, segment.hash[first : first + len(block.counts)])
-            weights[first : first + _BLOCK_ROWS] = weights_of(block.counts, uses)
+            here = slice(first, first + _BLOCK_ROWS)
+            block = summed(manifest, file.collection, ids[here], uses_of_hashes(manifest, segment.hash[here]))
+            counts[here], weights[here] = block.counts, block.weights
             if len(block.declared):
                 bounds, data = bytes_of(block.texts)
                 declared.append(block.declared + first)

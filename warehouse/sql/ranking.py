@@ -23,10 +23,9 @@ import pyarrow as pa
 from sigdir.signatures.arrow import Array, blobs, numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.columns import bytes_of
-from sigdir.signatures.evidence import Witness
-from sigdir.signatures.rank import Ranked, Summary, made_up_part, ranked
+from sigdir.signatures.rank import Ranked, made_up_part, ranked
 from sigdir.warehouse.evidence.mapped import mapped_columns
-from sigdir.warehouse.evidence.summaries import COUNTS, KINDS, SightingCounts, Summaries, summed
+from sigdir.warehouse.evidence.summaries import COUNTS, SightingCounts, Summaries, summed
 from sigdir.warehouse.evidence.usage import with_uses
 from sigdir.warehouse.index.derived import opened, require_written
 from sigdir.warehouse.index.summaries import summaries_at_rest
@@ -127,8 +126,12 @@ class Ranking:
         rows = self._rows(_TEXTS.format(collection.view_name), hashes)
         ids = np.array([id for _, id, _ in rows], np.int64)
         counts, declarations = self.readers[collection].of(ids)
-        summed = zip(map(SightingCounts._make, counts.tolist()), declarations.to_pylist(), strict=True)
-        texts = [(hash, _summary(id, text, *each)) for (hash, id, text), each in zip(rows, summed, strict=True)]
+        texts = [
+            (hash, SightingCounts._make(summed).summary(id, text, declaration or ""))
+            for (hash, id, text), summed, declaration in zip(
+                rows, counts.tolist(), declarations.to_pylist(), strict=True
+            )
+        ]
         names = {text.name for _, text in texts if made_up_part(text.name)}
         shared = (
             {name for (name,) in self._rows(_SHARED.format(collection.view_name), sorted(names))} if names else set()
@@ -169,10 +172,3 @@ class Ranking:
             return []
         with connection.cursor() as cursor:
             return cursor.execute(query, parameters).fetchall()
-
-
-def _summary(id: int, text: str, counts: SightingCounts, declaration: str | None) -> Summary:
-    return Summary(
-        id, text, Witness(counts.witness), KINDS[counts.kinds], counts.sources, counts.contracts, counts.compiled,
-        counts.verified, declaration=declaration or "",
-    )  # fmt: skip
