@@ -19,10 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import blobs, numbers, strings, values
-from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.index.build import build_index, segment_of
 from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.log.manifest import ManifestFile, manifest_of
@@ -30,7 +29,7 @@ from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import FileLock, make_folder, sync
-from sigdir.warehouse.table.parquet import FILE_SCHEMA, batches_in, naming, write_data_file
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, batches_in, described, write_data_file
 from sigdir.warehouse.table.paths import Paths, index_name
 from sigdir.warehouse.table.places import place_of
 from sigdir.warehouse.table.suppressed import NONE, Entry, Suppressed, changed, parse, read, read_text
@@ -76,7 +75,7 @@ class Visible:
             with FileLock(visible.with_suffix(".lock")):
                 if not visible.exists():
                     self._write(file, visible)
-        return _described(visible, file.collection)
+        return described(visible, file.collection)
 
     def _count_hidden(self, file: DataFile) -> int:
         """How many rows are suppressed. The hashes are looked at first."""
@@ -109,20 +108,6 @@ def _is_in(column: pa.Array, wanted: pa.Array) -> pa.BooleanArray:
     import pyarrow.compute as pc  # takes 70 ms, and a server without a list does without it
 
     return pc.is_in(column, wanted)
-
-
-def _described(path: Path, collection: Collection) -> DataFile:
-    """A visible file by its own statistics."""
-    with naming(path):
-        about = pq.read_metadata(path)
-        first, last = about.row_group(0), about.row_group(about.num_row_groups - 1)
-        ids, times = FILE_SCHEMA.get_field_index("id"), FILE_SCHEMA.get_field_index("created_at")
-        moments = (first.column(times).statistics.min, last.column(times).statistics.max)
-        oldest, newest = (pa.scalar(moment).cast(pa.timestamp("us", tz="UTC")).value for moment in moments)
-        return DataFile(
-            path, collection, about.num_rows, path.stat().st_size, first.column(ids).statistics.min,
-            last.column(ids).statistics.max, oldest, newest,
-        )  # fmt: skip
 
 
 def unused_visible(paths: Paths) -> list[Path]:

@@ -110,18 +110,27 @@ def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Tabl
     """Write and sync one data file, which no commit names yet, from tables whose ids rise. At least one row must come."""
     import pyarrow.parquet as pq  # 11 ms with its file systems, which reading the log and SQL do without
 
-    rows = 0
-    first_id = last_id = first_created_at = last_created_at = 0
     with pq.ParquetWriter(path, FILE_SCHEMA, **_options(collection)) as writer:
         for group in row_groups(tables):
-            if rows == 0:
-                first_id, first_created_at = group["id"][0].as_py(), group["created_at"][0].value
-            last_id, last_created_at = group["id"][-1].as_py(), group["created_at"][-1].value
-            rows += group.num_rows
             writer.write_table(group, row_group_size=group.num_rows)
     sync(path)
+    return described(path, collection, sha256_of(path))
+
+
+def described(path: Path, collection: Collection, sha256: str | None = None) -> DataFile:
+    """A data file of ours by its own statistics; raises UnreadableWarehouse."""
+    import pyarrow.parquet as pq
+
+    places = [FILE_SCHEMA.get_field_index(name) for name in ("id", "created_at")]
+    with naming(path):
+        about = pq.read_metadata(path)
+        first, last = about.row_group(0), about.row_group(about.num_row_groups - 1)
+        first_id, first_created_at = (first.column(at).statistics.min_raw for at in places)
+        last_id, last_created_at = (last.column(at).statistics.max_raw for at in places)
     size = path.stat().st_size
-    return DataFile(path, collection, rows, size, first_id, last_id, first_created_at, last_created_at, sha256_of(path))
+    return DataFile(
+        path, collection, about.num_rows, size, first_id, last_id, first_created_at, last_created_at, sha256
+    )
 
 
 def file_bytes(collection: Collection, tables: Iterable[pa.Table]) -> Iterator[bytes]:
