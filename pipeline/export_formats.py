@@ -30,14 +30,13 @@ from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.signatures.plural import counted
 from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.index.build import batches, hashes_of, pieces
+from sigdir.warehouse.index.build import hashes_of, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import RECORD, Template, csv_head, csv_line
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.contracts import binary_column
 from sigdir.warehouse.table.parallel import in_background
-from sigdir.warehouse.table.parquet import batches_in
-from sigdir.warehouse.table.parquet import FILE_SCHEMA, file_bytes, row_groups
+from sigdir.warehouse.table.parquet import FILE_SCHEMA, batches_in, file_bytes, row_groups
 
 BATCHES_AHEAD = 2
 
