@@ -1,7 +1,7 @@
 """A file of transactions or logs, decoded by one query: DuckDB reads the rows, calls the decoder and makes the result.
 
 The engine streams vectors of 2,048 rows in the file's order, so memory does not grow with the file. The query's function
-``decode_row`` is the decoder of columns that SQL's ``decode_calldata`` has too (``signatures/decode_columns.py``).
+``decode_row`` calls the decoder that SQL's ``decode_calldata`` has too (``signatures/decode_batch.py``).
 Parquet has a column for each named parameter of the commonest selectors and topics, which a first query finds.
 """
 
@@ -27,7 +27,7 @@ from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.row_writers import WRITERS, distinct_names
 from sigdir.pipeline.target import STDOUT, open_target
-from sigdir.signatures.decode_columns import ColumnDecoder, Row, argument_keys, parameter_names, read_input
+from sigdir.signatures.decode_batch import BatchDecoder, Row, argument_keys, parameter_names, read_input
 from sigdir.signatures.decode_input import BadInput as BadData
 from sigdir.signatures.given_contract import DeployedContract, address_of, chain_of, contract_of
 from sigdir.signatures.plural import counted
@@ -118,7 +118,7 @@ class _Decoding:
         is_of_all = any(given.get(name) is not None for name in ("abi", "code", "to"))
         self._given = contract_of(given, directory.contract) if is_of_all else None
         self._contract = lru_cache(_KNOWN)(partial(_contract_at, directory, None if chain is None else chain_of(chain)))
-        self._decoder = ColumnDecoder(lambda hashes: known_of_all(directory, hashes), directory.descriptors)
+        self._decoder = BatchDecoder(lambda hashes: known_of_all(directory, hashes), directory.descriptors)
         self._error: Exception | None = None
         engine.add_function(
             "decode_row", self._decode, ["BIGINT", "VARCHAR[]", "VARCHAR", "BIGINT", "VARCHAR"], _ROW_TYPE

@@ -8,8 +8,6 @@ Invariants
     times, all attempts together ``_ATTEMPTS`` times as much. Texts are tried in the order given, so adding texts keeps
     none of the earlier ones from being tried.
     The readers of a text are kept only for texts up to ``_KEPT_TEXT`` characters.
-    One walk: the same readers take a value from one call, which is a ``_Source`` here, and from many calls of one layout,
-    which are the columns of ``abi_columns.py``.
 
 eth-abi is the oracle of the tests. With it, and an encoding of the values to tell the layout, a call of two words took
 53 us; this takes 7.
@@ -119,7 +117,7 @@ def attempt_of(data: bytes, text: str, layout: Layout, budget: Budget, first: in
     """``attempt`` with a layout: that of the text, or of some of its parameters."""
     source = _Source(data, budget, first)
     try:
-        values = frame(source, 0, layout.members, layout.head)
+        values = _frame(source, 0, layout.members, layout.head)
     except _Misfit as misfit:
         return DecodeAttempt(text, layout.types, reason=misfit.reason, detail=misfit.detail)
     exact = source.in_order and source.next == source.size
@@ -213,14 +211,6 @@ class _Source:
             self.in_order = False
         return target
 
-    def gather(self, values: list[Any]) -> tuple[Any, ...]:
-        return tuple(values)
-
-    def elements(self, element: Reader, at: int, count: int) -> tuple[Any, ...]:
-        """The elements of a static type that follow each other."""
-        read, step = element.read, element.head
-        return tuple([read(self, at + number * step) for number in range(count)])
-
     # Elementary types. The words of static ones were taken with their frame.
 
     def unsigned(self, at: int, bits: int) -> int:
@@ -234,9 +224,6 @@ class _Source:
         if value >> (bits - 1) not in (0, -1):
             raise self.padding(at)
         return value
-
-    def scaled(self, value: int, places: int) -> Decimal:
-        return _EXACT.scaleb(Decimal(value), -places)
 
     def flag(self, at: int) -> bool:
         value = self.number(at)
@@ -284,10 +271,13 @@ _CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\f\r"))
 _ESCAPED = 5  # JSON has so many characters more for each of them
 
 
+_Read = Callable[[_Source, int], Any]
+
+
 class Reader(NamedTuple):
     """How a type is read: ``read`` gets a source and the place of its content, ``head`` counts its bytes in its frame."""
 
-    read: Callable[[Any, int], Any]
+    read: _Read
     head: int
     is_dynamic: bool
     checked: int
@@ -297,7 +287,7 @@ def _head(members: tuple[Reader, ...]) -> int:
     return sum(member.head for member in members)
 
 
-def frame(source: Any, at: int, members: tuple[Reader, ...], head: int) -> Any:
+def _frame(source: _Source, at: int, members: tuple[Reader, ...], head: int) -> tuple[Any, ...]:
     """The values of a tuple whose offsets count from ``at``."""
     source.take(at, head)
     source.next = at + head
@@ -305,7 +295,7 @@ def frame(source: Any, at: int, members: tuple[Reader, ...], head: int) -> Any:
     for member in members:
         values.append(member.read(source, source.follow(at, place, head) if member.is_dynamic else place))
         place += member.head
-    return source.gather(values)
+    return tuple(values)
 
 
 def _reader(type: Type) -> Reader:
@@ -320,19 +310,19 @@ def _tuple_reader(types: tuple[Type, ...]) -> Reader:
     members = tuple(map(_reader, types))
     head, checked = _head(members), sum(member.checked for member in members)
     if any(member.is_dynamic for member in members):
-        return _dynamic(lambda source, at: frame(source, at, members, head))
+        return _dynamic(lambda source, at: _frame(source, at, members, head))
 
-    def read(source: Any, at: int) -> Any:
+    def read(source: _Source, at: int) -> tuple[Any, ...]:
         values = []
         for member in members:
             values.append(member.read(source, at))
             at += member.head
-        return source.gather(values)
+        return tuple(values)
 
     return Reader(read, head, False, checked)
 
 
-def _dynamic(read: Callable[[Any, int], Any]) -> Reader:
+def _dynamic(read: _Read) -> Reader:
     return Reader(read, WORD_BYTES, True, _FIXED_BITS)
 
 
@@ -342,24 +332,29 @@ def _array_reader(element: Reader, length: int | None) -> Reader:
     if element.is_dynamic:
         return _dynamic(lambda source, at: _elements(source, at, element, length))
     head, checked = element.head * length, element.checked * length
-    return Reader(lambda source, at: source.elements(element, at, length), head, False, checked)
+    return Reader(lambda source, at: _static_elements(source, at, element, length), head, False, checked)
 
 
-def _counted_elements(source: Any, at: int, element: Reader) -> Any:
+def _counted_elements(source: _Source, at: int, element: Reader) -> tuple[Any, ...]:
     source.take(at, WORD_BYTES)
     return _elements(source, at + WORD_BYTES, element, source.number(at))
 
 
-def _elements(source: Any, at: int, element: Reader, count: int) -> Any:
+def _elements(source: _Source, at: int, element: Reader, count: int) -> tuple[Any, ...]:
     """The elements of an array whose first head stands at ``at``."""
     step = element.head
     size = count * step
     source.take(at, size, step)
     source.next = at + size
     if not element.is_dynamic:
-        return source.elements(element, at, count)
+        return _static_elements(source, at, element, count)
     places = range(at, at + size, step)
-    return source.gather([element.read(source, source.follow(at, place, size)) for place in places])
+    return tuple([element.read(source, source.follow(at, place, size)) for place in places])
+
+
+def _static_elements(source: _Source, at: int, element: Reader, count: int) -> tuple[Any, ...]:
+    read, step = element.read, element.head
+    return tuple([read(source, at + number * step) for number in range(count)])
 
 
 _SPLIT = re.compile(r"([a-z]+)(\d*)x?(\d*)")
@@ -371,13 +366,13 @@ def _elementary(word: str) -> Reader:
     base, digits, places = _SPLIT.fullmatch(word).groups()  # type: ignore[union-attr]
     width = int(digits or 0)
     if word == "bytes":
-        return _dynamic(lambda source, at: source.content(at))
+        return _dynamic(_Source.content)
     if word == "string":
-        return _dynamic(lambda source, at: source.string(at))
+        return _dynamic(_Source.string)
     if word == "bool":
-        return _word(lambda source, at: source.flag(at), 1)
+        return _word(_Source.flag, 1)
     if word == "address":
-        return _word(lambda source, at: source.address(at), 160)
+        return _word(_Source.address, 160)
     if word == "function" or (base == "bytes" and 1 <= width <= 32):
         size = width or 24  # an address and a selector
         return _word(lambda source, at: source.left_aligned(at, size), 8 * size)
@@ -386,16 +381,15 @@ def _elementary(word: str) -> Reader:
     raise BadTypeList("unknown type", word)
 
 
-def _word(read: Callable[[Any, int], Any], bits: int) -> Reader:
+def _word(read: _Read, bits: int) -> Reader:
     return Reader(read, WORD_BYTES, False, 256 - bits)
 
 
 def _number(is_unsigned: bool, bits: int, places: int) -> Reader:
-    if is_unsigned:
-        whole = _word(lambda source, at: source.unsigned(at, bits), bits)
-    else:
-        whole = _word(lambda source, at: source.signed(at, bits), bits)
-    return whole if not places else _word(lambda source, at: source.scaled(whole.read(source, at), places), bits)
+    whole = _Source.unsigned if is_unsigned else _Source.signed
+    if not places:
+        return _word(lambda source, at: whole(source, at, bits), bits)
+    return _word(lambda source, at: _EXACT.scaleb(Decimal(whole(source, at, bits)), -places), bits)
 
 
 # Values as JSON.

@@ -23,7 +23,7 @@ from sigdir.pipeline import decode_file as job
 from sigdir.pipeline.decode_file import RESULT
 from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.progress import Reporter
-from sigdir.signatures.decode_columns import ColumnDecoder
+from sigdir.signatures.decode_batch import BatchDecoder
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import document, parameters, reading_document
 from sigdir.signatures.readings import Form, Input, Known, Reading, Readings
@@ -301,7 +301,7 @@ def texts_of(hashes: Sequence[bytes]) -> dict[bytes, list[Known]]:
 @given(st.lists(random_calls(), max_size=6), st.integers(1, 12))
 def test_rows_and_answers_are_those_of_the_tree(calls: list[bytes], times: int) -> None:
     """Each alone and among others like it: what columns and plans read is what the tree of readings says."""
-    decoder, many = ColumnDecoder(texts_of, lambda *_: ()), calls * times
+    decoder, many = BatchDecoder(texts_of, lambda *_: ()), calls * times
     rows = decoder.rows([Input(Form.CALLDATA, data) for data in many])
     expected = {data: by_tree(data) for data in calls}
     for data, row in zip(many, rows, strict=True):

@@ -36,7 +36,7 @@ from sigdir.warehouse.sql.views import add_function
 
 if TYPE_CHECKING:  # readings and grammar load numba, 0.5 s, and most queries need neither
     from sigdir.signatures.clear_signing import Descriptor, Place
-    from sigdir.signatures.decode_columns import ColumnDecoder
+    from sigdir.signatures.decode_batch import BatchDecoder
     from sigdir.signatures.given_contract import GivenContract
     from sigdir.signatures.grammar_rows import Normalised
     from sigdir.signatures.readings import Input, Known
@@ -170,7 +170,7 @@ class _Documents:
 
     def __init__(self, evidence: Manifest, ranking: Callable[[], Ranking]) -> None:
         self._evidence, self._ranking = evidence, ranking
-        self._decoder: ColumnDecoder | None = None
+        self._decoder: BatchDecoder | None = None
         self._described = lru_cache(_KNOWN_CONTRACTS)(self._descriptors_of)
         self._contract = lru_cache(_KNOWN_CONTRACTS)(self._contract_of)
 
@@ -179,7 +179,7 @@ class _Documents:
 
         None where there is no data, or a part of it is no bytes, hex or a word.
         """
-        from sigdir.signatures.decode_columns import ColumnDecoder, read_input
+        from sigdir.signatures.decode_batch import BatchDecoder, read_input
         from sigdir.signatures.decode_input import BadInput
         from sigdir.signatures.readings import Form
 
@@ -189,7 +189,7 @@ class _Documents:
             except BadInput:
                 return None
 
-        self._decoder = self._decoder or ColumnDecoder(self._texts, self._descriptors)
+        self._decoder = self._decoder or BatchDecoder(self._texts, self._descriptors)
         given = zip((read(*pair) for pair in pairs), contracts.to_pylist(), strict=True)
         inputs = [one and self._with_contract(one, contract) for one, contract in given]
         found = iter(self._decoder.documents([one for one in inputs if one is not None]))
