@@ -21,7 +21,6 @@ from sigdir.pipeline.export_pack import PackOptions
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options as ImportOptions
 from sigdir.pipeline.run import run_import
-from sigdir.signatures import pack_kernels
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.pack_texts import COUNT
 
@@ -55,7 +54,6 @@ def figures(rounds: int, corpora: Path | None, folder: Path) -> list[Figure]:
         run_import(ImportOptions([str(path) for path in _inputs(corpora)], warehouse), Reporter())
     whole, top = _pack(warehouse), _pack(warehouse, texts=10_000)
     count = len(sigdir.Pack(whole))
-    pack_kernels.warm()
     indexed = folder / "indexed.pack"
     indexed.write_bytes(sigdir.Pack(whole).indexed())
     mapped = sigdir.Pack(indexed)

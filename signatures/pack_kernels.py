@@ -13,7 +13,6 @@ from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.grammar_rows import is_canonical
 from sigdir.signatures.keccak_rows import keccak256_rows
 from sigdir.signatures.kernels import kernel
-from sigdir.signatures.pack_file import BadPack
 
 Array = npt.NDArray[Any]
 
@@ -81,11 +80,3 @@ def _join(shared: Array, rests: Array, lists: Array, out: Array) -> None:
         out[at] = 0x0A
         at += np.uint64(1)
         before = first
-
-
-def warm() -> None:
-    """Compile or load what reading needs."""
-    data = joined(b"\0", b"f\n", b"()\n", 4)
-    prefixes, known = hashed(data, np.array([0, 4]))
-    if bytes(data) != b"f()\n" or prefixes != 0x26121FF0 or not known.all():
-        raise BadPack("the kernels are wrong")
