@@ -30,11 +30,9 @@ def candidate_lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
     if candidate.display is not None:
         yield from _display_lines(candidate.display, indent)
     width = max((len(type.text) for type in attempt.types), default=0)
-    names = [name[0] if isinstance(name, tuple) else name for name in candidate.known.names]
-    longest = max(map(len, names), default=-2) + 2
+    longest = max((len(type.name) + 2 for type in attempt.types if type.name), default=0)
     for number, (type, value) in enumerate(zip(attempt.types, attempt.values, strict=True)):
-        name = names[number] if number < len(names) else ""
-        yield f"{indent}  {type.text:{width}}  {name:{max(longest, 0)}}{_value(candidate, number, type, value)}"
+        yield f"{indent}  {type.text:{width}}  {type.name:{longest}}{_value(candidate, number, type, value)}"
         for nested in candidate.nested:
             if nested.path[0] == number:
                 yield from _nested_lines(nested.path, nested.reading, indent + "    ")

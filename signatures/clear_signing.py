@@ -103,10 +103,9 @@ class Descriptor:
         if not budget.takes(len(self.declaration)):
             return None
         said = parsed_declaration(self.declaration)
-        if said is None or [one.canonical_type for one in said.inputs] != [one.text for one in types]:
+        if said is None or [one.text for one in said.inputs] != [one.text for one in types]:
             return None
-        names = ("", said.nested_names)
-        call = _Call(_Value(names, Type("", tuple(types)), tuple(values)), called, self.format.get("token"))
+        call = _Call(_Value(Type("", components=said.inputs), tuple(values)), called, self.format.get("token"))
         fields = list(call.fields(self.format["fields"], budget))
         intent = self.format.get("intent", "")
         if isinstance(intent, dict):
@@ -136,7 +135,6 @@ _ADDRESS, _NUMBER = Type("address"), Type("uint256")
 
 
 class _Value(NamedTuple):
-    name: Any
     type: Type
     value: Any
 
@@ -153,7 +151,7 @@ class _Call:
             if not budget.takes(_FIELD_CHARACTERS):
                 return
             path, label, format = one.get("path", ""), one.get("label", ""), one.get("format", "raw")
-            found = [_Value("", Type("string"), str(one["value"]))] if "value" in one else self._at(path)
+            found = [_Value(Type("string"), str(one["value"]))] if "value" in one else self._at(path)
             found = [each for value in found for each in _elements(value)]
             visible = one.get("visible", "always")
             shown = [each for each in found if _is_visible(visible, each.value)]
@@ -179,8 +177,8 @@ class _Call:
         known = {"to": called.address, "from": called.sender, "value": called.value, "chainId": called.chain}
         value = known.get(name)
         if isinstance(value, bytes):
-            return [_Value("", _ADDRESS, f"0x{value.hex()}")]
-        return [] if value is None else [_Value("", _NUMBER, value)]
+            return [_Value(_ADDRESS, f"0x{value.hex()}")]
+        return [] if value is None else [_Value(_NUMBER, value)]
 
     def _text(self, field: Mapping[str, Any], format: str, one: _Value) -> str:
         if isinstance(one.value, int) and not isinstance(one.value, bool):
@@ -223,11 +221,12 @@ def _joined(texts: list[str], has_more: bool) -> str:
 
 def _elements(one: _Value) -> Iterator[_Value]:
     """The elements of an array, those of arrays in it too: a format is for each of them."""
-    if one.type.element is None:
+    element = one.type.element
+    if element is None:
         yield one
     else:
         for each in one.value[: _MAX_VALUES + 1]:
-            yield from _elements(_Value(one.name, one.type.element, each))
+            yield from _elements(_Value(element, each))
 
 
 def _inside(one: _Value, step: re.Match[str]) -> list[_Value]:
@@ -235,24 +234,22 @@ def _inside(one: _Value, step: re.Match[str]) -> list[_Value]:
     first, colon, last, name = step.groups()
     if name is not None:
         return _members(one, name)
-    if one.type.element is None and not isinstance(one.value, bytes | str):
+    element = one.type.element
+    if element is None and not isinstance(one.value, bytes | str):
         return []
     is_one = first is not None and colon is None
     part = (
         slice(int(first), int(first) + 1 or None) if is_one else slice(*(int(n) if n else None for n in (first, last)))
     )
     found = one.value[part]
-    if one.type.element is None:
-        return [_Value("", one.type, found)]
-    return [_Value(one.name, one.type.element, each) for each in found]
+    return [_Value(one.type, found)] if element is None else [_Value(element, each) for each in found]
 
 
 def _members(one: _Value, name: str) -> list[_Value]:
-    """The members of a tuple that have a name; a tuple's own is (name, names of its members)."""
-    if one.type.members is None or not isinstance(one.name, tuple):
+    """The members of a tuple that have a name."""
+    if one.type.members is None:
         return []
-    members = map(_Value, one.name[1], one.type.members, one.value)
-    return [each for each in members if name == (each.name[0] if isinstance(each.name, tuple) else each.name)]
+    return [each for each in map(_Value, one.type.members, one.value) if each.type.name == name]
 
 
 def _is_visible(rule: Any, value: Any) -> bool:

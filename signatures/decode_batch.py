@@ -307,7 +307,7 @@ def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
 
 def parameter_names(known: Known) -> list[str]:
     """The names of a text's parameters as declared, "" for none; empty without a declaration."""
-    return [name[0] if isinstance(name, tuple) else name for name in known.parsed().names]
+    return [one.name for one in known.parsed().types]
 
 
 def _calls_in(text: str, types: Sequence[Type], values: Sequence[Any]) -> list[Inner]:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES, WORD_BYTES, Budget, DecodeAttempt, attempt
 from sigdir.signatures.clear_signing import Called
 from sigdir.signatures.plural import counted
-from sigdir.signatures.types import Type, parameter_types, parse_declaration
+from sigdir.signatures.types import Type, parse_declaration
 
 Path = tuple[int, ...]
 """A value's place: the parameter's number, then positions in tuples and arrays."""
@@ -42,7 +42,6 @@ class Inner(NamedTuple):
     data: bytes
     attempt: DecodeAttempt | None = None
     kind: str = "calldata"
-    names: tuple[Any, ...] = ()
     note: str = ""
 
     @property
@@ -116,11 +115,11 @@ def _in_value(path: Path, type: Type, value: Any, budget: Budget, before: tuple[
     kind, neighbour = before
     if type.members is not None:
         yield from _in_members(path, type.members, value, budget)
-    elif type.element is not None:
+    elif (element := type.element) is not None:
         texts = neighbour if kind == "string[]" and type.text == "bytes[]" and len(neighbour) == len(value) else None
         for number, item in enumerate(value):
             beside = ("string", texts[number]) if texts else ("", None)
-            yield from _in_value((*path, number), type.element, item, budget, beside)
+            yield from _in_value((*path, number), element, item, budget, beside)
     elif value and type.text == "bytes":
         yield _arguments(path, neighbour, value, budget) if kind == "string" and neighbour else Inner(path, value)
 
@@ -139,40 +138,40 @@ def _arguments(path: Path, text: str, data: bytes, budget: Budget) -> Inner:
 
 # Packed forms.
 
-TRANSACTIONS = "transactions((uint8,address,uint256,bytes)[])"
-EXECUTION = "execution(address,uint256,bytes)"
-EXECUTIONS = "executions((address,uint256,bytes)[])"
-EXECUTIONS_WITH_DATA = "executions((address,uint256,bytes)[],bytes)"
-DELEGATION = "delegation(address,bytes)"
-DEPLOYMENT = "deployment(address,bytes)"
-PAYMASTER = "paymaster(address,bytes)"
-LIQUIDITIES = "modifyLiquiditiesWithoutUnlock(bytes,bytes[])"
-PAYMASTER_WITH_GAS = "paymaster(address,uint128,uint128,bytes)"
+_DECLARED: dict[str, tuple[Type, ...]] = {}
+"""The fields of packed values with their names, by the texts."""
 
-_EXECUTION_NAMES = ("target", "value", "callData")
-_NAMES: dict[str, tuple[Any, ...]] = {
-    TRANSACTIONS: (("transactions", ("operation", "to", "value", "data")),),
-    EXECUTION: _EXECUTION_NAMES,
-    EXECUTIONS: (("executions", _EXECUTION_NAMES),),
-    EXECUTIONS_WITH_DATA: (("executions", _EXECUTION_NAMES), "opData"),
-    LIQUIDITIES: ("actions", "params"),
-    DELEGATION: ("target", "callData"),
-    DEPLOYMENT: ("factory", "callData"),
-    PAYMASTER: ("paymaster", "data"),
-    PAYMASTER_WITH_GAS: ("paymaster", "verificationGasLimit", "postOpGasLimit", "data"),
-}
+
+def _packed(declaration: str) -> str:
+    """The text of packed values."""
+    parsed = parse_declaration(declaration)
+    _DECLARED[parsed.text] = parsed.inputs
+    return parsed.text
+
+
+TRANSACTIONS = _packed("transactions((uint8 operation, address to, uint256 value, bytes data)[] transactions)")
+EXECUTION = _packed("execution(address target, uint256 value, bytes callData)")
+EXECUTIONS = _packed("executions((address target, uint256 value, bytes callData)[] executions)")
+EXECUTIONS_WITH_DATA = _packed("executions((address target, uint256 value, bytes callData)[] executions, bytes opData)")
+DELEGATION = _packed("delegation(address target, bytes callData)")
+DEPLOYMENT = _packed("deployment(address factory, bytes callData)")
+PAYMASTER = _packed("paymaster(address paymaster, bytes data)")
+LIQUIDITIES = _packed("modifyLiquiditiesWithoutUnlock(bytes actions, bytes[] params)")
+PAYMASTER_WITH_GAS = _packed(
+    "paymaster(address paymaster, uint128 verificationGasLimit, uint128 postOpGasLimit, bytes data)"
+)
 
 
 def _unpacked(path: Path, data: bytes, text: str) -> Inner | None:
     """Values that stand without padding, of which the last has the bytes that are left; None where they need more bytes."""
-    types, values, at = parameter_types(text), [], 0
+    types, values, at = _DECLARED[text], [], 0
     for type in types[:-1]:
         is_address = type.text == "address"
         end = at + (20 if is_address else int(type.text.removeprefix("uint")) // 8)
         values.append(_address(data[at:end]) if is_address else int.from_bytes(data[at:end]))
         at = end
     found = DecodeAttempt(text, types, (*values, data[at:]), exact=True)
-    return Inner(path, data, found, "packed", _NAMES[text]) if at <= len(data) else None
+    return Inner(path, data, found, "packed") if at <= len(data) else None
 
 
 def _decoded(path: Path, data: bytes, texts: Sequence[str], budget: Budget) -> Inner | None:
@@ -180,7 +179,7 @@ def _decoded(path: Path, data: bytes, texts: Sequence[str], budget: Budget) -> I
     for text in texts:
         found = attempt(data, text, budget, first=0)
         if found.exact:
-            return Inner(path, data, found, "packed", _NAMES[text])
+            return Inner(path, data, found._replace(types=_DECLARED[text]), "packed")
     return None
 
 
@@ -200,8 +199,8 @@ def _multi_send(values: Sequence[Any], budget: Budget) -> Inner | None:
         to, value = _address(data[at + 1 : at + 21]), int.from_bytes(data[at + 21 : at + 53])
         found.append((data[at], to, value, data[at + 85 : end]))
         at = end
-    made = DecodeAttempt(TRANSACTIONS, parameter_types(TRANSACTIONS), (tuple(found),), exact=True)
-    return Inner((0,), data, made, "packed", _NAMES[TRANSACTIONS]) if found else None
+    made = DecodeAttempt(TRANSACTIONS, _DECLARED[TRANSACTIONS], (tuple(found),), exact=True)
+    return Inner((0,), data, made, "packed") if found else None
 
 
 _SINGLE, _BATCH, _DELEGATE = 0x00, 0x01, 0xFF
@@ -281,14 +280,10 @@ def _input_of(router: Commands, byte: int, data: bytes, budget: Budget) -> Inner
     shapes = router.shapes.get(byte & ~_MAY_FAIL, ())
     may_fail = "If it fails, the others go on." if byte & _MAY_FAIL else ""
     why = ""
-    for text, names, is_call in shapes:
-        found = (
-            DecodeAttempt(text, parameter_types(text), (data,), exact=True)
-            if is_call
-            else attempt(data, text, budget, first=0)
-        )
+    for text, types, is_call in shapes:
+        found = DecodeAttempt(text, types, (data,), exact=True) if is_call else attempt(data, text, budget, first=0)
         if found.exact:
-            return Inner((), data, found, "packed", names, may_fail)
+            return Inner((), data, found._replace(types=types), "packed", may_fail)
         why = why or f"Its input does not fit {text}: {found.detail or 'other bytes are left or stand between'}."
     return Inner((), data, kind="packed", note=why or f"0x{byte:02x} is no known command of {router.of}.")
 
@@ -301,10 +296,10 @@ _MAY_FAIL = 0x80
 
 
 class Command(NamedTuple):
-    """A shape of a command: its canonical text, ``names`` as declared, and whether its input is calldata."""
+    """A shape of a command: its canonical text, its types as declared, and whether its input is calldata."""
 
     text: str
-    names: tuple[Any, ...]
+    types: tuple[Type, ...]
     is_call: bool
 
 
@@ -332,4 +327,4 @@ def commands_by_text() -> Mapping[str, Commands]:
 
 def _command(line: str) -> Command:
     declaration = parse_declaration(line.removeprefix("call "))
-    return Command(declaration.text, declaration.nested_names, line.startswith("call "))
+    return Command(declaration.text, declaration.inputs, line.startswith("call "))

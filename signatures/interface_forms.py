@@ -14,7 +14,7 @@ from typing import Any
 
 from sigdir.signatures.contract import ContractInterface, ContractText, Member
 from sigdir.signatures.evidence import Kind
-from sigdir.signatures.types import Declaration, Parameter
+from sigdir.signatures.types import Declaration, Type
 
 _KEYWORDS = frozenset(
     """
@@ -113,19 +113,19 @@ class _Writer:
         taken, returned = partial(self._parameter, location), partial(self._parameter, "memory")
         return declaration.written(taken, returned, visibility)
 
-    def _parameter(self, location: str, one: Parameter) -> str:
+    def _parameter(self, location: str, one: Type) -> str:
         written = self._type(one)
-        is_reference = written.endswith("]") or one.components is not None or one.type in ("bytes", "string")
+        is_reference = one.is_array or one.components is not None or one.text in ("bytes", "string")
         parts = [written, location if is_reference else "", "indexed" if one.indexed else "", _usable(one.name)]
         return " ".join(filter(None, parts))
 
-    def _type(self, one: Parameter) -> str:
-        if one.components is None:
-            base, bracket, arrays = one.type.partition("[")
-            return {"function": "function() external"}.get(base, base) + bracket + arrays
-        return self._struct(one.components) + one.type.removeprefix("tuple")
+    def _type(self, one: Type) -> str:
+        if one.components is not None:
+            return self._struct(one.components) + one.arrays
+        word = one.text.removesuffix(one.arrays)
+        return {"function": "function() external"}.get(word, word) + one.arrays
 
-    def _struct(self, members: tuple[Parameter, ...]) -> str:
+    def _struct(self, members: tuple[Type, ...]) -> str:
         """The name of the struct with these members; it is written where it is new."""
         names = zip(members, _member_names(members), strict=True)
         fields = " ".join(f"{self._type(one)} {name};" for one, name in names)
@@ -149,7 +149,7 @@ def _usable(name: str) -> str:
     return "" if name in _KEYWORDS - _USABLE_KEYWORDS or _SIZED.fullmatch(name) else name
 
 
-def _member_names(members: tuple[Parameter, ...]) -> list[str]:
+def _member_names(members: tuple[Type, ...]) -> list[str]:
     """A name for each member of a struct, all different."""
     names: dict[str, None] = {}
     for number, one in enumerate(members):
@@ -162,13 +162,13 @@ def _member_names(members: tuple[Parameter, ...]) -> list[str]:
     return list(names)
 
 
-def _type_problem(one: Parameter) -> str:
+def _type_problem(one: Type) -> str:
     """Why solc takes no parameter of a type, "" if it does."""
     if one.components is not None and not one.components:
         return "solc has no empty structs"
-    if "fixed" in one.type:
+    if "fixed" in one.text:
         return "solc does not implement fixed point numbers"
-    lengths = re.findall(r"\[(\d+)\]", one.type)
+    lengths = re.findall(r"\[(\d+)\]", one.arrays)
     if "0" in lengths:
         return "solc has no arrays of length 0"
     if sum(map(len, lengths)) > _MOST_DIGITS or prod(map(int, lengths)) > _STATIC_LIMIT:

@@ -121,7 +121,7 @@ def _rising(places: Sequence[Sequence[int]], first: int = 0) -> Iterator[Split]:
 
 def _topic_value(type: Type, topic: bytes) -> Any:
     """The value of an indexed parameter; None where the topic is no word of its type."""
-    if type.members is not None or type.element is not None or type.text in ("bytes", "string"):
+    if type.is_array or type.components is not None or type.text in ("bytes", "string"):
         return IndexedHash(topic)
     found = attempt(topic, f"_({type.text})", Budget.of(len(topic)), first=0)
     return None if found.values is None else found.values[0]

@@ -88,10 +88,9 @@ def parameters(candidate: Candidate) -> list[dict[str, Any]]:
 
     Those of a log have ``indexed``; an indexed value that a topic cannot hold has ``hash`` and no ``value``.
     """
-    attempt, names = candidate.attempt, candidate.known.names
-    found = []
+    attempt, found = candidate.attempt, []
     for number, (type, value) in enumerate(zip(attempt.types, attempt.values or (), strict=True)):
-        one = _named(type, names[number] if number < len(names) else "")
+        one = _named(type)
         if candidate.split is not None:
             one["indexed"] = number in candidate.split
         if isinstance(value, IndexedHash):
@@ -107,14 +106,10 @@ def _value(type: Type, value: Any) -> Any:
     return "0x" + value.hex() if isinstance(value, bytes) else as_json(type, value)
 
 
-def _named(type: Type, name: Any) -> dict[str, Any]:
-    """Type and name of a parameter or a member; a tuple's name is (name, names of its members)."""
-    name, members = name if isinstance(name, tuple) else (name, ())
-    found: dict[str, Any] = {"name": name} if name else {}
+def _named(type: Type) -> dict[str, Any]:
+    """Type and name of a parameter or a component."""
+    found: dict[str, Any] = {"name": type.name} if type.name else {}
     found["type"] = type.text
-    inner = type
-    while inner.element is not None:
-        inner = inner.element
-    if members and inner.members is not None and len(members) == len(inner.members):
-        found["components"] = [_named(one, each) for one, each in zip(inner.members, members, strict=True)]
+    if type.has_names:
+        found["components"] = [_named(one) for one in type.components or ()]
     return found

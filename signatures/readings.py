@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES, SPARE, UTF8, Budget, DecodeAttempt, attempt, layout_of
 from sigdir.signatures.canonicalise import canonicalise_one
@@ -48,7 +48,7 @@ from sigdir.signatures.returns import (
     with_standard,
 )
 from sigdir.signatures.standards import canonical, event_declaration, is_filtered, sources
-from sigdir.signatures.types import MAX_TEXT, parsed_declaration
+from sigdir.signatures.types import MAX_TEXT, Type, parsed_declaration
 
 if TYPE_CHECKING:  # it prefers the texts that are defined here
     from sigdir.signatures.given_contract import GivenContract
@@ -115,15 +115,15 @@ class Input(NamedTuple):
 class Known(NamedTuple):
     """A text that a directory has for a hash, and what it knows about it.
 
-    ``names`` are the names of its parameters as declared, a tuple's as (name, names of its members); ``split`` says
-    which parameters of an event are indexed. ``membership`` is that of a contract, for the reason ``why``.
+    ``types`` are those of its parameters as declared, empty without a declaration; ``split`` says which parameters of an
+    event are indexed. ``membership`` is that of a contract, for the reason ``why``.
     """
 
     text: str
     kind: Kind = Kind.UNKNOWN
     witness: Witness = Witness.LISTED
     declaration: str = ""
-    names: tuple[Any, ...] = ()
+    types: tuple[Type, ...] = ()
     split: Split | None = None
     membership: Membership = Membership.UNKNOWN
     why: str = ""
@@ -134,26 +134,30 @@ class Known(NamedTuple):
 
     def parsed(self) -> Known:
         """The text with what its declaration says; without a declaration where that is of another text."""
-        return self.declared_as(self.declaration) if self.declaration and not self.names else self
+        return self.declared_as(self.declaration) if self.declaration and not self.types else self
 
     def declared_as(self, declaration: str) -> Known:
         """The same text with what a declaration of it says; without one where that declares another text."""
-        text, names, split = (_kept_declaration if len(declaration) <= _KEPT_TEXT else _read_declaration)(declaration)
+        text, types, split = (_kept_declaration if len(declaration) <= _KEPT_TEXT else _read_declaration)(declaration)
         if text != self.text:
-            declaration, names, split = "", (), None
-        return self._replace(declaration=declaration, names=names, split=split)
+            declaration, types, split = "", (), None
+        return self._replace(declaration=declaration, types=types, split=split)
+
+    def named(self, found: DecodeAttempt) -> DecodeAttempt:
+        """An attempt of the text with the names that are declared."""
+        return found._replace(types=self.types) if self.types else found
 
 
 _KEPT_TEXT = 256
 
 
-def _read_declaration(declaration: str) -> tuple[str, tuple[Any, ...], Split | None]:
-    """The text of a declaration, the names of its parameters and which are indexed; no text where it is none."""
+def _read_declaration(declaration: str) -> tuple[str, tuple[Type, ...], Split | None]:
+    """The text of a declaration, its parameters and which are indexed; no text where it is none."""
     parsed = parsed_declaration(declaration)
     if parsed is None:
         return "", (), None
     split = tuple(number for number, indexed in enumerate(parsed.indexed) if indexed)
-    return parsed.text, parsed.nested_names, split if parsed.kind is Kind.EVENT else None
+    return parsed.text, parsed.inputs, split if parsed.kind is Kind.EVENT else None
 
 
 _kept_declaration = lru_cache(maxsize=2048)(_read_declaration)
@@ -384,7 +388,8 @@ class Readings:
         if split is not None and not is_as_declared:
             known = _declared_with(reading.hash, known, split)
         return Candidate(
-            known, found.attempt, split=split, others=found.others, is_ambiguous=found.is_ambiguous, is_as_declared=is_as_declared
+            known, known.named(found.attempt), split=split, others=found.others, is_ambiguous=found.is_ambiguous,
+            is_as_declared=is_as_declared,
         )  # fmt: skip
 
     def _read_return(self, tree: _Tree, reading: Reading) -> None:
@@ -436,7 +441,7 @@ class Readings:
         candidate.nested.append(Nested(inner.path, reading))
         if inner.attempt:
             reason = "its text stands beside it" if inner.kind == Form.ARGUMENTS else "its layout is known"
-            made = Candidate(Known(text, names=inner.names), inner.attempt, Confidence.HIGH, (reason,))
+            made = Candidate(Known(text), inner.attempt, Confidence.HIGH, (reason,))
             reading.texts, reading.candidates = 1, [made]
         self._search(tree, level + 1, reading)
         return True
@@ -514,15 +519,16 @@ def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
             note = "the message is not UTF-8, so it is shown as bytes"
     elif known.text == PANIC and found.values:
         note = panic(found.values[0])
-    return Candidate(known.parsed(), found, note=note)
+    known = known.parsed()
+    return Candidate(known, known.named(found), note=note)
 
 
 def _returned_candidate(data: bytes, returned: Returned, marked: Known, budget: Budget) -> Candidate:
     """What a declaration says of the data; ``marked`` is its text with what the contract says of it."""
     found = attempt(data, returned.types, budget, first=0)
     detail = f"as {returned.types[:_SHOWN_TYPES]}: {found.detail}" if found.detail else ""
-    found = found._replace(text=returned.text, detail=detail)
-    known = Known(returned.text, Kind.FUNCTION, Witness.DECLARED, returned.declaration, returned.names)
+    found = found._replace(text=returned.text, types=returned.outputs, detail=detail)
+    known = Known(returned.text, Kind.FUNCTION, Witness.DECLARED, returned.declaration)
     known = known.of_contract(marked.membership, marked.why)
     return Candidate(known, found, note=f"as declared: {returned.declaration}" if found.values is not None else "")
 
@@ -533,11 +539,11 @@ def _declared_with(topic: bytes, known: Known, split: Split) -> Known:
     """
     count = len(layout_of(known.text).types)
     declaration = event_declaration(topic, tuple(number in split for number in range(count)))
-    undeclared = known._replace(declaration="", names=(), split=None)
+    undeclared = known._replace(declaration="", types=(), split=None)
     return undeclared if declaration is None else undeclared.declared_as(str(declaration))
 
 
-def _unindexed(types: Sequence[Any], split: Split | None) -> Sequence[Any]:
+def _unindexed(types: Sequence[Type], split: Split | None) -> Sequence[Type]:
     """The types of a log's values as a search for calls takes them: what a topic holds is a word."""
     if not split:
         return types

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import FUNCTIONS
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.standards import standard_declarations
-from sigdir.signatures.types import parsed_declaration
+from sigdir.signatures.types import Type, parsed_declaration
 
 MAX_DECLARATIONS = 1000
 """Of one selector, the commonest."""
@@ -27,13 +27,13 @@ NOTHING = "()"
 class Returned:
     """The types that a function returns as somebody declares it: `(uint256,bool)`, NOTHING for none.
 
-    ``declaration`` is the first one with these types and has their ``names``, as in ``Declaration.nested_names``; ``count``
-    says how often they are declared.
+    ``declaration`` is the first one with these types, and ``outputs`` has their names; ``count`` says how often they are
+    declared.
     """
 
     text: str
     types: str
-    names: tuple[Any, ...]
+    outputs: tuple[Type, ...]
     declaration: str
     count: int = 0
     is_given: bool = False
@@ -55,9 +55,8 @@ def _returned(declaration: str, is_given: bool) -> Returned | None:
     parsed = parsed_declaration(declaration)
     if parsed is None or parsed.kind is not Kind.FUNCTION:
         return None
-    types = ",".join(one.canonical_type for one in parsed.outputs)
-    names = tuple(one.nested_name for one in parsed.outputs)
-    return Returned(parsed.text, f"({types})", names, declaration, is_given=is_given)
+    types = ",".join(one.text for one in parsed.outputs)
+    return Returned(parsed.text, f"({types})", parsed.outputs, declaration, is_given=is_given)
 
 
 def given_returns(texts: Iterable[str]) -> list[Returned]:

@@ -10,9 +10,9 @@
 ``parameter_types`` read a canonical text, which has no words beside its types. Which words and widths exist is the
 grammar's subject.
 
-``Type`` is for decoding: it is bounded in depth and length because it is walked by recursion, and each of its values
-takes at least a word of data: tuples and arrays of no elements are refused. ``split_types`` cuts a list into the texts
-of its types, however deep they nest.
+The types of ``parameter_types`` are for decoding: they are bounded in depth and length because they are walked by
+recursion, and each of their values takes at least a word of data: tuples and arrays of no elements are refused.
+``split_types`` cuts a list into the texts of its types, however deep they nest.
 """
 
 from __future__ import annotations
@@ -59,59 +59,64 @@ class BadTypeList(BadDeclaration):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A canonical type: a tuple of ``members``, an array of ``element``, or an elementary type.
+    """The type of a parameter, of a value that is returned, or of a component, with its name where one is declared.
 
-    ``length`` is None for arrays of any length.
+    It is a tuple of ``members``, an array of ``element``, or an elementary type.
     """
 
     text: str
-    members: tuple[Type, ...] | None = None
-    element: Type | None = None
-    length: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter, a value that is returned, or a component of a tuple."""
-
-    type: str
-    """As in an ABI: `uint256[]`, and `tuple[]` where there are components."""
+    """As in a canonical text: `(address,uint256)[]`."""
     name: str = ""
     indexed: bool = False
-    components: tuple[Parameter, ...] | None = None
-    """Those of a tuple; None for any other type."""
+    components: tuple[Type, ...] | None = None
+    """Those of a tuple, or of the tuples in an array; None without tuples."""
 
     @property
-    def canonical_type(self) -> str:
-        """The type in a canonical text: `(address,uint256)[]`."""
-        if self.components is None:
-            return self.type
-        inner = ",".join(component.canonical_type for component in self.components)
-        return f"({inner}){self.type.removeprefix('tuple')}"
+    def is_array(self) -> bool:
+        return self.text.endswith("]")
 
     @property
-    def nested_name(self) -> Any:
-        """The name; a tuple's as (name, those of its members)."""
-        if self.components is None:
-            return self.name
-        return self.name, tuple(component.nested_name for component in self.components)
+    def members(self) -> tuple[Type, ...] | None:
+        return None if self.is_array else self.components
+
+    @property
+    def element(self) -> Type | None:
+        """That of an array, without a name."""
+        return Type(self.text[: self.text.rindex("[")], components=self.components) if self.is_array else None
+
+    @property
+    def length(self) -> int | None:
+        """That of an array; None for arrays of any length."""
+        digits = self.text[self.text.rindex("[") + 1 : -1] if self.is_array else ""
+        return int(digits) if digits else None
+
+    @property
+    def arrays(self) -> str:
+        """What makes it an array of words or tuples: `[2][]`, "" for none."""
+        _, bracket, rest = self.text[self.text.rfind(")") + 1 :].partition("[")
+        return bracket + rest
+
+    @property
+    def has_names(self) -> bool:
+        """Whether a component has a name."""
+        return any(one.name or one.has_names for one in self.components or ())
 
     def __str__(self) -> str:
         """As spelled in a declaration."""
-        written = self.type
+        written = self.text
         if self.components is not None:
-            written = f"({', '.join(map(str, self.components))}){self.type.removeprefix('tuple')}"
+            written = f"({', '.join(map(str, self.components))}){self.arrays}"
         return written + (" indexed" if self.indexed else "") + (f" {self.name}" if self.name else "")
 
     def abi(self, of_event: bool = False) -> dict[str, Any]:
         """As in an ABI entry. The parameters of an event have ``indexed``."""
-        entry: dict[str, Any] = {"name": self.name, "type": self.type}
+        entry: dict[str, Any] = {"name": self.name, "type": self.text}
         if self.components is not None:
-            entry["components"] = [component.abi() for component in self.components]
+            entry |= {"type": f"tuple{self.arrays}", "components": [component.abi() for component in self.components]}
         return entry | {"indexed": self.indexed} if of_event else entry
 
 
-Spelled = Callable[[Parameter], str]
+Spelled = Callable[[Type], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +126,8 @@ class Declaration:
     kind: Kind
     """UNKNOWN for a text without a keyword."""
     name: str
-    inputs: tuple[Parameter, ...] = ()
-    outputs: tuple[Parameter, ...] = ()
+    inputs: tuple[Type, ...] = ()
+    outputs: tuple[Type, ...] = ()
     """What a function returns."""
     mutability: str = "nonpayable"
     """Of a function: view, pure, payable or nonpayable."""
@@ -131,12 +136,7 @@ class Declaration:
     @property
     def text(self) -> str:
         """The canonical text: `transfer(address,uint256)`."""
-        return f"{self.name}({','.join(one.canonical_type for one in self.inputs)})"
-
-    @property
-    def nested_names(self) -> tuple[Any, ...]:
-        """One for each parameter, empty where it has none; a tuple's is (name, those of its members)."""
-        return tuple(one.nested_name for one in self.inputs)
+        return f"{self.name}({','.join(one.text for one in self.inputs)})"
 
     @property
     def indexed(self) -> tuple[bool, ...]:
@@ -228,24 +228,10 @@ def parameter_types(text: str) -> tuple[Type, ...]:
     parameters, _ = reader.parameters(1)
     if reader.undecodable is not None:
         raise reader.undecodable
-    return tuple(map(_type, parameters))
+    return parameters
 
 
-def _type(parameter: Parameter) -> Type:
-    word, *lengths = parameter.type.split("[")
-    if parameter.components is None:
-        found = _word_type(word)
-    else:
-        members = tuple(map(_type, parameter.components))
-        text = "(" + ",".join(member.text for member in members) + ")"
-        found = Type(text, members)
-    for each in lengths:
-        length = int(each[:-1]) if len(each) > 1 else None
-        found = Type(f"{found.text}[{each}", element=found, length=length)
-    return found
-
-
-_word_type = lru_cache(maxsize=1024)(Type)  # a long text has the same few words again and again
+_unnamed = lru_cache(maxsize=1024)(Type)  # a long text has the same few words again and again
 
 NAME_PATTERN = r"[A-Za-z_$][A-Za-z0-9_$]*"
 _NAME = re.compile(NAME_PATTERN)
@@ -297,7 +283,7 @@ class _Reader:
         self._expect("(")
         inputs, _ = self.parameters(1)
         mutability = self._take() if self._next in MUTABILITIES else "nonpayable"
-        outputs: tuple[Parameter, ...] = ()
+        outputs: tuple[Type, ...] = ()
         if self._takes("returns"):
             self._expect("(")
             outputs, _ = self.parameters(1)
@@ -306,9 +292,9 @@ class _Reader:
             raise self._bad(f"{self._next!r} after the list")
         return Declaration(kind, name, inputs, outputs, mutability, anonymous)
 
-    def parameters(self, level: int) -> tuple[tuple[Parameter, ...], int]:
+    def parameters(self, level: int) -> tuple[tuple[Type, ...], int]:
         """The parameters up to the parenthesis that closes their list, and how deep their types nest."""
-        found: list[Parameter] = []
+        found: list[Type] = []
         depth = 0
         if self._next != ")":
             while not found or self._takes(","):
@@ -318,7 +304,7 @@ class _Reader:
         self._expect(")")
         return tuple(found), depth
 
-    def _parameter(self, level: int) -> tuple[Parameter, int]:
+    def _parameter(self, level: int) -> tuple[Type, int]:
         components, depth, column = None, 0, self._column
         if self._next == "(":
             self._check_depth(level, column)
@@ -328,20 +314,21 @@ class _Reader:
             components, depth = self.parameters(level + 1)
             if not components:
                 self._note("a tuple without members, which no contract takes", column)
-            word, depth = "tuple", depth + 1
+            text, depth = f"({','.join(component.text for component in components)})", depth + 1
             self._check_depth(depth, column)
         elif _WORD.fullmatch(self._next):
-            word = self._take()
+            text = self._take()
         else:
             raise self._bad(f"unknown type {self._next!r}" if self._next else "a parenthesis that is not closed")
         while self._next[:1] == "[" and self._next != "[":
             self._check_length(self._next[1:-1])
             depth += 1
             self._check_depth(depth, self._column)
-            word += self._take()
+            text += self._take()
         indexed = self._with_words and self._takes("indexed")
         name = self._take() if self._with_words and _NAME.fullmatch(self._next) else ""
-        return Parameter(word, name, indexed, components), depth
+        is_plain = components is None and not (name or indexed)
+        return _unnamed(text) if is_plain else Type(text, name, indexed, components), depth
 
     def _check_length(self, digits: str) -> None:
         if len(digits) > _MAX_DIGITS:

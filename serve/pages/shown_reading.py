@@ -117,11 +117,11 @@ def _values(found: Candidate, budget: PageBudget, level: int) -> tuple[ShownValu
     before, budget.left = budget.left, _MAX_VALUES
     nested = {one.path: one.reading for one in found.nested} if level < _MAX_LEVELS else {}
     show = _Show(nested, budget, level)
-    names, split = found.known.names, found.split or ()
-    shown = []
-    for number, (type, value) in enumerate(zip(found.attempt.types, found.attempt.values or (), strict=True)):
-        name = names[number] if number < len(names) else ""
-        shown.append(show.value(type, value, name, (number,), is_indexed=number in split))
+    split = found.split or ()
+    shown = [
+        show.value(type, value, (number,), is_indexed=number in split)
+        for number, (type, value) in enumerate(zip(found.attempt.types, found.attempt.values or (), strict=True))
+    ]
     budget.left = before
     return tuple(shown)
 
@@ -134,40 +134,39 @@ class _Show:
     _budget: PageBudget
     _level: int
 
-    def value(self, type: Type, value: Any, name: Any, path: Path, *, is_indexed: bool = False) -> ShownValue:
-        own, members = name if isinstance(name, tuple) else (name, ())
+    def value(self, type: Type, value: Any, path: Path, *, is_indexed: bool = False) -> ShownValue:
         if isinstance(value, IndexedHash):
-            return ShownValue(type.text, "0x" + value.hex(), note="the hash of the value", name=own, is_indexed=True)
+            return ShownValue(
+                type.text, "0x" + value.hex(), note="the hash of the value", name=type.name, is_indexed=True
+            )
         if isinstance(value, tuple):
             self._budget.take(type.text)
-            items = self._items(type, value, members, path)
-            return ShownValue(type.text, items=items, more=len(value) - len(items), name=own)
-        text, note = ("", "not shown") if self._budget.page_is_full else _text(type, value, own)
+            items = self._items(type, value, path)
+            return ShownValue(type.text, items=items, more=len(value) - len(items), name=type.name)
+        text, note = ("", "not shown") if self._budget.page_is_full else _text(type, value)
         self._budget.take(type.text, text)
         self._budget.left -= 1
         inner = self._nested.get(path)
         nested = shown_reading(inner, self._budget, self._level + 1) if inner else None
-        return ShownValue(type.text, text, note=note, name=own, is_indexed=is_indexed, nested=nested)
+        return ShownValue(type.text, text, note=note, name=type.name, is_indexed=is_indexed, nested=nested)
 
-    def _items(self, type: Type, values: tuple[Any, ...], members: Any, path: Path) -> tuple[ShownValue, ...]:
+    def _items(self, type: Type, values: tuple[Any, ...], path: Path) -> tuple[ShownValue, ...]:
         types = type.members or (type.element,) * len(values)
         items: list[ShownValue] = []
         for number, (item_type, item) in enumerate(zip(types, values, strict=True)):
             if self._budget.left <= 0 or self._budget.page_is_full:
                 break
-            # The names of an array of tuples are those of its element.
-            name = members[number] if type.members and number < len(members) else ("", () if type.members else members)
-            items.append(self.value(item_type, item, name, (*path, number)))  # type: ignore[arg-type]
+            items.append(self.value(item_type, item, (*path, number)))  # type: ignore[arg-type]
         return tuple(items)
 
 
-def _text(type: Type, value: Any, name: str) -> tuple[str, str]:
+def _text(type: Type, value: Any) -> tuple[str, str]:
     """A value as text, cut where it is long, and a remark on it."""
     json = "0x" + value.hex() if isinstance(value, bytes) else as_json(type, value, checksums=True)
     text = str(json).lower() if isinstance(json, bool) else str(json)
     if len(text) > _MAX_CHARACTERS:
         return text[:_MAX_CHARACTERS], f"… {_size(value)} in all"
-    return text, _note(type.text, value, name)
+    return text, _note(type.text, value, type.name)
 
 
 def _size(value: Any) -> str:

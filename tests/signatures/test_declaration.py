@@ -24,7 +24,7 @@ from sigdir.signatures.types import (
     MAX_TUPLES,
     BadDeclaration,
     Declaration,
-    Parameter,
+    Type,
     parse_declaration,
 )
 from sigdir.warehouse.evidence.files import BatchSightings, sightings_table
@@ -232,12 +232,12 @@ def test_the_declaration_of_an_abi_entry(entry: dict[str, Any], kind: Kind | Non
 def test_the_parts_of_a_declaration() -> None:
     """Names, indexed parameters, mutability and returns are read from the text."""
     found = parse_declaration("event E(address indexed from, (uint256 a, bool)[2] pairs, bytes) anonymous")
-    assert found.nested_names == ("from", ("pairs", ("a", "")), "")
+    assert [one.name for one in found.inputs] == ["from", "pairs", ""]
     assert found.indexed == (True, False, False)
     assert (found.kind, found.name, found.anonymous) == (Kind.EVENT, "E", True)
-    assert found.inputs[1].components == (Parameter("uint256", "a"), Parameter("bool"))
+    assert found.inputs[1].components == (Type("uint256", "a"), Type("bool"))
     assert parse_declaration("function f() view returns (bool ok)") == Declaration(
-        Kind.FUNCTION, "f", (), (Parameter("bool", "ok"),), "view"
+        Kind.FUNCTION, "f", (), (Type("bool", "ok"),), "view"
     )
     assert parse_declaration("f(uint256 a)").abi_entry()["type"] == "function"
 

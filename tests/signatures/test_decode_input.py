@@ -11,7 +11,7 @@ from sigdir.signatures.reading_json import ordered
 from sigdir.signatures.readings import Candidate, Confidence, Form, Input, Known
 from tests.signatures.test_bytecode import CONTRACTS
 from tests.signatures.test_calldata import word
-from tests.signatures.test_readings import OTHER, TO, TRANSFER, call, read
+from tests.signatures.test_readings import OTHER, TO, TRANSFER, call, names_of, read
 
 EVENT = "event LogNote(bytes4 indexed sig, address indexed usr, uint value) anonymous"
 SIG, USER, VALUE = "0x" + "12345678".ljust(64, "0"), "0x" + TO[2:].zfill(64), "0x" + word(9).hex()
@@ -45,7 +45,7 @@ def test_words_are_topics_where_the_declaration_says_so() -> None:
     inputs = [input._replace(contract=contract) for input in inputs_of_text(words)]
     found = ordered([reading for input in inputs for reading in read(input, [])])[0].best
     assert found is not None
-    assert (found.split, found.known.names) == ((0, 1, 2), ("from", "to", "tokenId"))
+    assert (found.split, names_of(found)) == ((0, 1, 2), ("from", "to", "tokenId"))
     assert found.confidence is Confidence.HIGH
 
 
@@ -63,7 +63,7 @@ def test_words_are_topics_where_the_declaration_says_so() -> None:
 def test_an_anonymous_log_has_its_event_before_it(text: str) -> None:
     """On a line or before a semicolon, as it is declared: with names, and what is indexed."""
     found = best(text)
-    assert (found.known.text, found.known.names) == ("LogNote(bytes4,address,uint256)", ("sig", "usr", "value"))
+    assert (found.known.text, names_of(found)) == ("LogNote(bytes4,address,uint256)", ("sig", "usr", "value"))
     assert (found.attempt.values, found.split) == ((b"\x12\x34\x56\x78", TO, 9), (0, 1))
 
 
@@ -96,7 +96,7 @@ def test_calldata_may_have_its_text_before_it() -> None:
     """Tried before those of the directory; the names of its parameters are those of the text."""
     data = call(TRANSFER, OTHER, 5)
     found = best(f"function transfer(address recipient, uint amount) external;\n0x{data.hex()}")
-    assert (found.known.text, found.known.names) == (TRANSFER, ("recipient", "amount"))
+    assert (found.known.text, names_of(found)) == (TRANSFER, ("recipient", "amount"))
 
 
 def test_fields_may_say_that_an_event_is_anonymous_in_its_text() -> None:

@@ -76,6 +76,10 @@ def best(input: Input, *texts: str | Known) -> Candidate:
     return found
 
 
+def names_of(candidate: Candidate) -> tuple[str, ...]:
+    return tuple(one.name for one in candidate.attempt.types)
+
+
 def texts_inside(candidate: Candidate) -> list[tuple[tuple[int, ...], str]]:
     """Path and best text of each call directly inside."""
     return [(nested.path, nested.reading.candidates[0].attempt.text) for nested in candidate.nested]
@@ -266,11 +270,11 @@ def test_the_names_are_those_of_a_declaration_with_these_parameters_indexed() ->
     erc721 = "event Transfer(address indexed from, address indexed to, uint256 indexed tokenId)"
     topics = (keccak256(text.encode()), word(int(TO, 16)), word(int(OTHER, 16)))
     found = best(Input(Form.LOG, word(5), topics), Known(text).declared_as(erc721))
-    assert (found.split, found.known.names) == ((0, 1), ("from", "to", "value"))
+    assert (found.split, names_of(found)) == ((0, 1), ("from", "to", "value"))
     other = "Moved(address,address,uint256)"
     declared = Known(other).declared_as("event Moved(address indexed a, address indexed b, uint256 indexed c)")
     found = best(Input(Form.LOG, word(5), (keccak256(other.encode()), *topics[1:])), declared)
-    assert (found.split, found.known.names, found.known.declaration) == ((0, 1), (), "")
+    assert (found.split, found.known.types, found.known.declaration) == ((0, 1), (), "")
 
 
 def test_an_anonymous_log_is_decoded_by_its_text() -> None:

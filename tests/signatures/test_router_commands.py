@@ -62,10 +62,16 @@ def test_a_swap_with_a_permit_is_unpacked() -> None:
     """Names and values of each command; the bit that allows it to fail is said and is no part of the command."""
     reading = read(router_call(bytes([0x0A, 0x00, 0x8C]), [PERMIT, SWAP, UNWRAP]))
     permit, swap, unwrap = (inside(reading)[1, number] for number in range(3))
-    assert permit.candidates[0].known.names[0][0] == "permitSingle"
+    assert permit.candidates[0].attempt.types[0].name == "permitSingle"
     assert permit.candidates[0].attempt.values == (((TOKEN, 5, 6, 0), OTHER, 9), b"\1" * 65)
     assert swap.candidates[0].attempt.text == "V3_SWAP_EXACT_IN(address,uint256,uint256,bytes,bool)"
-    assert swap.candidates[0].known.names == ("recipient", "amountIn", "amountOutMin", "path", "payerIsUser")
+    assert tuple(one.name for one in swap.candidates[0].attempt.types) == (
+        "recipient",
+        "amountIn",
+        "amountOutMin",
+        "path",
+        "payerIsUser",
+    )
     assert (swap.data, swap.form, swap.note) == (SWAP, Form.PACKED, "")
     assert (unwrap.candidates[0].attempt.values, unwrap.note) == ((ME, 9), "If it fails, the others go on.")
 

@@ -104,4 +104,4 @@ def test_a_newer_word_is_seen(warehouse: Path) -> None:
         for name in ("first", "second"):
             import_lines(warehouse, f"function buy(uint256 {name}) external")
             [known] = known_texts(reader.current(), keccak256(b"buy(uint256)")[:4])
-            assert known.parsed().names == (name,)
+            assert [one.name for one in known.parsed().types] == [name]
