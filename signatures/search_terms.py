@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError, normalise
-from sigdir.signatures.types import KINDS
+from sigdir.signatures.types import KINDS, split_types
 
 MAX_TERMS_CHARACTERS = 1000
 _MAX_TYPES = 8
@@ -157,18 +157,11 @@ def _name(value: str) -> str:
 
 
 def _parameters(value: str) -> tuple[str, ...]:
-    return tuple(_item(item, column) for item, column in _items(value))
-
-
-def _items(value: str) -> Iterator[tuple[str, int]]:
-    """The items of a list and their columns, cut at the commas outside of tuples."""
-    depth = first = 0
-    for at, character in enumerate(f"{value},"):
-        depth += (character == "(") - (character == ")")
-        if character == "," and depth == 0:
-            if value.strip():
-                yield value[first:at], first + 1
-            first = at + 1
+    found, column = [], 1
+    for item in split_types(value) if value.strip() else ():
+        found.append(_item(item, column))
+        column += len(item) + 1
+    return tuple(found)
 
 
 def _item(item: str, column: int) -> str:
