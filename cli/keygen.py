@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sigdir.cli.errors import Failure, command
-from sigdir.signatures.operator_key import PrivateKey
+from sigdir.signatures.pack_file import PrivateKey
 
 
 @command()

@@ -19,9 +19,8 @@ from sigdir.pipeline.errors import BadTarget
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.row_writers import rows_of
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.operator_key import PrivateKey
 from sigdir.signatures.pack import Pack
-from sigdir.signatures.pack_file import TEXTS, BadPack, pack_bytes
+from sigdir.signatures.pack_file import TEXTS, BadPack, PrivateKey, pack_bytes
 from sigdir.signatures.pack_texts import COUNT, DIGITS, MAX_ROWS, PackRow, encoded, range_bytes
 from sigdir.warehouse import Warehouse
 

@@ -25,7 +25,7 @@ from sigdir.signatures.abi_decoder import (
 from sigdir.signatures.clear_signing import Place
 from sigdir.signatures.decode_input import hex_bytes, log_input
 from sigdir.signatures.evidence import Kind
-from sigdir.signatures.given_contract import AbiContract, DeployedContract
+from sigdir.signatures.given_contract import AbiContract, DeployedContract, GivenContract
 from sigdir.signatures.inner_calls import Inner, has_bytes, inner_calls
 from sigdir.signatures.reading_json import document, nested_documents, ordered, parameters, reading_document
 from sigdir.signatures.readings import (
@@ -139,7 +139,10 @@ class BatchDecoder:
         calls = self._calls(inputs)
         trees = self._trees(one for one, call in zip(inputs, calls, strict=True) if call is None)
         rows = (_best(next(trees)) if call is None else _row(*call) for call in calls)
-        return [row._replace(contract=_name_of(one)) for row, one in zip(rows, inputs, strict=True)]
+        return [
+            row if one.contract is None else row._replace(contract=_name_of(one.contract))
+            for row, one in zip(rows, inputs, strict=True)
+        ]
 
     def documents(self, inputs: Sequence[Input]) -> list[bytes]:
         """The answer of ``/api/v1/decode/`` for each input."""
@@ -273,12 +276,11 @@ def _inside(data: bytes, call: _Call) -> Sequence[Inner] | None:
     return found if all(one.kind == Form.CALLDATA for one in found) else None
 
 
-def _name_of(input: Input) -> str | None:
+def _name_of(contract: GivenContract) -> str | None:
     """The contract by which an input is read, as a row has it; one of which no text is known is none."""
-    contract = input.contract
     if isinstance(contract, DeployedContract):
         return contract.name if contract.texts else None
-    return "abi" if isinstance(contract, AbiContract) else "code" if contract is not None else None
+    return "abi" if isinstance(contract, AbiContract) else "code"
 
 
 def _place_of(input: Input) -> Place | None:

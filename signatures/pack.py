@@ -24,8 +24,7 @@ from sigdir.signatures import pack_texts
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection, parse_hash
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
-from sigdir.signatures.operator_key import PrivateKey, public_key_of
-from sigdir.signatures.pack_file import INDEXED, BadPack, PackColumns, pack_bytes, read_pack
+from sigdir.signatures.pack_file import INDEXED, BadPack, PackColumns, PrivateKey, pack_bytes, public_key_of, read_pack
 from sigdir.signatures.types import parsed_declaration
 
 

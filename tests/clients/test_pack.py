@@ -18,9 +18,8 @@ import sigdir
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.evidence import Kind
-from sigdir.signatures.operator_key import PrivateKey
 from sigdir.signatures.pack import Pack
-from sigdir.signatures.pack_file import INDEXED, MAGIC, TEXTS, BadPack, PackColumns, pack_bytes
+from sigdir.signatures.pack_file import INDEXED, MAGIC, TEXTS, BadPack, PackColumns, PrivateKey, pack_bytes
 from sigdir.signatures.pack_texts import PackRow, encoded
 from sigdir.signatures.types import parse_declaration
 from tests.conftest import ROOT, SAFETY_SECONDS, import_files

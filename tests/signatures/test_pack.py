@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import sigdir
 from sigdir.signatures import pack_texts
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.operator_key import BadKey, PrivateKey
-from sigdir.signatures.pack_file import INDEXED, MAGIC, TEXTS, BadPack, PackColumns, pack_bytes
+from sigdir.signatures.pack_file import INDEXED, MAGIC, TEXTS, BadKey, BadPack, PackColumns, PrivateKey, pack_bytes
 from sigdir.signatures.pack_texts import PackRow, encoded, range_bytes
 from tests.conftest import ROOT
 from tests.examples import examples
