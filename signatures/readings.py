@@ -115,8 +115,8 @@ class Input(NamedTuple):
 class Known(NamedTuple):
     """A text that a directory has for a hash, and what it knows about it.
 
-    ``types`` are those of its parameters as declared, empty without a declaration; ``split`` says which parameters of an
-    event are indexed. ``membership`` is that of a contract, for the reason ``why``.
+    ``types`` are those of its parameters as declared, empty without a declaration. ``membership`` is that of a contract,
+    for the reason ``why``.
     """
 
     text: str
@@ -124,9 +124,13 @@ class Known(NamedTuple):
     witness: Witness = Witness.LISTED
     declaration: str = ""
     types: tuple[Type, ...] = ()
-    split: Split | None = None
     membership: Membership = Membership.UNKNOWN
     why: str = ""
+
+    @property
+    def split(self) -> Split | None:
+        """The indexed parameters of an event; None without a declaration."""
+        return tuple(number for number, one in enumerate(self.types) if one.indexed) if self.types else None
 
     def of_contract(self, membership: Membership, why: str) -> Known:
         """The same text with what a contract says about it."""
@@ -138,10 +142,10 @@ class Known(NamedTuple):
 
     def declared_as(self, declaration: str) -> Known:
         """The same text with what a declaration of it says; without one where that declares another text."""
-        text, types, split = (_kept_declaration if len(declaration) <= _KEPT_TEXT else _read_declaration)(declaration)
-        if text != self.text:
-            declaration, types, split = "", (), None
-        return self._replace(declaration=declaration, types=types, split=split)
+        parsed = (_kept_declaration if len(declaration) <= _KEPT_TEXT else parsed_declaration)(declaration)
+        if parsed is None or parsed.text != self.text:
+            return self._replace(declaration="", types=())
+        return self._replace(declaration=declaration, types=parsed.inputs)
 
     def named(self, found: DecodeAttempt) -> DecodeAttempt:
         """An attempt of the text with the names that are declared."""
@@ -149,18 +153,7 @@ class Known(NamedTuple):
 
 
 _KEPT_TEXT = 256
-
-
-def _read_declaration(declaration: str) -> tuple[str, tuple[Type, ...], Split | None]:
-    """The text of a declaration, its parameters and which are indexed; no text where it is none."""
-    parsed = parsed_declaration(declaration)
-    if parsed is None:
-        return "", (), None
-    split = tuple(number for number, indexed in enumerate(parsed.indexed) if indexed)
-    return parsed.text, parsed.inputs, split if parsed.kind is Kind.EVENT else None
-
-
-_kept_declaration = lru_cache(maxsize=2048)(_read_declaration)
+_kept_declaration = lru_cache(maxsize=2048)(parsed_declaration)
 
 
 def known_of(summary: Summary) -> Known:
@@ -539,7 +532,7 @@ def _declared_with(topic: bytes, known: Known, split: Split) -> Known:
     """
     count = len(layout_of(known.text).types)
     declaration = event_declaration(topic, tuple(number in split for number in range(count)))
-    undeclared = known._replace(declaration="", types=(), split=None)
+    undeclared = known._replace(declaration="", types=())
     return undeclared if declaration is None else undeclared.declared_as(str(declaration))
 
 

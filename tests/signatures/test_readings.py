@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import combinations
 from time import process_time
 from typing import Any
@@ -243,7 +244,9 @@ def test_a_log_of_any_split_is_decoded(log: tuple[str, tuple[Any, ...], tuple[in
     """With its declaration every split comes back; without one it is the best split or among the others that fit."""
     text, values, split, topics, data = log
     input = Input(Form.LOG, data, (keccak256(text.encode()), *topics))
-    declared = best(input, Known(text, Kind.EVENT, split=split))
+    parameters = enumerate(parameter_types(text))
+    types = tuple(replace(one, indexed=number in split) for number, one in parameters)
+    declared = best(input, Known(text, Kind.EVENT, types=types))
     guessed = best(input, text)
     assert (declared.split, declared.others, declared.attempt.exact) == (split, (), True)
     for number, value in enumerate(declared.attempt.values or ()):
