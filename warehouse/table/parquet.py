@@ -137,30 +137,20 @@ def file_bytes(collection: Collection, tables: Iterable[pa.Table]) -> Iterator[b
     """The bytes of a data file, a row group at a time (3 MB), without writing a file."""
     import pyarrow.parquet as pq
 
-    written = _Written()
+    written = io.BytesIO()
+
+    def taken() -> bytes:
+        """What was written since the last call; the writer counts its bytes itself."""
+        found = written.getvalue()
+        written.seek(0)
+        written.truncate()
+        return found
+
     with pq.ParquetWriter(written, FILE_SCHEMA, **_options(collection)) as writer:
         for group in row_groups(tables):
             writer.write_table(group, row_group_size=group.num_rows)
-            yield written.taken()
-    yield written.taken()
-
-
-class _Written(io.RawIOBase):
-    """A file in memory: ``taken`` returns what was written since its last call."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        self._parts.append(bytes(data))
-        return len(self._parts[-1])
-
-    def taken(self) -> bytes:
-        parts, self._parts = self._parts, []
-        return b"".join(parts)
+            yield taken()
+    yield taken()
 
 
 def _options(collection: Collection) -> dict[str, Any]:
