@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sigdir.pipeline.errors import printable
-from sigdir.pipeline.fetch import Fetcher, FetchError, NotFound, RetryPolicy, TooLarge, TooSlow, checked_base
+from sigdir.pipeline.fetch import Fetcher, NotFound, RetryPolicy, TooLarge, TooSlow, checked_base
 from sigdir.pipeline.mirror_answers import Page, UnexpectedAnswer, changes_url, page_url, parse_changes, parse_page
 from sigdir.pipeline.mirror_state import State, folder_name
 from sigdir.pipeline.progress import Reporter
@@ -151,10 +151,8 @@ def _choose_way(base: str, fetcher: Fetcher) -> Way:
     url = changes_url(base, COLLECTIONS[0], "", 1)
     try:
         parse_changes(url, fetcher.get(url, CHANGES_BYTES, "application/x-ndjson"), 1)
-    except FetchError as error:
-        if isinstance(error, NotFound | UnexpectedAnswer):
-            return "pages"
-        raise
+    except (NotFound, UnexpectedAnswer):
+        return "pages"
     return "changes"
 
 

@@ -19,7 +19,7 @@ import pyarrow.json
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import parquet, rows
-from sigdir.pipeline.formats.csv import head_rows, head_table
+from sigdir.pipeline.formats.csv import HEADER_SEPARATORS, head_rows, head_table
 from sigdir.pipeline.formats.json_reader import first_object
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Table, plain_name
 from sigdir.pipeline.source import Source
@@ -33,7 +33,6 @@ Names = Mapping[str, Sequence[str]]
 
 CHAIN_NAMES = ("chain", "chainid", "network", "networkid")
 
-_SEPARATORS = ",\t;|"
 _BLOCK_BYTES = 1 << 24
 
 
@@ -62,14 +61,16 @@ def head_of(source: Source) -> Table:
             return table.head()
     if first_object(source) is not None:
         return rows.head_table(source)
-    return max((head_table(source, one) for one in _SEPARATORS), key=lambda table: len(table.names))
+    return max((head_table(source, one) for one in HEADER_SEPARATORS), key=lambda table: len(table.names))
 
 
 def has_open_texts(source: Source) -> bool:
     """Whether texts of CSV have separators and no quotes, as `0x...,f(uint256,bool)`. Only ``csv.py`` reads these."""
     if parquet.looks_like(source) or first_object(source) is not None:
         return False
-    head = max((head_rows(source, SAMPLE_ROWS, one) for one in _SEPARATORS), key=lambda rows: len(next(iter(rows), [])))
+    head = max(
+        (head_rows(source, SAMPLE_ROWS, one) for one in HEADER_SEPARATORS), key=lambda rows: len(next(iter(rows), []))
+    )
     return any(len(row) > len(head[0]) for row in head)
 
 
@@ -103,7 +104,7 @@ def _opened(source: Source, names: list[str]) -> Iterator[Iterator[pa.RecordBatc
 
 
 def _csv(source: Source, path: str, names: list[str]) -> Any:
-    separator = next(one for one in _SEPARATORS if {*names} <= {*next(iter(head_rows(source, 2, one)), [])})
+    separator = next(one for one in HEADER_SEPARATORS if {*names} <= {*next(iter(head_rows(source, 2, one)), [])})
     return pyarrow.csv.open_csv(
         path,
         pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),

@@ -26,7 +26,7 @@ ROW_CHARACTERS = 4 * BLOCK_BYTES
 _NAME = re.compile(r"""[\w .$/#()\[\]<>,"'?!%&*+=@~-]{0,64}""")
 """A name of a column. A quoted one may have commas; a colon stands between a hash and its text."""
 
-_HEADER_SEPARATORS = ",\t;|"
+HEADER_SEPARATORS = ",\t;|"
 _SEPARATORS = ",\t;|: "
 """Of lines without a header."""
 _SURE_COLUMNS = 64
@@ -81,7 +81,7 @@ def _has_plain_text(source: Source) -> bool:
 
 def _header_layout(source: Source) -> _Layout | None:
     """The layout by a header; None if there is no header that is surely one."""
-    for separator in _HEADER_SEPARATORS:
+    for separator in HEADER_SEPARATORS:
         table = head_table(source, separator)
         if len(table.names) < _SURE_COLUMNS and not all(map(_is_name, table.names)):
             continue
@@ -222,7 +222,7 @@ def _layout_as_named(source: Source, names: Row, layout: _Layout | None) -> _Lay
     table = head_table(source, separator, names)
     columns = table.columns(is_named=True)
     if columns is None:
-        tables = [table, *(head_table(source, other) for other in _HEADER_SEPARATORS[1:])]
+        tables = [table, *(head_table(source, other) for other in HEADER_SEPARATORS[1:])]
         raise max(tables, key=lambda one: len(one.names)).refusal(source, "line 1")
     return _Layout(separator, len(names), columns, has_header=True)
 
