@@ -93,7 +93,7 @@ class OpenWarehouse(Warehouse):
 
 def _with_digits(value: Any) -> Any:
     """A value with hex digits in place of bytes, also in a list."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return list(map(_with_digits, value))
     return f"0x{bytes(value).hex()}" if isinstance(value, bytes) else value
 

@@ -129,7 +129,7 @@ def test_decoding_from_python(tmp_path: Path) -> None:
         warehouse.add(["event Sent(address indexed to, uint256 value)"], source="mine")
         topics, data = [keccak256(b"Sent(address,uint256)"), bytes.fromhex(word)], bytes.fromhex(word)
         written = {"topics": ["0x" + topic.hex() for topic in topics], "data": "0x" + data.hex(), "blockNumber": 1}
-        assert warehouse.decode(written | {"topics": topics, "data": data}) == warehouse.decode(written)
+        assert warehouse.decode(written | {"topics": tuple(topics), "data": data}) == warehouse.decode(written)
     with (
         sigdir.open(tmp_path / "w", as_of=1) as older,
         pytest.raises(WarehouseError, match="SQL's decode_calldata"),
