@@ -24,7 +24,6 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
-from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import AnswerHeaders, Negotiation, WriteAccess, add_routes
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.resources import ListResource, RowResource
@@ -47,16 +46,16 @@ from sigdir.warehouse.log.history import Origins
 
 
 def create_app(
-    settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None,
+    settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None,
     processes: Processes | None = None,
 ) -> Any:  # fmt: skip
-    """The WSGI application of one warehouse; ``pages`` keeps the pages for people.
+    """The WSGI application of one warehouse.
 
     ``counts`` gets what /metrics shows; without it no answer is counted or logged. ``processes`` answer costly requests;
     without one the application answers itself.
     """
     set_public_url(settings.public_url)
-    table = routes(settings, reader, writer, counts, pages)
+    table = routes(settings, reader, writer, counts)
     app: Any = falcon.App()
     if counts is not None:
         app.add_middleware(AnswerRecorder(counts, settings.log_requests))
@@ -72,14 +71,12 @@ def create_app(
     return app
 
 
-def routes(
-    settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None
-) -> dict[str, Any]:
+def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None) -> dict[str, Any]:
     """Every route: a path template and its resource, which a callable one gets requests of every method for."""
     counts = counts or Counts()
     streams = StreamLimit(settings.thread_shares.streams)
     versions = dumps.Versions(reader)
-    cache, origins = pages or page_cache(counts.count_cached), Origins(reader.paths)
+    cache, origins = page_cache(counts.count_cached), Origins(reader.paths)
     # fmt: off
     return {
         # 4byte.directory's API.

@@ -17,7 +17,7 @@ from sigdir.serve.http.page_cache import ANY_VIEW, PageCache
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.pack_texts import DIGITS, PackRow, is_prefix, range_bytes
 from sigdir.warehouse.index.ranked import ranked_range
-from sigdir.warehouse.index.view import Reader, View, this_takes_long
+from sigdir.warehouse.index.view import Reader, View
 
 PACK = "application/vnd.sigpack"
 MAX_TEXTS = 20_000
@@ -33,6 +33,8 @@ _LENGTH = (
 @dataclass
 class RangeResource:
     """A range of the newest version by a redirect, or by the name of its version itself."""
+
+    may_be_short = True
 
     _reader: Reader
     _cache: PageCache
@@ -54,7 +56,6 @@ class RangeResource:
             return
         body = self._cache.get(ANY_VIEW, f"{place}?{query}")
         if body is None:
-            this_takes_long()
             body = _range(view, Collection.of_name(collection), prefix, is_padded=bool(query))
             self._cache.put(ANY_VIEW, f"{place}?{query}", body)
         if not not_modified(req, resp, strong(token_of(body)), _FOREVER):

@@ -25,13 +25,13 @@ from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.template import render_texts
-from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.index.view import Reader, View, this_takes_long
 
 MAX_HASHES = 100_000
 MAX_ANSWER = 32 << 20
 """Bytes of an answer. Known hashes take 100 each. One long text, asked for again and again, could take a gigabyte."""
 
-ONE_HASH = re.compile("hash=0x([0-9a-fA-F]{8}|[0-9a-fA-F]{64})")
+_ONE_HASH = re.compile("hash=0x([0-9a-fA-F]{8}|[0-9a-fA-F]{64})")
 """A query of one hash and nothing else."""
 
 MAX_QUERY_BYTES = 61_440
@@ -58,12 +58,16 @@ class ResolveResource:
     With ``full=1`` each text comes with its place, the reasons for it and its summary, for up to MAX_FULL_HASHES.
     """
 
+    may_be_short = True
+
     _settings: Settings
     _reader: Reader
     _streams: StreamLimit
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """The hashes are in the parameter ``hash``, separated by commas."""
+        if not _ONE_HASH.fullmatch(req.query_string):
+            this_takes_long()
         if len(req.query_string) > MAX_QUERY_BYTES:
             raise detail(414, f"Query string over {MAX_QUERY_BYTES} bytes; POST the hashes.")
         values = [value for name, value in pairs_of(req.query_string) if name == "hash"]

@@ -29,6 +29,7 @@ from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import COUNTS_FOLDER, MIB, Settings
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
+from sigdir.warehouse.index.view import this_takes_long
 from sigdir.warehouse.sql.time_limit import EXIT_STATUS
 
 FREE_BYTES, _FREE_FORM_BYTES = 220, 4096
@@ -254,6 +255,7 @@ class CostlyRequests:
         process = self._process_of(req, resource)
         if process is None:
             return
+        this_takes_long()
         environ = {name: value for name, value in req.env.items() if isinstance(value, str)}
         is_post = req.method == "POST"
         answer = process.answer(

@@ -6,6 +6,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
+from sigdir.warehouse.index.view import this_takes_long
+
 _ENTRY_BYTES = 300
 """What the cache itself takes for a page."""
 ANY_VIEW = ""
@@ -16,7 +18,7 @@ class PageCache:
     """The pages rendered last, as many as fit ``limit`` bytes with their addresses. The oldest leaves first.
 
     A page is kept under the token of its view and its address. Pages over a sixteenth of the limit are not kept.
-    ``count`` gets, for each look, whether the page was there.
+    ``count`` gets, for each look, whether the page was there. One that is not takes long to make.
     """
 
     def __init__(self, limit: int, count: Callable[[bool], None]) -> None:
@@ -27,12 +29,10 @@ class PageCache:
 
     def get(self, token: str, address: str) -> bytes | None:
         page = self._pages.get((token, address))
+        if page is None:
+            this_takes_long()
         self._count(page is not None)
         return page
-
-    def holds(self, token: str, address: str) -> bool:
-        """Whether ``get`` would find a page; not counted."""
-        return (token, address) in self._pages
 
     def put(self, token: str, address: str, page: bytes) -> None:
         size = _size(address, page)

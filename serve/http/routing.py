@@ -21,6 +21,7 @@ import falcon
 from sigdir.serve.http.bodies import format_of
 from sigdir.serve.http.errors import detail, method_not_allowed, not_found, reject
 from sigdir.serve.http.negotiate import HTML, JSON, representation
+from sigdir.warehouse.index.view import this_takes_long
 
 ROUTE = "sigdir.route"
 """The key of a WSGI environment under which the path template of a request is left, for the counts of requests."""
@@ -149,7 +150,8 @@ _EXPOSED = (
 class Negotiation:
     """Chooses JSON or HTML for the resources that ``negotiates`` marks, and refuses methods that a resource lacks.
 
-    A POST of a resource that ``stores`` marks needs write access. Sets ``req.context.kind``, the media type of the
+    A POST of a resource that ``stores`` marks needs write access. Answers of resources that ``may_be_short`` does not mark
+    take long. Sets ``req.context.kind``, the media type of the
     answer, and ``req.context.error_body``, a dialect's own form of an error or None.
     """
 
@@ -158,6 +160,8 @@ class Negotiation:
         self._access = access
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
+        if not getattr(resource, "may_be_short", False):
+            this_takes_long()
         req.context.error_body = getattr(resource, "error_body", None)
         req.context.kind = getattr(resource, "kind", JSON)
         req.env[ROUTE] = req.uri_template

@@ -9,6 +9,7 @@ import falcon
 
 from sigdir.serve.http.errors import unavailable
 from sigdir.serve.http.negotiate import packed
+from sigdir.warehouse.index.view import this_takes_long
 
 WHOLE_BYTES = 1 << 20
 """The longest answer that is put together in memory; a longer one is a stream."""
@@ -25,6 +26,7 @@ class StreamLimit:
 
     def stream(self, chunks: Iterator[bytes]) -> Stream:
         """The chunks as an answer that holds a permit until it ends or is closed; raises HttpError, 503."""
+        this_takes_long()
         if not self._permits.acquire(blocking=False):
             raise unavailable("Too many downloads at once.")
         return Stream(chunks, lambda _: self._permits.release())

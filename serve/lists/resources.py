@@ -26,7 +26,7 @@ from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.streams import WHOLE_BYTES, StreamLimit
 from sigdir.serve.lists.paging import Page, page_of, ranked_page
-from sigdir.serve.lists.query import Query, parse
+from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, parse
 from sigdir.serve.lists.selection import needs_scan
 from sigdir.serve.metrics import Counts
 from sigdir.serve.pages.answers import answer, answer_lookup, etag
@@ -35,7 +35,7 @@ from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.index.ranked import rival_of
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import render_record, render_rows
-from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.index.view import Reader, View, this_takes_long
 from sigdir.warehouse.staging.transaction import NewText, StagedRow
 from sigdir.warehouse.table.fields import MAX_SEARCHED, RECORD_FIELDS
 
@@ -57,6 +57,7 @@ class ListResource:
 
     negotiates = True
     stores = True
+    may_be_short = True
 
     def __init__(
         self, collection: Collection, settings: Settings, reader: Reader, writer: Writer, counts: Counts,
@@ -69,6 +70,8 @@ class ListResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, query = self._reader.current(), parse(req.query_string, is_ranked=self._settings.rank_lists)
         _require_short(query)
+        if query.page_size > DEFAULT_PAGE_SIZE:  # it may be a stream, too
+            this_takes_long()
         if query.filter is not None and query.filter.is_lookup(self._collection.hash_bytes):
             self._look_up(req, resp, view, query, query.filter.looked_up(self._collection.hash_bytes))
         else:
@@ -195,6 +198,7 @@ class RowResource:
     """One row, by its id."""
 
     negotiates = True
+    may_be_short = True
 
     _collection: Collection
     _reader: Reader

@@ -89,6 +89,7 @@ def build() -> str:
 
 def rendered(template: str, **values: Any) -> bytes:
     """A template filled in. ``here`` is the address of the navigation entry that the page belongs to."""
+    this_takes_long()
     return _templates().get_template(template).render({"here": None, "query": ""} | values).encode()
 
 
@@ -104,6 +105,7 @@ class ViewPage:
     """A page of the newest view. Subclasses implement ``render``."""
 
     kind = HTML  # errors are pages too
+    may_be_short = True
 
     _reader: Reader
     _cache: PageCache
@@ -125,7 +127,6 @@ class ViewPage:
         address = address_of(req)
         page = self._cache.get(view.token, address)
         if page is None:
-            this_takes_long()
             page = self.render(view, req, **parameters)
             self._cache.put(view.token, address, page)
         return page
@@ -172,6 +173,8 @@ def asset_address(file_name: str) -> str:
 
 class AssetResource:
     """The assets, each at its current name only."""
+
+    may_be_short = True
 
     def __init__(self) -> None:
         self._by_name = {asset.name: asset for asset in assets().values()}

@@ -11,8 +11,6 @@ from sigdir.serve.core.process import return_freed_memory, write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.metrics import Counts
-from sigdir.serve.pages.page import page_cache
-from sigdir.serve.servers.short_requests import IsShort, ShortRequests
 from sigdir.serve.servers.warm import warm
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.files import FileLock, make_folder
@@ -22,12 +20,10 @@ _REPORT_SECONDS = 2.0
 
 
 class OpenedApp(NamedTuple):
-    """A WSGI application, and which requests the thread that read them should answer."""
+    """A WSGI application, and its processes for costly requests."""
 
     app: Any
-    is_short: IsShort
     processes: Processes
-    """Those of costly requests."""
 
 
 def open_app(settings: Settings) -> OpenedApp:
@@ -49,14 +45,13 @@ def open_app(settings: Settings) -> OpenedApp:
     reader = Reader(paths, _IndexProgress())
     counts = Counts()
     counts.starts.inc()  # what is above the number of workers are restarts
-    pages = page_cache(counts.count_cached)
     processes = budget_processes(settings)
-    app = create_app(settings, reader, Writer(paths, reader), counts, pages, processes)
+    app = create_app(settings, reader, Writer(paths, reader), counts, processes)
     for process in processes.values():
         process.start()
     for process in processes.values():  # who is ready answers a costly request too
         process.await_ready()
-    return OpenedApp(app, ShortRequests(reader, pages, rank_lists=settings.rank_lists), processes)
+    return OpenedApp(app, processes)
 
 
 class _IndexProgress:

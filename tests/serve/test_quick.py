@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
+from falcon.testing import TestClient
 
+from sigdir.serve.app import create_app
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.writer import Writer
 from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.servers.short_requests import ShortRequests
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.ranked import contract_at, known_descriptors, known_returns, known_texts, ranked_rows
 from sigdir.warehouse.index.view import Reader, TakesLong, View, short_only
@@ -18,9 +21,6 @@ from tests.conftest import import_files, import_lines
 from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
 
 RESOLVE_PATH, LOOKUP_PATH = "/api/v1/resolve/", "/signature-database/v1/lookup"
-
-
-NO_PAGES = PageCache(1 << 20, lambda _: None)
 
 
 PLACE = (1, bytes.fromhex("a1" * 20))
@@ -46,6 +46,23 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         yield reader
 
 
+@pytest.fixture(scope="module")
+def client(reader: Reader) -> Iterator[TestClient]:
+    with closing(Writer(reader.paths, reader)) as writer:
+        yield TestClient(create_app(Settings(reader.paths.root), reader, writer))
+
+
+def is_short(client: TestClient, path: str, query: str = "", accept: str = "*/*", encodings: str = "") -> bool:
+    """Whether the thread that reads a request answers it too."""
+    headers = {"Accept": accept, "Accept-Encoding": encodings}
+    try:
+        with short_only():
+            client.simulate_get(path, query_string=query, headers=headers)
+    except TakesLong:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     ("path", "query", "quick"),
     [
@@ -58,7 +75,6 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         (SIGNATURES_PATH, "text_signature=transfer", False),
         (SIGNATURES_PATH, "hex_signature=0xa9059cbb&text_signature=transfer", False),
         (SIGNATURES_PATH, "created_at__gt=2020-01-01T00:00:00", True),
-        (SIGNATURES_PATH, "page=1&" * 40, False),
         (RESOLVE_PATH, "", False),
         (RESOLVE_PATH, "hash=0xd0e30db0", True),
         (RESOLVE_PATH, "hash=0xa9059cbb", True),
@@ -69,25 +85,31 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         (LOOKUP_PATH, "filter=false&function=0xd0e30db0,0xD0E30DB1&event=", True),
         (LOOKUP_PATH, "function=0xd0e30db0%2C0xa9059cbb", True),
         (LOOKUP_PATH, "function=0xd0e30db0,0xa9059cbb", True),
-        (LOOKUP_PATH, "function=" + ",".join(["0xd0e30db0"] * 20), False),
         ("/api/v1/signatures", "function=0xd0e30db0&all", True),
         ("/signature-database/v1/search", "query=transfer", False),
         (SIGNATURES_PATH, "page_size=101", False),
-        (SIGNATURES_PATH + "12/", "", False),
+        (SIGNATURES_PATH + "1/", "", True),
+        (SIGNATURES_PATH + "1/evidence/", "", False),
+        ("/dumps/", "", False),
     ],
 )
-def test_quick_is_what_needs_no_scan(reader: Reader, path: str, query: str, quick: bool) -> None:
-    """The reading thread answers lookups and never scans."""
-    is_short = ShortRequests(reader, NO_PAGES)
-    assert is_short("GET", path, query, "", "") is is_short("HEAD", path, query, "*/*", "br, gzip;q=0") is quick
+def test_quick_is_what_needs_no_scan(client: TestClient, path: str, query: str, quick: bool) -> None:
+    """The reading thread answers lookups and never scans. Packed or not: that takes less time than another thread."""
+    if quick:
+        client.simulate_get(path, query_string=query)  # what it needs is kept from now on
+    assert is_short(client, path, query) is is_short(client, path, query, "application/json", "gzip, zstd") is quick
 
 
-def test_a_ranked_lookup_packs_nothing_and_scans_nothing(reader: Reader) -> None:
-    is_short = ShortRequests(reader, NO_PAGES, rank_lists=True)
-    assert is_short("GET", SIGNATURES_PATH, "hex_signature=d0e30db0", "", "gzip")
-    assert is_short("GET", SIGNATURES_PATH, "hex_signature__in=d0e30db0,00000001&filter=false", "", "")
-    assert is_short("GET", SIGNATURES_PATH, "hex_signature=a9059cbb", "", "gzip")
-    assert not is_short("GET", SIGNATURES_PATH, "hex_signature=d0e30d", "", "")
+def test_a_ranked_lookup_scans_nothing(reader: Reader) -> None:
+    with closing(Writer(reader.paths, reader)) as writer:
+        client = TestClient(create_app(Settings(reader.paths.root, rank_lists=True), reader, writer))
+        reader.current().found.clear()
+        assert is_short(client, SIGNATURES_PATH, "hex_signature=d0e30db0", encodings="gzip")
+        assert is_short(client, SIGNATURES_PATH, "hex_signature__in=d0e30db0,00000001&filter=false")
+        assert not is_short(client, SIGNATURES_PATH, "hex_signature=a9059cbb")
+        client.simulate_get(SIGNATURES_PATH, query_string="hex_signature=a9059cbb")
+        assert is_short(client, SIGNATURES_PATH, "hex_signature=a9059cbb", encodings="gzip")
+        assert not is_short(client, SIGNATURES_PATH, "hex_signature=d0e30d")
 
 
 TRANSFER, DEPOSIT, SUPPLY = (bytes.fromhex(digits) for digits in ("a9059cbb", "d0e30db0", "047fc9aa"))
@@ -134,39 +156,34 @@ def test_what_one_text_needs_is_short(reader: Reader) -> None:
         assert known_descriptors(view, bytes(4), PLACE) == ()
 
 
-@pytest.mark.parametrize(
-    ("method", "accept", "encodings"),
-    [
-        ("POST", "", ""),
-        ("OPTIONS", "", ""),
-        ("GET", "text/html,*/*;q=0.8", ""),
-        ("GET", "", "br, gzip"),
-        ("GET", "", "zstd"),
-    ],
-)
-def test_quick_is_what_is_only_read_and_sent_as_it_is(reader: Reader, method: str, accept: str, encodings: str) -> None:
-    """Writing, rendering for people and packing go to threads. A lookup of hashes is too small to be packed."""
-    is_short = ShortRequests(reader, NO_PAGES)
-    assert not is_short(method, SIGNATURES_PATH, "", accept, encodings)
-    assert is_short(method, SIGNATURES_PATH, "hex_signature=0xa9059cbb", accept, encodings) is bool(encodings)
-    assert is_short(method, RESOLVE_PATH, "hash=0xd0e30db0", accept, encodings) is bool(encodings)
+def test_pages_for_people_are_rendered_by_threads(client: TestClient) -> None:
+    """And so are errors; a page that is kept is sent at once, packed or not."""
+    html = "text/html,*/*;q=0.8"
+    assert not is_short(client, SIGNATURES_PATH, "", html)
+    assert not is_short(client, SIGNATURES_PATH, "hex_signature=0xd0e30db0", html)
+    assert not is_short(client, "/nothing/", "", html)
+    assert not is_short(client, "/search/", "q=transfer", html)
+    client.simulate_get("/search/", query_string="q=transfer")
+    assert is_short(client, "/search/", "q=transfer", html, "gzip")
+    assert not is_short(client, "/search/", "q=deposit", html, "gzip")
+    assert not is_short(client, "/docs/", "", html)
+    assert is_short(client, "/assets/site-0123.css", encodings="gzip")
 
 
-def test_a_page_is_quick_while_it_is_kept(reader: Reader) -> None:
-    """Pages for people are rendered in threads, and kept pages sent at once, packed or not."""
-    pages = PageCache(1 << 20, lambda _: None)
-    is_short = ShortRequests(reader, pages)
-    pages.put(reader.current().token, "/search/?q=transfer", b"page")
-    pages.put("another view's", "/browse/?", b"page")
-    assert is_short("GET", "/search/", "q=transfer", "text/html", "gzip")
-    assert not is_short("GET", "/search/", "q=deposit", "text/html", "gzip")
-    assert not is_short("GET", "/browse/", "", "text/html", "")
-    assert not is_short("POST", "/search/", "q=transfer", "text/html", "")
-    assert is_short("GET", "/assets/site-0123.css", "", "", "gzip")
+def test_what_takes_long_to_pack_is_not_short(reader: Reader) -> None:
+    """Of a page the length of its texts decides."""
+    with closing(Writer(reader.paths, reader)) as writer:
+        client = TestClient(create_app(Settings(reader.paths.root), reader, writer))
+        for number in range(3):
+            new = {"text_signature": f"f{number}({'uint256,' * 5000}uint256)"}
+            assert client.simulate_post(SIGNATURES_PATH, json=new).status_code == 201
+        query = "page_size=3&created_at__gt=2020-01-01"
+        assert is_short(client, SIGNATURES_PATH, query)
+        assert not is_short(client, SIGNATURES_PATH, query, encodings="gzip")
 
 
 @pytest.mark.parametrize(
-    ("query", "is_short"),
+    ("query", "quick"),
     [
         (CALL, True),
         ("data=0xa9059cbb", True),
@@ -180,11 +197,11 @@ def test_a_page_is_quick_while_it_is_kept(reader: Reader) -> None:
         (f"data=0x{'00' * 96}&as=return&selector=0xa9059cbb", False),
     ],
 )
-def test_two_words_are_quick(reader: Reader, query: str, is_short: bool) -> None:
+def test_two_words_are_quick(client: TestClient, query: str, quick: bool) -> None:
     """The reading thread reads no code, and no calls inside of calls."""
-    asks = ShortRequests(reader, NO_PAGES)
-    assert asks("GET", "/api/v1/decode/", query, "", "") is asks("HEAD", "/api/v1/decode/", query, "", "") is is_short
-    assert not asks("POST", "/api/v1/decode/", query, "", "")
+    if quick:
+        client.simulate_get("/api/v1/decode/", query_string=query)
+    assert is_short(client, "/api/v1/decode/", query) is quick
 
 
 LIMIT = 1 << 20

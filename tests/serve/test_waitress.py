@@ -13,8 +13,7 @@ from typing import Any
 from waitress import wasyncore
 from waitress.server import create_server
 
-from sigdir.serve.servers.waitress_dispatcher import ShortFirst
-from sigdir.serve.servers.waitress_worker import UNREAD_BYTES, close_stalled
+from sigdir.serve.servers.waitress_worker import UNREAD_BYTES, ShortFirst, close_stalled
 from sigdir.warehouse.index.view import this_takes_long
 from tests.serve.support import HOST
 
@@ -24,15 +23,11 @@ LARGE = b"x" * (7 << 20)
 
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
     """Answers with the thread that answers, or with much."""
-    if environ["PATH_INFO"] == "/short/long":
+    if not environ["PATH_INFO"].startswith("/short") or environ["PATH_INFO"] == "/short/long":
         this_takes_long()
     body = LARGE if environ["PATH_INFO"] == "/large" else str(threading.get_ident()).encode()
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]
-
-
-def is_short(method: str, path: str, *_: str) -> bool:
-    return path.startswith("/short")
 
 
 class Running:
@@ -45,12 +40,12 @@ class Running:
             app, map=self.sockets, sockets=[listening], threads=1, outbuf_high_watermark=UNREAD_BYTES
         )
         self._own = server.task_dispatcher
-        self._short = ShortFirst(server, is_short)
+        self._short = ShortFirst(server)
 
-    def connected(self, *paths: str) -> socket.socket:
-        """A connection with a GET for each path, sent at once."""
+    def connected(self, *paths: str, method: str = "GET") -> socket.socket:
+        """A connection with a request for each path, sent at once."""
         connection = socket.create_connection((HOST, self._port))
-        connection.sendall(b"".join(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for path in paths))
+        connection.sendall(b"".join(f"{method} {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for path in paths))
         return connection
 
     def rounds(self, is_done: Callable[[], bool]) -> None:
@@ -59,8 +54,8 @@ class Running:
             wasyncore.loop(timeout=0.01, use_poll=True, map=self.sockets, count=1)
             self._short.after_round()
 
-    def answer(self, path: str) -> bytes:
-        with self.connected(path) as connection:
+    def answer(self, path: str, method: str = "GET") -> bytes:
+        with self.connected(path, method=method) as connection:
             self.rounds(lambda: is_readable(connection))
             return body_on(connection)
 
@@ -92,12 +87,15 @@ def body_on(connection: socket.socket) -> bytes:
 
 
 def test_a_short_request_is_answered_by_the_thread_that_reads() -> None:
-    """Any other is answered by a thread of waitress, and one that turns out to take long."""
+    """Any other is answered by a thread of waitress: what takes long, stores, or has a long query."""
     loop = str(threading.get_ident()).encode()
     with running() as server:
         assert server.answer("/short") == loop
         assert server.answer("/other") != loop
         assert server.answer("/short/long") != loop
+        assert server.answer("/short", "POST") != loop
+        assert server.answer("/short", "OPTIONS") != loop
+        assert server.answer("/short?" + "page=1&" * 40) != loop
         assert server.answer("/short") == loop
 
 
@@ -146,5 +144,5 @@ def test_a_server_without_that_attribute_stays_as_it_is() -> None:
         """A server that has no task_dispatcher."""
 
     other = Other()
-    ShortFirst(other, is_short).after_round()
+    ShortFirst(other).after_round()
     assert vars(other) == {}
