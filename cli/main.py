@@ -58,13 +58,6 @@ _NAMES: Any = dict.fromkeys(_COMMANDS)
 """Of these click suggests one to whoever mistypes it."""
 
 
-def _load(name: str) -> click.Command:
-    module, _ = _COMMANDS[name]
-    # import is a keyword of Python.
-    command: click.Command = getattr(import_module(f"sigdir.cli.{module}"), "import_" if name == "import" else name)
-    return command
-
-
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -72,7 +65,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        return _load(cmd_name)
+        module, _ = _COMMANDS[cmd_name]
+        name = "import_" if cmd_name == "import" else cmd_name  # import is a keyword of Python
+        command: click.Command = getattr(import_module(f"sigdir.cli.{module}"), name)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -99,10 +95,6 @@ def console() -> NoReturn:
     allow_open_files()
     with noting(end_interrupted):
         try:
-            # Loaded before click calls a dozen functions: below them, numpy's import goes 1,800 times past the end of a
-            # 16 KiB piece of Python's stack, and Python gets and frees the next piece each time. That takes 15 ms.
-            if sys.argv[1:] and sys.argv[1] in _COMMANDS:
-                _load(sys.argv[1])
             main(prog_name="sigdir")
         except SystemExit as stop:
             status = stop.code

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -76,8 +75,6 @@ class Query(NamedTuple):
 _name_of = itemgetter(0)
 
 
-# One request parses its query up to twice. A larger cache would hold 16 KiB a query and hit rarely.
-@lru_cache(maxsize=64)
 def parse(query_string: str, *, is_ranked: bool = False) -> Query:
     """Parse a query string, with or without percent-escapes; never fails. Lists that are ranked know one parameter more."""
     pairs = pairs_of(query_string)

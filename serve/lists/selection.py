@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -50,16 +49,10 @@ class Selection:
         return int(self.rows.searchsorted(row))
 
 
-@lru_cache(maxsize=4)
-def _all_rows(view: View, collection: Collection) -> list[Selection]:
-    """All rows of a view. Cached, because it costs a microsecond a segment."""
-    return [Selection(segment, 0, segment.rows) for segment in view.segments[collection]]
-
-
 def selections_of(view: View, collection: Collection, wanted: Filter | None) -> list[Selection]:
     """The rows that pass a filter, oldest segment first. With a filter no selection is empty."""
     if wanted is None:
-        return _all_rows(view, collection)
+        return [Selection(segment, 0, segment.rows) for segment in view.segments[collection]]
     if wanted.is_whole_hash(collection.hash_bytes):
         found = view.with_hash(collection, bytes.fromhex(wanted.hex or ""))
         return [Selection(segment, 0, segment.rows, rows) for segment, rows in found]
