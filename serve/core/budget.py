@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from multiprocessing.connection import Connection, Pipe
@@ -116,7 +115,6 @@ class BudgetProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
         self._is_ready = False
-        self._stop: weakref.finalize[Any, BudgetProcess] | None = None
 
     def start(self) -> None:
         """Start it, without waiting until it is ready. It ends when this process ends."""
@@ -129,12 +127,13 @@ class BudgetProcess:
                 command, env=self._environment, pass_fds=[theirs.fileno()], start_new_session=True
             )
         self._is_ready = False
-        self._stop = weakref.finalize(self, _end, self._process, self._connection)
 
     def close(self) -> None:
-        """End it."""
-        if self._stop is not None:
-            self._stop()
+        """End it. One that is not closed ends when this process does: nothing more can come through the pipe."""
+        if self._process is not None and self._connection is not None:
+            self._process.kill()
+            self._process.wait()
+            self._connection.close()
         self._process = None
 
     def answer(
@@ -285,9 +284,3 @@ class CostlyRequests:
         if cost is None or (cost is Cost.SIZE and size is not None and size <= free):
             return None
         return self._processes.get(cost)
-
-
-def _end(process: subprocess.Popen[bytes], connection: Connection[Any, Any]) -> None:
-    process.kill()
-    process.wait()
-    connection.close()

@@ -44,6 +44,10 @@ class Filter(NamedTuple):
         """Whether whole hashes of ``width`` bytes are the only condition."""
         return self.is_whole_hash(width) or (self.hashes is not None and self == Filter(hashes=self.hashes))
 
+    def needs_scan(self, width: int) -> bool:
+        """Whether the text or the hash, of ``width`` bytes, of every row has to be compared."""
+        return not self.never and (self.text is not None or (self.hex is not None and len(self.hex) != 2 * width))
+
     def looked_up(self, width: int) -> list[bytes]:
         """The hashes of ``width`` bytes of a lookup, rising."""
         if self.hex:

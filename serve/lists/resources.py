@@ -27,7 +27,6 @@ from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.streams import WHOLE_BYTES, StreamLimit
 from sigdir.serve.lists.paging import Page, page_of, ranked_page
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, parse
-from sigdir.serve.lists.selection import needs_scan
 from sigdir.serve.metrics import Counts
 from sigdir.serve.pages.answers import answer, answer_lookup, etag
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -123,7 +122,8 @@ class ListResource:
 
         Every other page is cheaper to render than to keep. A long page is not rendered.
         """
-        is_kept = needs_scan(query.filter, self._collection) or (query.filter is None and query.page == "1")
+        filter = query.filter
+        is_kept = query.page == "1" if filter is None else filter.needs_scan(self._collection.hash_bytes)
         address = f"{url}?{query_string}"
         body = self._cache.get(view.token, address) if is_kept else None
         if body is None:

@@ -15,8 +15,7 @@ from sigdir.serve.core.decodings import BODY_BYTES, explained, note_decoding
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.negotiate import HTML, JSON, packed
-from sigdir.serve.pages.abi import indented
-from sigdir.serve.pages.page import ViewPage, rendered, send
+from sigdir.serve.pages.page import ViewPage, indented, rendered, send
 from sigdir.serve.pages.shown_reading import shown_reading, shown_transaction
 from sigdir.signatures.abi_decoder import WORD_BYTES
 from sigdir.signatures.contract import ContractInterface

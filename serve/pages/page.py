@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import falcon
 import jinja2
+import orjson
 
 from sigdir.serve.http.conditional import address_of, has_any, is_current, not_modified, token_at, weak
 from sigdir.serve.http.errors import not_found
@@ -63,15 +64,8 @@ def _templates() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
-    environment.globals |= {"asset": asset_address, "navigation": NAVIGATION, "public_url": ""}
+    environment.globals |= FUNCTIONS | {"asset": asset_address, "navigation": NAVIGATION, "public_url": ""}
     environment.filters |= FILTERS
-    environment.globals |= FUNCTIONS
-    search_box: Any = environment.get_template("search_box.html").module
-    frame: Any = environment.get_template("frame.html").module
-    environment.globals |= {"search": search_box.search}
-    # The frame is the same on every page. Rendering it each time would be a third of the cost of a small page.
-    environment.globals |= {"head": frame.head(), "script": frame.script(), "foot": frame.foot()}
-    environment.globals["masthead"] = lru_cache(maxsize=len(NAVIGATION) + 2)(frame.masthead)
     return environment
 
 
@@ -98,6 +92,15 @@ def send(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
     resp.content_type = HTML_TYPE
     resp.set_headers(_HEADERS)
     resp.data = packed(req, resp, body)
+
+
+_MOST_INDENTED = 6  # times as long: three levels of tuples make it four times as long
+
+
+def indented(entries: list[dict[str, Any]]) -> str:
+    """An ABI as indented JSON; in one line where it is nested so deep that it would be blanks for the most part."""
+    packed, shown = orjson.dumps(entries), orjson.dumps(entries, option=orjson.OPT_INDENT_2)
+    return (shown if len(shown) <= _MOST_INDENTED * len(packed) else packed).decode()
 
 
 @dataclass

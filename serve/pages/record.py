@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 import falcon
 
 from sigdir.serve.http.errors import HttpError, detail
-from sigdir.serve.pages.abi import abi_json, declared_abi_json
-from sigdir.serve.pages.page import ViewPage, rendered
+from sigdir.serve.pages.page import ViewPage, indented, rendered
 from sigdir.serve.pages.rows import HASH_NAMES, URL_NAMES, Row, hash_address, row_of
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection, parse_hash
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.rank import Ranked
 from sigdir.signatures.standards import sources
+from sigdir.signatures.types import BadDeclaration, Declaration, canonical_declaration, parse_declaration
 from sigdir.warehouse.evidence.lookup import TextEvidence, text_evidence
 from sigdir.warehouse.evidence.usage import uses_of
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
@@ -140,3 +142,32 @@ def _chosen(found: list[RankedRow], id: str | None) -> RankedRow:
 
 def _short(text: str) -> str:
     return text if len(text) <= _SHORT else text[:_SHORT] + "…"
+
+
+# A text or a declaration as an entry of an ABI.
+
+_MAX_CHARACTERS = 4096
+
+
+def abi_json(collection: Collection, text: str) -> str | None:
+    """The ABI of one entry as indented JSON; None if the text is too long or its tuples nest too deeply.
+
+    Parts that a signature does not contain get neutral values: names are empty, a function has no outputs, no event
+    parameter is indexed.
+    """
+    kind = Kind.EVENT if collection == EVENT_SIGNATURES else Kind.FUNCTION
+    return _json(text, partial(canonical_declaration, kind=kind))
+
+
+def declared_abi_json(declaration: str) -> str | None:
+    """The ABI of one declaration, with its names, as indented JSON; None if there is none or it is too long."""
+    return _json(declaration, parse_declaration)
+
+
+def _json(text: str, read: Callable[[str], Declaration]) -> str | None:
+    if len(text) > _MAX_CHARACTERS:
+        return None
+    try:
+        return indented([read(text).abi_entry()])
+    except BadDeclaration:
+        return None

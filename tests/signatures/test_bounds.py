@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from sigdir.serve.pages.abi import indented
+from sigdir.serve.pages.page import indented
 from sigdir.signatures.contract import contract_code, interface_of
 from sigdir.signatures.decode_input import inputs_of_fields
 from sigdir.signatures.evidence import Kind

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigdir.serve.pages.abi import abi_json
+from sigdir.serve.pages.record import abi_json
 from sigdir.serve.pages.search import find
 from sigdir.serve.pages.search_query import parse_search
 from sigdir.signatures.abi import abi_entry
