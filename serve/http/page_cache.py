@@ -18,7 +18,7 @@ class PageCache:
     """The pages rendered last, as many as fit ``limit`` bytes with their addresses. The oldest leaves first.
 
     A page is kept under the token of its view and its address. Pages over a sixteenth of the limit are not kept.
-    ``count`` gets, for each look, whether the page was there. One that is not takes long to make.
+    ``count`` gets, for each look, whether the page was there.
     """
 
     def __init__(self, limit: int, count: Callable[[bool], None]) -> None:
@@ -27,9 +27,10 @@ class PageCache:
         self._pages: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, token: str, address: str) -> bytes | None:
+    def get(self, token: str, address: str, *, takes_long: bool = True) -> bytes | None:
+        """The page; ``takes_long`` says whether it does to make it where it is not there."""
         page = self._pages.get((token, address))
-        if page is None:
+        if page is None and takes_long:
             this_takes_long()
         self._count(page is not None)
         return page

@@ -112,7 +112,7 @@ def page_of(view: View, collection: Collection, query: Query, url: str) -> Page:
 
     Raises HttpError where there is no such page or cursor.
     """
-    return page_of_selections(_selections_of(view, collection, query.filter), collection, query, url)
+    return page_of_selections(selections_of(view, collection, query.filter), collection, query, url)
 
 
 def page_of_selections(selections: list[Selection], collection: Collection, query: Query, url: str) -> Page:
@@ -251,7 +251,7 @@ class Selection:
         return int(self.rows.searchsorted(row))
 
 
-def _selections_of(view: View, collection: Collection, wanted: Filter | None) -> list[Selection]:
+def selections_of(view: View, collection: Collection, wanted: Filter | None) -> list[Selection]:
     """The rows that pass a filter, oldest segment first. With a filter no selection is empty."""
     if wanted is None:
         return [Selection(segment, 0, segment.rows) for segment in view.segments[collection]]

@@ -122,10 +122,10 @@ class ListResource:
 
         Every other page is cheaper to render than to keep. A long page is not rendered.
         """
-        filter = query.filter
-        is_kept = query.page == "1" if filter is None else filter.needs_scan(self._collection.hash_bytes)
+        scans = query.filter is not None and query.filter.needs_scan(self._collection.hash_bytes)
+        is_kept = scans or (query.filter is None and query.page == "1")
         address = f"{url}?{query_string}"
-        body = self._cache.get(view.token, address) if is_kept else None
+        body = self._cache.get(view.token, address, takes_long=scans) if is_kept else None
         if body is None:
             page = page_of(view, self._collection, query, url)
             if page.is_longer_than(WHOLE_BYTES):

@@ -104,6 +104,7 @@ def test_a_ranked_lookup_scans_nothing(reader: Reader) -> None:
     with closing(Writer(reader.paths, reader)) as writer:
         client = TestClient(create_app(Settings(reader.paths.root, rank_lists=True), reader, writer))
         reader.current().found.clear()
+        assert is_short(client, SIGNATURES_PATH)
         assert is_short(client, SIGNATURES_PATH, "hex_signature=d0e30db0", encodings="gzip")
         assert is_short(client, SIGNATURES_PATH, "hex_signature__in=d0e30db0,00000001&filter=false")
         assert not is_short(client, SIGNATURES_PATH, "hex_signature=a9059cbb")
@@ -177,7 +178,7 @@ def test_what_takes_long_to_pack_is_not_short(reader: Reader) -> None:
         for number in range(3):
             new = {"text_signature": f"f{number}({'uint256,' * 5000}uint256)"}
             assert client.simulate_post(SIGNATURES_PATH, json=new).status_code == 201
-        query = "page_size=3&created_at__gt=2020-01-01"
+        query = "page_size=3&created_at__gt=2020-01-01T00:00:00"
         assert is_short(client, SIGNATURES_PATH, query)
         assert not is_short(client, SIGNATURES_PATH, query, encodings="gzip")
 
