@@ -13,9 +13,8 @@ import click
 from sigdir.cli.decode_contract import contract, entered, explain_code
 from sigdir.cli.decode_lines import candidate_lines, noted
 from sigdir.cli.decode_tx import transaction
-from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import existing_file, json_option, quiet_option, together
+from sigdir.cli.options import directory_options, existing_file, json_option, quiet_option, together
 from sigdir.cli.output import write_json, write_report
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.directory import Source, opened, readings_of

@@ -10,9 +10,8 @@ from typing import BinaryIO, NoReturn
 
 import click
 
-from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Failure, command
-from sigdir.cli.options import json_option
+from sigdir.cli.options import directory_options, json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, known_of_all, opened
 from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode

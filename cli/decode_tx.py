@@ -9,9 +9,8 @@ from functools import partial
 import click
 
 from sigdir.cli.decode_lines import candidate_lines, noted
-from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import command
-from sigdir.cli.options import json_option
+from sigdir.cli.options import directory_options, json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, opened, readings_of
 from sigdir.pipeline.node import Node

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Failure, command
+from sigdir.cli.options import directory_options
 from sigdir.pipeline.directory import Source, opened
 from sigdir.signatures.errors import missing_package
 from sigdir.signatures.interruption import waiting

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,3 +106,40 @@ as_of_option = click.option(
     "--as-of", "version", type=_as_of, metavar="VERSION|TIME",
     help="Read an older version: its number, or a time such as 2026-11-21T08:00Z.",
 )  # fmt: skip
+
+
+# The warehouse or the pack that a command takes its texts from.
+
+_KEY_BYTES = 200
+
+_DIRECTORY = together(
+    warehouse_option,
+    click.option(
+        "--pack", type=existing_file, metavar="FILE",
+        help="Take the texts from this pack, and from no warehouse.",
+    ),
+    key_option,
+)  # fmt: skip
+
+
+def directory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --warehouse, --pack and --key; the command gets ``source``. Raises UsageError, OSError."""
+
+    @wraps(command)
+    def gathered(folder: Path, pack: Path | None, key: str | None, **others: Any) -> Any:
+        from sigdir.pipeline.directory import PackSource, Source  # which commands without these options do without
+
+        if pack is None and key is not None:
+            raise click.UsageError("--key is of a pack: --pack FILE")
+        source: Source = folder if pack is None else PackSource(pack, public_key(key))
+        return command(source=source, **others)
+
+    return _DIRECTORY(gathered)
+
+
+def public_key(key: str | None) -> str | None:
+    """The digits of a key that is given as such or as a file."""
+    if key is None or not os.path.isfile(key):
+        return key
+    with open(key, "rb") as file:
+        return file.read(_KEY_BYTES).decode("ascii", "replace").strip()

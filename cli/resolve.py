@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Failure, command
-from sigdir.cli.options import json_option
+from sigdir.cli.options import directory_options, json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import RankedText, Source, opened
 from sigdir.pipeline.errors import printable

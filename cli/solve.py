@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from sigdir.cli.decode_contract import code_of
-from sigdir.cli.directories import directory_options
 from sigdir.cli.errors import Failure, command
-from sigdir.cli.options import existing_file, json_option, quiet_option, threads_option
+from sigdir.cli.options import directory_options, existing_file, json_option, quiet_option, threads_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
 from sigdir.cli.resolve import digest_of, hash_lines

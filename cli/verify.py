@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.directories import public_key
 from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import (
     existing_file,
     json_option,
     key_option,
     memory_limit_option,
+    public_key,
     quiet_option,
     threads_option,
     warehouse_option,
