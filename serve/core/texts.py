@@ -10,7 +10,8 @@ from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_m
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http.bodies import Upload, loads, text_field
 from sigdir.serve.http.errors import field_error
-from sigdir.signatures.abi import abi_entry, has_no_selector
+from sigdir.signatures.abi import abi_entries as entries_of_abi
+from sigdir.signatures.abi import has_no_selector
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, Collection
@@ -22,7 +23,7 @@ from sigdir.warehouse.staging.transaction import NewText, StagedRow
 
 
 def abi_entries(text: str) -> list[Entry]:
-    """The candidates of an ABI given as JSON text; raises HttpError.
+    """The candidates of an ABI, or of a compiler's artifact, given as JSON text; raises HttpError.
 
     ABIs that 4byte.directory refuses are accepted too: errors, receive entries, functions without outputs.
     """
@@ -30,9 +31,11 @@ def abi_entries(text: str) -> list[Entry]:
         abi = loads(text)
     except (ValueError, RecursionError):
         raise field_error("contract_abi", "Invalid JSON") from None
+    if isinstance(abi, dict):
+        abi = abi.get("abi")
     if not isinstance(abi, list) or not all(map(_is_abi_entry, abi)):
         raise field_error("contract_abi", "Could not validate ABI")
-    return [abi_entry(item, number) for number, item in enumerate(abi, 1) if not has_no_selector(item["type"])]
+    return list(entries_of_abi(abi))
 
 
 def _is_abi_entry(item: Any) -> bool:

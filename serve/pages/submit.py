@@ -7,7 +7,6 @@ address has the ids of the rows.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +47,7 @@ def candidates(text: bytes, format: str, file_name: str = "") -> Iterable[Entry]
     if format == "auto":
         format = _detected(text, file_name)
     if format == "abi":
-        return abi_entries(_abi_of(text.decode("utf-8", "replace")))
+        return abi_entries(text.decode("utf-8", "replace"))
     if format == "solidity":
         if has_too_many_tokens(text):
             raise detail(413, "This source is too long.")
@@ -75,15 +74,6 @@ def _has_solidity(text: bytes) -> bool:
     """Whether a word of Solidity stands in front of a brace or a semicolon."""
     word = _SOLIDITY.search(text)
     return word is not None and any(text.find(mark, word.end()) >= 0 for mark in (b"{", b";"))
-
-
-def _abi_of(text: str) -> str:
-    """The ABI inside a compiler's artifact, or the text unchanged."""
-    try:
-        value = bodies.loads(text)
-    except (ValueError, RecursionError):
-        return text  # abi_entries reports what is wrong with it
-    return json.dumps(value["abi"]) if isinstance(value, dict) and isinstance(value.get("abi"), list) else text
 
 
 _MAX_BODY = 4 * MIB

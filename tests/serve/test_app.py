@@ -747,6 +747,7 @@ def test_an_abi_of_today_is_imported(app: Application) -> None:
     for row in found(app, "abi"):
         assert_record(row, row["text_signature"])
     assert counters(import_abi(app, MODERN_ABI)) == (8, 0, 7, 1)
+    assert counters(import_abi(app, {"abi": MODERN_ABI, "bytecode": "0x"})) == (8, 0, 7, 1)
 
 
 def nested(depth: int, inner: Any) -> Any:
