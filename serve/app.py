@@ -61,7 +61,7 @@ def create_app(
         app.add_middleware(AnswerRecorder(counts, settings.log_requests))
     is_replica = bool(settings.follow_store)
     access = WriteAccess(settings.read_only, settings.write_token, is_replica, settings.primary_url)
-    app.add_middleware([Negotiation(table, access), AnswerHeaders()])
+    app.add_middleware([Negotiation(access), AnswerHeaders()])
     if settings.count_misses:
         app.add_middleware(MissCounter(Misses(reader.paths.misses), reader))
     if processes:

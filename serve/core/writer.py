@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.transaction import STAGED_TOGETHER, NewText, PostedSighting, StagedRow, Transaction
@@ -30,15 +32,11 @@ _MAX_NOTED = 10_000
 Begin = Callable[[], AbstractContextManager[Transaction]]
 
 
-class _Job:
-    """The texts of one request. ``rows`` or ``error`` is there once ``done`` can be acquired."""
+class _Job(NamedTuple):
+    """The texts of one request, and their rows to come."""
 
-    def __init__(self, texts: list[NewText]) -> None:
-        self.texts = texts
-        self.rows: list[StagedRow | None] = []
-        self.error: Exception | None = None
-        self.done = threading.Lock()
-        self.done.acquire()
+    texts: list[NewText]
+    rows: Future[list[StagedRow | None]]
 
 
 class Writer:
@@ -68,7 +66,7 @@ class Writer:
         """Stage the texts; None in the place of each that is stored already or suppressed. Raises UnreadableWarehouse."""
         if not self._is_open:
             raise UnreadableWarehouse(f"{self._root} is read-only")
-        job = _Job(texts)
+        job = _Job(texts, Future())
         if self._committing.acquire(blocking=False):
             try:
                 self._finish([job])
@@ -76,10 +74,7 @@ class Writer:
                 self._committing.release()
         else:
             self._jobs.put(job)
-        job.done.acquire()
-        if job.error is not None:
-            raise job.error
-        return job.rows
+        return job.rows.result()
 
     def _run(self) -> None:
         while (first := self._jobs.get()) is not None:
@@ -90,11 +85,18 @@ class Writer:
                 self._finish(jobs)
 
     def _finish(self, jobs: list[_Job]) -> None:
-        """Commit the texts of jobs, which nobody else does meanwhile."""
-        self._commit(jobs)
+        """Stage the texts of jobs in one transaction, as nobody else does meanwhile: each gets its rows or the error."""
+        texts = [new for job in jobs for new in job.texts]
+        try:
+            rows = self._stage(texts)
+        except Exception as error:  # noqa: BLE001 - raised again in the thread of each request
+            for job in jobs:
+                job.rows.set_exception(error)
+            return
+        staged = iter(rows)
         for job in jobs:
-            job.done.release()
-        self._note_known(jobs)
+            job.rows.set_result([next(staged) for _ in job.texts])
+        self._note_known([new for new, row in zip(texts, rows, strict=True) if row is None])
 
     def _next_job(self) -> _Job | None:
         """A job that waits already; None if there is none, or if the writer is closed."""
@@ -105,17 +107,6 @@ class Writer:
         if job is None:  # put it back, so that the loop ends after this commit
             self._jobs.put(None)
         return job
-
-    def _commit(self, jobs: list[_Job]) -> None:
-        """Stage the texts of all jobs in one transaction, and give each job its rows or the error."""
-        texts = [new for job in jobs for new in job.texts]
-        try:
-            rows = iter(self._stage(texts))
-            for job in jobs:
-                job.rows = [next(rows) for _ in job.texts]
-        except Exception as error:  # noqa: BLE001 - raised again in the thread of each request
-            for job in jobs:
-                job.error = error
 
     def _stage(self, texts: list[NewText]) -> list[StagedRow | None]:
         is_one_statement = len(texts) <= STAGED_TOGETHER and not any(new.is_declared for new in texts)
@@ -128,9 +119,8 @@ class Writer:
                     return _stage_unknown(staging, view, texts)
             view = self._reader.refreshed()
 
-    def _note_known(self, jobs: list[_Job]) -> None:
+    def _note_known(self, known: list[NewText]) -> None:
         """Note that texts were POSTed which are stored already, without an fsync."""
-        known = [new for job in jobs for new, row in zip(job.texts, job.rows, strict=False) if row is None]
         known = [new for new in known if new not in self._noted]
         if not known:
             return

@@ -11,9 +11,13 @@ An ETag comes from one of two tokens.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import TypeVar
 from zlib import crc32
 
 import falcon
+
+Made = TypeVar("Made")
 
 _LOOKUP_SECONDS = 60
 
@@ -60,11 +64,6 @@ def is_current(req: falcon.Request, etag: str) -> bool:
     return known.strip() == "*" or tag in (one.strip().removeprefix("W/") for one in known.split(","))
 
 
-def has_any(req: falcon.Request) -> bool:
-    """Whether If-None-Match is ``*``, which any answer that exists matches."""
-    return bool(req.env.get("HTTP_IF_NONE_MATCH", "").strip() == "*")
-
-
 def if_range_holds(req: falcon.Request, etag: str, modified: str) -> bool:
     """Whether a Range header counts: If-Range is missing or names this ETag or this Last-Modified."""
     return (req.get_header("If-Range") or etag).strip() in (etag, modified)
@@ -82,3 +81,13 @@ def not_modified(req: falcon.Request, resp: falcon.Response, etag: str, cache_co
         return False
     resp.status = falcon.HTTP_304
     return True
+
+
+def unless_current(req: falcon.Request, resp: falcon.Response, etag: str, make: Callable[[], Made]) -> Made | None:
+    """What ``make`` gives, with the validators; None, and status 304, if the client has this state already.
+
+    ``*`` matches any answer that exists, and only making one shows whether it does.
+    """
+    is_any = req.env.get("HTTP_IF_NONE_MATCH", "").strip() == "*"
+    made = make() if is_any or not is_current(req, etag) else None
+    return None if not_modified(req, resp, etag) else made

@@ -147,6 +147,7 @@ _EXPOSED = (
 )
 
 
+@dataclass
 class Negotiation:
     """Chooses JSON or HTML for the resources that ``negotiates`` marks, and refuses methods that a resource lacks.
 
@@ -155,9 +156,7 @@ class Negotiation:
     answer, and ``req.context.error_body``, a dialect's own form of an error or None.
     """
 
-    def __init__(self, table: Routes, access: WriteAccess) -> None:
-        self._methods = {path: methods_of(resource) for path, resource in table.items()}
-        self._access = access
+    _access: WriteAccess
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
         if not getattr(resource, "may_be_short", False):
@@ -165,7 +164,7 @@ class Negotiation:
         req.context.error_body = getattr(resource, "error_body", None)
         req.context.kind = getattr(resource, "kind", JSON)
         req.env[ROUTE] = req.uri_template
-        methods = self._methods[req.uri_template or ""]
+        methods = methods_of(resource)
         allow = ", ".join(methods)
         if getattr(resource, "negotiates", False):
             resp.set_header("Allow", allow)

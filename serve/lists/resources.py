@@ -14,13 +14,7 @@ from sigdir.serve.core.texts import canonical_text
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
 from sigdir.serve.http.bodies import FAR, whole_number
-from sigdir.serve.http.conditional import (
-    has_any,
-    is_current,
-    not_modified,
-    set_validators,
-    token_at,
-)
+from sigdir.serve.http.conditional import set_validators, token_at, unless_current
 from sigdir.serve.http.errors import detail, field_error, not_found, reject
 from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.page_cache import PageCache
@@ -91,15 +85,12 @@ class ListResource:
             answer_lookup(req, resp, page.body(), found=page.count > 0)
 
     def _list(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
-        tag = self._tag(req, view)
-        page: bytes | Page = b""
-        if has_any(req) or not is_current(req, tag):
-            page = self._page(view, query, self._address(req), req.query_string)
-        if not_modified(req, resp, tag):
-            return
+        page = unless_current(
+            req, resp, self._tag(req, view), lambda: self._page(view, query, self._address(req), req.query_string)
+        )
         if isinstance(page, Page):
             self._send_long(req, resp, view, page)
-        else:
+        elif page is not None:
             answer(req, resp, page)
 
     def _send_long(self, req: falcon.Request, resp: falcon.Response, view: View, page: Page) -> None:

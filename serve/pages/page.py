@@ -19,7 +19,7 @@ import falcon
 import jinja2
 import orjson
 
-from sigdir.serve.http.conditional import address_of, has_any, is_current, not_modified, token_at, weak
+from sigdir.serve.http.conditional import address_of, token_at, unless_current, weak
 from sigdir.serve.http.errors import not_found
 from sigdir.serve.http.negotiate import HTML, packed, packed_in
 from sigdir.serve.http.page_cache import PageCache
@@ -120,10 +120,8 @@ class ViewPage:
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
         view = self._reader.current()
         tag = weak(f"{token_at(view.token, req)}-{build()}")
-        page = b""
-        if has_any(req) or not is_current(req, tag):
-            page = self._page(view, req, **parameters)  # only rendering shows whether there is such a page
-        if not not_modified(req, resp, tag):
+        page = unless_current(req, resp, tag, lambda: self._page(view, req, **parameters))
+        if page is not None:
             send(req, resp, page)
 
     def _page(self, view: View, req: falcon.Request, **parameters: str) -> bytes:

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from contextlib import nullcontext, suppress
-from functools import cache
 from importlib import import_module
 from io import BytesIO
 from multiprocessing.connection import Connection
@@ -45,15 +44,14 @@ def main(descriptor: int, gives_way: bool) -> None:
         import_module("sigdir.serve.mcp_server")  # a second
     connection: Connection[Any, Any] = Connection(descriptor)
     with suppress(EOFError, OSError):
-        _opened()
+        app, reader = _opened()
         _give_way(_SQL_NICENESS if gives_way else _NICENESS)  # not before: who waits for it does so 1.7 times as long
         connection.send("ready")
         while True:
-            (app, reader), body = _opened(), BytesIO()
-            while piece := connection.recv_bytes():
-                body.write(piece)
+            body = BytesIO(
+                b"".join(iter(connection.recv_bytes, b""))
+            )  # it holds these bytes, and its only reader makes no copy
             environ, budget = connection.recv()
-            body = BytesIO(body.getvalue())  # without a copy, and neither does its only reader make one
             _refresh(reader)
             answer = None
             with noting(_kill, (signal.SIGINT,)) if gives_way else nullcontext(), suppress(KeyboardInterrupt):
@@ -81,7 +79,6 @@ def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@cache
 def _opened() -> tuple[Any, Reader]:
     """The application, and what it reads."""
     settings = Settings.from_environment().as_the_medium_allows()
