@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
 from sigdir.serve.core.writer import Writer
@@ -17,7 +17,6 @@ from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import LISTED, Kind
-from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.staging.transaction import NewText, StagedRow
 
@@ -79,29 +78,10 @@ _TRANSACTION_ROWS = 500
 _PAUSE_SECONDS = 0.001
 
 
-class Refused(NamedTuple):
-    """Why a text is not stored; ``position`` counts from 1 in bytes, 0 where the whole text is wrong."""
-
-    reason: str
-    position: int = 0
-
-
 def canonical_text(collection: Collection, text: str) -> NewText:
     """Canonicalise a text for one collection; raises GrammarError, for the other collection's keyword too."""
     stated = Kind.EVENT if collection == EVENT_SIGNATURES else Kind.UNKNOWN
     return NewText(collection, *canonicalise_one(text, collection.code, stated))
-
-
-def canonical_texts(collection: Collection, texts: list[str]) -> list[NewText | Refused]:
-    """Canonicalise each text; the reason in the place of each that is rejected. Half of a surrogate pair is a `?`."""
-    return [_canonical_or_refused(collection, text.encode("utf-8", "replace").decode()) for text in texts]
-
-
-def _canonical_or_refused(collection: Collection, text: str) -> NewText | Refused:
-    try:
-        return canonical_text(collection, text)
-    except GrammarError as error:
-        return Refused(error.reason, error.column)
 
 
 def store_texts(writer: Writer, new: list[NewText]) -> list[StagedRow | None]:

@@ -21,7 +21,7 @@ import falcon
 
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.texts import Refused, canonical_texts, store_texts
+from sigdir.serve.core.texts import canonical_text, store_texts
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http import bodies
 from sigdir.serve.http.conditional import address_of, lookup_caching, not_modified, strong, token_of, weak
@@ -269,16 +269,19 @@ class OlderImportResource(ImportResource):
 
 
 def _store(writer: Writer, collection: Collection, texts: list[str]) -> dict[str, Any]:
-    distinct = list(dict.fromkeys(texts))  # a repeated text counts once
-    canonical = dict(zip(distinct, canonical_texts(collection, distinct), strict=True))
     valid: dict[str, NewText] = {}
     reasons: dict[str, dict[str, Any]] = {}
-    for text, new in canonical.items():
-        if isinstance(new, NewText) and not writer.refuses(new):
-            valid[text] = new
+    for text in dict.fromkeys(texts):  # a repeated text counts once
+        try:
+            # Half of a surrogate pair is a `?`.
+            new = canonical_text(collection, text.encode("utf-8", "replace").decode())
+        except GrammarError as error:
+            reasons[text] = {"reason": error.reason, "position": error.column}
+            continue
+        if writer.refuses(new):
+            reasons[text] = {"reason": "suppressed", "position": 0}
         else:
-            refused = new if isinstance(new, Refused) else Refused("suppressed")
-            reasons[text] = refused._asdict()
+            valid[text] = new
     result: dict[str, Any] = {"imported": {}, "duplicated": {}, "invalid": list(reasons), "reasons": reasons}
     rows = store_texts(writer, list(valid.values()))
     for (text, new), row in zip(valid.items(), rows, strict=True):
