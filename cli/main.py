@@ -12,47 +12,34 @@ import click
 from sigdir.signatures.interruption import noting
 from sigdir.signatures.open_files import allow_open_files
 
-# Name, module and line of help. Loading all modules to ask them takes 0.8 s.
+# Name and line of help. Loading all modules to ask them takes 0.8 s.
 _COMMANDS = {
-    "import": ("import_", "Import signatures from files, folders, archives, or standard input (-)"),
-    "export": ("export", "Export signatures in the format of another program, as a file or a folder tree"),
-    "mirror": ("mirror", "Keep a private copy of another directory"),
-    "serve": ("serve", "Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does"),
-    "fold": ("fold", "Move POSTed rows from staging into the table, where SQL sees them"),
-    "suppress": (
-        "suppress",
-        "Hide texts from everything that servers of the warehouse answer, or list the hidden texts",
-    ),
-    "verify": ("verify", "Check everything that is stored, or a pack, and change nothing"),
-    "backup": ("backup", "Copy the warehouse into DEST, as it is now, while it is in use"),
-    "compact": ("compact", "Merge small data files into fewer, in one new version that holds the same rows"),
-    "vacuum": ("vacuum", "Remove data files that no version within a time window needs, and what dead processes left"),
-    "report": ("report", "Write a page about the warehouse, with totals and plots"),
-    "rejects": ("history", "Show the candidates that imports rejected: text, reason, file, line, position"),
-    "history": ("history", "List the imports with their times, sources and counts"),
-    "stats": ("stats", "Show how many rows, files and bytes the warehouse has"),
-    "sql": ("sql", "Run SQL over the warehouse"),
-    "clashes": ("clashes", "Find selectors that two texts share, in ABIs, artifacts, sources and lists"),
-    "coverage": ("coverage", "Say how much of what is used the warehouse can name, and which misses matter most"),
-    "wanted": (
-        "wanted",
-        "List selectors and topics that a server was asked for and could not name, the most wanted first",
-    ),
-    "compile": ("compile", "Compile the kernels now, so that no later command waits for it"),
-    "resolve": ("resolve", "Show the texts of selectors and topics, the best first, and the reasons for their order"),
-    "solve": (
-        "solve",
-        "Look for texts of selectors and topics that nobody knows: known names with the likeliest parameters",
-    ),
-    "search": ("search", "Find signatures by a piece of their text, by a pattern of the name, or by their parameters"),
-    "mcp": ("mcp", "Answer agents by the Model Context Protocol, on standard input and output"),
-    "keygen": ("keygen", "Make a key that signs packs"),
-    "decode": (
-        "decode",
-        "Explain calldata, logs, reverts and returned values by each text that has their selector or topic, the best match first",
-    ),
+    "import": "Import signatures from files, folders, archives, or standard input (-)",
+    "export": "Export signatures in the format of another program, as a file or a folder tree",
+    "mirror": "Keep a private copy of another directory",
+    "serve": "Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does",
+    "fold": "Move POSTed rows from staging into the table, where SQL sees them",
+    "suppress": "Hide texts from everything that servers of the warehouse answer, or list the hidden texts",
+    "verify": "Check everything that is stored, or a pack, and change nothing",
+    "backup": "Copy the warehouse into DEST, as it is now, while it is in use",
+    "compact": "Merge small data files into fewer, in one new version that holds the same rows",
+    "vacuum": "Remove data files that no version within a time window needs, and what dead processes left",
+    "report": "Write a page about the warehouse, with totals and plots",
+    "rejects": "Show the candidates that imports rejected: text, reason, file, line, position",
+    "history": "List the imports with their times, sources and counts",
+    "stats": "Show how many rows, files and bytes the warehouse has",
+    "sql": "Run SQL over the warehouse",
+    "clashes": "Find selectors that two texts share, in ABIs, artifacts, sources and lists",
+    "coverage": "Say how much of what is used the warehouse can name, and which misses matter most",
+    "wanted": "List selectors and topics that a server was asked for and could not name, the most wanted first",
+    "compile": "Compile the kernels now, so that no later command waits for it",
+    "resolve": "Show the texts of selectors and topics, the best first, and the reasons for their order",
+    "solve": "Look for texts of selectors and topics that nobody knows: known names with the likeliest parameters",
+    "search": "Find signatures by a piece of their text, by a pattern of the name, or by their parameters",
+    "mcp": "Answer agents by the Model Context Protocol, on standard input and output",
+    "keygen": "Make a key that signs packs",
+    "decode": "Explain calldata, logs, reverts and returned values by each text that has their selector or topic, the best match first",
 }
-
 
 _NAMES: Any = dict.fromkeys(_COMMANDS)
 """Of these click suggests one to whoever mistypes it."""
@@ -65,14 +52,14 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _ = _COMMANDS[cmd_name]
         name = "import_" if cmd_name == "import" else cmd_name  # import is a keyword of Python
+        module = "history" if cmd_name == "rejects" else name
         command: click.Command = getattr(import_module(f"sigdir.cli.{module}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
+            formatter.write_dl(list(_COMMANDS.items()))
 
 
 @click.group(
