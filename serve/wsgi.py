@@ -26,6 +26,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 @cache
 def _opened() -> Any:
     allow_open_files()
-    settings = Settings.from_environment().as_the_medium_allows()
+    settings = Settings.from_environment()
     ensure_warehouse(settings)
-    return open_app(settings).app
+    opened, _ = open_app(settings)
+    return opened

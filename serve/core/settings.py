@@ -118,7 +118,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls) -> Settings:
-        """The settings that the variables name, the defaults for the others; raises ValueError."""
+        """The settings that the variables name, as the medium allows, the defaults for the others; raises ValueError."""
         kinds = get_type_hints(cls)
         given: dict[str, Any] = {}
         for each in fields(cls):
@@ -130,7 +130,7 @@ class Settings:
         for name, url in (("SIGDIR_PUBLIC_URL", settings.public_url), ("SIGDIR_PRIMARY_URL", settings.primary_url)):
             if url and not is_origin(url):
                 raise ValueError(f"{name}: {url!r} is not a scheme and a host, as https://example.org")
-        return settings
+        return settings.as_the_medium_allows()
 
 
 def is_origin(url: str) -> bool:

@@ -81,7 +81,7 @@ def _kill() -> None:
 
 def _opened() -> tuple[Any, Reader]:
     """The application, and what it reads."""
-    settings = Settings.from_environment().as_the_medium_allows()
+    settings = Settings.from_environment()
     try:
         existing(settings.warehouse)
         reader = Reader(settings.paths)

@@ -49,7 +49,8 @@ def load(target: str) -> Any:
 
     settings = Settings.from_environment()
     try:
-        return open_app(settings).app
+        app, _ = open_app(settings)
+        return app
     except (WarehouseError, OSError) as error:
         write_line(f"Error: {error}")
         if not is_served(settings.host, settings.port):

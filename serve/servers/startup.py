@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from sigdir.serve.app import create_app
 from sigdir.serve.core.budget import Processes, budget_processes
@@ -19,15 +19,8 @@ from sigdir.warehouse.table.paths import existing
 _REPORT_SECONDS = 2.0
 
 
-class OpenedApp(NamedTuple):
-    """A WSGI application, and its processes for costly requests."""
-
-    app: Any
-    processes: Processes
-
-
-def open_app(settings: Settings) -> OpenedApp:
-    """The application over the warehouse of the settings, and its processes for costly requests, all ready to answer.
+def open_app(settings: Settings) -> tuple[Any, Processes]:
+    """The WSGI application over the warehouse of the settings, and its processes for costly requests, all ready to answer.
 
     Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError, also where there is
     no warehouse: only the server makes one, before its workers start.
@@ -41,7 +34,6 @@ def open_app(settings: Settings) -> OpenedApp:
         make_folder(paths.cache)
         with FileLock(paths.compile_lock):  # one worker compiles the kernels, the others then load them
             warm()
-    settings = settings.as_the_medium_allows()
     reader = Reader(paths, _IndexProgress())
     counts = Counts()
     counts.starts.inc()  # what is above the number of workers are restarts
@@ -51,7 +43,7 @@ def open_app(settings: Settings) -> OpenedApp:
         process.start()
     for process in processes.values():  # who is ready answers a costly request too
         process.await_ready()
-    return OpenedApp(app, processes)
+    return app, processes
 
 
 class _IndexProgress:

@@ -27,7 +27,7 @@ from sigdir.serve.core.budget import FREE_BYTES
 from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import START_ERROR
-from sigdir.serve.servers.startup import OpenedApp, open_app
+from sigdir.serve.servers.startup import open_app
 from sigdir.warehouse.index.view import TakesLong, short_only, this_takes_long
 from sigdir.warehouse.table.errors import WarehouseError
 
@@ -45,9 +45,9 @@ _OWN_FILES = 256  # mapped columns, SQLite's three files, bodies that went to di
 def main(descriptor: int, beats: int) -> None:
     settings = Settings.from_environment()
     try:
-        opened = open_app(settings)
-        serve(opened, settings, socket.socket(fileno=descriptor), beats)
-        for process in opened.processes.values():  # one may still write an index, and its folder may be removed next
+        app, processes = open_app(settings)
+        serve(app, settings, socket.socket(fileno=descriptor), beats)
+        for process in processes.values():  # one may still write an index, and its folder may be removed next
             process.close()
     except (WarehouseError, OSError) as error:
         write_line(f"Error: {error}")
@@ -55,11 +55,11 @@ def main(descriptor: int, beats: int) -> None:
     os._exit(0)  # unloading the modules takes seconds on a busy machine; lines of the log are flushed one by one
 
 
-def serve(opened: OpenedApp, settings: Settings, bound: socket.socket, beats: int) -> None:
+def serve(app: Any, settings: Settings, bound: socket.socket, beats: int) -> None:
     """Serve until SIGTERM or the supervisor's end, then finish the requests that have begun."""
     sockets: dict[int, Any] = {}
     server: Any = create_server(
-        opened.app,
+        app,
         map=sockets,
         sockets=[bound],
         threads=settings.threads,
