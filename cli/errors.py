@@ -32,6 +32,7 @@ from sigdir.cli.main import INTERRUPTED_STATUS, end_interrupted
 from sigdir.cli.store import StoreUrl, local_folder, mend
 from sigdir.signatures import interruption
 from sigdir.signatures.errors import SigdirError
+from sigdir.warehouse.table.errors import Busy, DiskFull
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -90,8 +91,12 @@ def _errors_to_statuses(state: str, parameters: dict[str, Any]) -> Iterator[None
     try:
         with _interruptions():
             yield
+    except Busy as error:
+        raise BusyFailure(str(error)) from error
+    except DiskFull as error:
+        raise Failure(_joined(str(error), state, "; ")) from error
     except SigdirError as error:
-        raise _failure(error, state) from error
+        raise Failure(str(error)) from error
     except BrokenPipeError:
         # The reader has seen enough. What is still buffered must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -111,14 +116,6 @@ def _interruptions() -> Iterator[None]:
         if interruption.is_noted():
             raise KeyboardInterrupt from error
         raise
-
-
-def _failure(error: SigdirError, state: str) -> Failure:
-    from sigdir.warehouse.table.errors import Busy, DiskFull  # loads the engines, which `serve` and --help do without
-
-    if isinstance(error, DiskFull):
-        return Failure(_joined(str(error), state, "; "))
-    return BusyFailure(str(error)) if isinstance(error, Busy) else Failure(str(error))
 
 
 def _described(error: OSError, written_to: list[Path]) -> str:

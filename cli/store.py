@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sigdir.cli.output import write_line
 from sigdir.signatures.errors import SigdirError
+from sigdir.warehouse.table.errors import NoWarehouse
 from sigdir.warehouse.table.paths import Paths
 
 
@@ -22,7 +23,6 @@ def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_
     With ``may_be_missing`` (a dry run) a store without a warehouse gives a copy without rows. Raises StoreError,
     UnreadableWarehouse.
     """
-    from sigdir.warehouse.table.errors import NoWarehouse
     from sigdir.warehouse.table.places import working_copy
     from sigdir.warehouse.transfer.working_copy import pull  # the engines, which --help does without
 
