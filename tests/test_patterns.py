@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
+from tests.examples import examples
 from tests.fuzz.cost import TookTooLongError, time_limit
 from tests.test_layers import modules, sources
 
@@ -131,7 +132,7 @@ def _draw(pattern: re.Pattern[Any], fullmatch: bool) -> set[Any]:
     drawn: set[Any] = set()
 
     @settings(
-        max_examples=8,
+        max_examples=examples(8),
         database=None,
         deadline=None,
         derandomize=True,

@@ -17,12 +17,12 @@ import pytest
 
 import sigdir
 from sigdir.cli.spark_session import open_session
+from sigdir.pipeline import source
 from sigdir.pipeline.engines import inputs, spark
 from sigdir.pipeline.engines.tasks import RunFiles
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options
-from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import read_snapshot
@@ -42,6 +42,7 @@ from tests.warehouse.support import assert_clean, run_command, stage
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
 _LINES = 70_000  # some blocks of every shape
+_SMALL_BLOCK = 1 << 18
 
 SOLIDITY = {
     "project/src/Token.sol": 'import "./Types.sol";\ncontract Token { function set(Pair calldata p) external {} }\n',
@@ -69,8 +70,10 @@ def _small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Splits of one block."""
+    """Splits of one block, of an eighth of its size."""
     monkeypatch.setattr(inputs, "SPLIT_BLOCKS", 1)
+    for module in (inputs, source):
+        monkeypatch.setattr(module, "BLOCK_BYTES", _SMALL_BLOCK)
 
 
 @pytest.fixture(scope="module")
@@ -143,11 +146,11 @@ def lines(count: int, first: int = 0) -> Iterator[str]:
 def test_text_in_splits(session: Any, tmp_path: Path) -> None:
     """Ranges of a text with a byte order mark, comments, CRLF and a line longer than two blocks give the same rows."""
     head = "\ufeff# a list\r\n/* a comment\nover lines */ first(uint256)\n"
-    long = "y" * (2 * BLOCK_BYTES + 77) + "(uint256)"
-    text = head + "\n".join([*lines(30_000), long, *lines(40_000, 30_000)])
-    assert len(text) > 3.2 * BLOCK_BYTES, "one cut has to be beside the long line"
+    long = "y" * (2 * _SMALL_BLOCK + 77) + "(uint256)"
+    text = head + "\n".join([*lines(4_000), long, *lines(5_000, 4_000)])
+    assert len(text) > 3.2 * _SMALL_BLOCK, "one cut has to be beside the long line"
     report = assert_same(session, write_files(tmp_path / "in", {"list.txt": text}), tmp_path, times=1)
-    assert report.files[0].rejected == 70 + 1  # one of each thousand lines, and the long one
+    assert report.files[0].rejected == 9 + 1  # one of each thousand lines, and the long one
 
 
 @pytest.mark.long
@@ -266,11 +269,11 @@ def test_large_objects_in_splits(session: Any, tmp_path: Path, s3: S3) -> None:
     """Text and JSON lines in a store are read by ranges, as files are; the whole object once, for its sha256. Parquet is
     read as a whole, and one that cannot be opened is a fault.
     """
-    texts = [f"text{number}_{'x' * (number % 50)}(uint256,address)" for number in range(_LINES)]
+    texts = [f"text{number}_{'x' * (number % 50)}(uint256,address)" for number in range(_LINES // 8)]
     files: dict[str, str | bytes] = {
-        "a.txt": "\ufeff" + "\n".join(lines(_LINES)),
-        "b.jsonl": "".join(json.dumps({"id": 7, "text_signature": text}) + "\n" for text in texts[: _LINES // 2]),
-        "c.parquet": parquet_bytes({"text_signature": [f"{text}x" for text in texts]}, row_group_size=20_000, compression=None),
+        "a.txt": "\ufeff" + "\n".join(lines(_LINES // 8)),
+        "b.jsonl": "".join(json.dumps({"id": 7, "text_signature": text}) + "\n" for text in texts[: _LINES // 16]),
+        "c.parquet": parquet_bytes({"text_signature": [f"{text}x" for text in texts]}, row_group_size=2_500, compression=None),
     }  # fmt: skip
     write_files(tmp_path / "in", files)
     store = open_store(f"s3://{BUCKET}/{tmp_path.name}/in")

@@ -519,7 +519,7 @@ def test_sql_writes_what_json_and_parquet_do_not_have(two_imports: tuple[list[Pa
 
 
 _RANDOM = random.Random(1)
-_LINES = "".join(f"f{_RANDOM.getrandbits(64):x}(uint256)\n" for _ in range(20_000)).encode()
+_LINES = "".join(f"f{_RANDOM.getrandbits(64):x}(uint256)\n" for _ in range(6_000)).encode()
 
 
 def _cut(packed: bytes) -> dict[str, bytes]:

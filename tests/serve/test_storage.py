@@ -161,7 +161,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path, kind: str) -> None:
     import_lines(paths.root, *named("one"))
     read_snapshot(paths).files[SIGNATURES][0].path.unlink()
     done = subprocess.run(
-        [*command_line(), "serve", "--port", "0", "--server", kind], cwd=ROOT, env=environment(paths.root),
+        [*command_line(), "serve", "--port", "0", "--workers", "1", "--server", kind], cwd=ROOT, env=environment(paths.root),
         capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 2
@@ -176,7 +176,7 @@ def test_ctrl_c_while_a_server_starts_ends_it_without_a_traceback(tmp_path: Path
     paths.cache.mkdir()
     with FileLock(paths.compile_lock):  # workers wait for it
         process = subprocess.Popen(
-            [*command_line(), "serve", "--port", "0", "--fold-every", "0"], cwd=ROOT, env=environment(paths.root), start_new_session=True,
+            [*command_line(), "serve", "--port", "0", "--workers", "1", "--fold-every", "0"], cwd=ROOT, env=environment(paths.root), start_new_session=True,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         until(lambda: any("worker" in command for _, command in children_of(process.pid)), "a worker")
