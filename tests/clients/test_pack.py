@@ -75,7 +75,7 @@ def test_node_finds_what_a_warehouse_has(tmp_path: Path) -> None:
 
 
 @settings(max_examples=examples(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.lists(valid().map(lambda one: one.canonical), unique=True, max_size=30), min_size=1, max_size=20))
+@given(st.lists(st.lists(valid().map(lambda one: one.canonical), unique=True, max_size=30), min_size=1, max_size=8))
 def test_node_finds_any_texts(tmp_path: Path, lists: list[list[str]]) -> None:
     """Texts that the grammar accepts, in both collections and in any number."""
     asked, wanted = [], []

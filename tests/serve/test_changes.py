@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -23,7 +22,8 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import Publisher, fold
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import ROOT, command_line, environment, import_lines
+from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_lines
+from tests.processes import run_forked
 from tests.serve.support import (
     EVENTS_PATH,
     LISTS,
@@ -149,7 +149,7 @@ def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publishe
     """One that died after its commit holds nothing back."""
     paths = Paths(warehouse)
     import_lines(warehouse, "old()", "event Old()")
-    assert import_process(warehouse, ["new()", "newer()"], SIGDIR_FAILPOINT=point).wait() < 0
+    kill_an_import(warehouse, ["new()", "newer()"], point)
     stable_up_to, is_committed = held_back(paths), point == "committed"
     assert read_snapshot(paths).count(SIGNATURES) == (3 if is_committed else 1)
     assert (stable_up_to[SIGNATURES] == 1, stable_up_to[SIGNATURES] > 10**18) == (not is_committed, is_committed)
@@ -158,14 +158,12 @@ def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publishe
     assert held_back(paths)[SIGNATURES] > 10**18
 
 
-def import_process(warehouse: Path, lines: list[str], **variables: str) -> subprocess.Popen[bytes]:
-    """An import as a process of its own."""
+def kill_an_import(warehouse: Path, lines: list[str], point: str) -> None:
+    """An import as a process of its own, which is killed at a failpoint."""
     path = warehouse.with_name(f"{lines[0]}.txt")
     path.write_text("\n".join(lines) + "\n")
-    return subprocess.Popen(
-        [*command_line(), "import", str(path), "--quiet"], cwd=ROOT, env=environment(warehouse) | variables,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    variables = environment(warehouse) | {"SIGDIR_FAILPOINT": point}
+    assert run_forked(["import", str(path), "--quiet"], ROOT, variables, SAFETY_SECONDS).returncode < 0
 
 
 # Over HTTP.
@@ -261,7 +259,7 @@ def test_a_mirror_has_every_row_once_whatever_is_posted_imported_and_killed(tmp_
             for turn, point in enumerate(("begun", "written", "committed")):
                 lines = [f"{kind}turn{turn}_{n}(uint256)" for n in range(50) for kind in ("", "event ")]
                 traffic.await_posts()
-                assert import_process(app.folder, lines, SIGDIR_FAILPOINT=point).wait() < 0
+                kill_an_import(app.folder, lines, point)
                 traffic.await_posts()
                 fold(paths)
                 texts = [f"lived{turn}_{n}(uint256)" for n in range(100)]

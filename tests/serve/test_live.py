@@ -34,6 +34,7 @@ from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_lines
 from tests.examples import long_except
 from tests.pipeline.support import invoke
+from tests.processes import run_forked
 from tests.serve.support import (
     ABI_PATH,
     FORM,
@@ -161,8 +162,8 @@ def test_an_import_and_a_fold_are_seen_whole_at_once(server: Server, tmp_path: P
     before = [posted(server, f"watchedBefore{number}()") for number in range(5)]
     counts: set[int] = set()
     with watched(server, counts):
-        command = [*command_line(), "import", str(tmp_path / "in.txt"), "--quiet"]
-        subprocess.run(command, cwd=ROOT, env=environment(server.folder), timeout=SAFETY_SECONDS, check=True)
+        command = ["import", str(tmp_path / "in.txt"), "--quiet"]
+        run_forked(command, ROOT, environment(server.folder), SAFETY_SECONDS).check_returncode()
         for _ in on_each(server):
             assert get(server.port, f"{SIGNATURES_PATH}?text_signature=watched").json()["count"] == 405
         after = [posted(server, f"watchedAfter{number}()") for number in range(5)]

@@ -161,7 +161,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path, kind: str) -> None:
     import_lines(paths.root, *named("one"))
     read_snapshot(paths).files[SIGNATURES][0].path.unlink()
     done = subprocess.run(
-        [*command_line(), "serve", "--port", "0", "--workers", "1", "--server", kind], cwd=ROOT, env=environment(paths.root),
+        [*command_line(), "serve", "--port", "0", "--workers", "1", "--fold-every", "0", "--server", kind], cwd=ROOT, env=environment(paths.root),
         capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 2

@@ -24,10 +24,10 @@ FLAGS = [
     "--disable-component-update", "--disable-sync",
     # Each window would load two pages of its address bar, which takes half of its processor time. The last flag of this
     # name counts: the others are those of Playwright.
-    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,AvoidUnnecessaryBeforeUnloadCheckSync,"
+    ("--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,AvoidUnnecessaryBeforeUnloadCheckSync,"
     "DestroyProfileOnBrowserClose,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,LensOverlay,MediaRouter,PaintHolding,"
     "ThirdPartyStoragePartitioning,AvoidCorsURLLoaderRestartOnRedirect,OptimizationHints,NetworkTimeServiceQuerying,"
-    "AimEnabled,PreconnectToSearch",
+    "AimEnabled,PreconnectToSearch"),
 ]  # fmt: skip
 
 COLLIDING = "many_msg_babbage(bytes1)"
