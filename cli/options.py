@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from sigdir.cli.store import StoreUrl
 from sigdir.signatures.collections import COLLECTIONS, Collection
@@ -131,6 +132,9 @@ def directory_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
         if pack is None and key is not None:
             raise click.UsageError("--key is of a pack: --pack FILE")
+        is_given = click.get_current_context().get_parameter_source("folder") is ParameterSource.COMMANDLINE
+        if pack is not None and is_given:
+            raise click.UsageError("--pack and --warehouse exclude each other: the texts come from one of them")
         source: Source = folder if pack is None else PackSource(pack, public_key(key))
         return command(source=source, **others)
 

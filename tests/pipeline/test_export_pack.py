@@ -171,6 +171,8 @@ def test_resolve_shows_the_texts_and_their_reasons(stored: Path, pack: Path, key
     assert first.startswith("0xa9059cbb  function transfer(address to, uint256 value)")
     assert "text of ERC-20; text 1 of 1 in the pack" in first
     assert "neither a selector nor a topic" in invoke(NOWHERE, "resolve", "0x12", "--pack", pack).stderr
+    both = invoke(NOWHERE, "resolve", "0xa9059cbb", "--pack", pack, "--warehouse", pack.parent)
+    assert (both.status, "exclude each other" in both.stderr) == (2, True)
 
 
 def test_decode_takes_a_pack_in_place_of_a_warehouse(stored: Path, pack: Path, tmp_path: Path) -> None:
