@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -127,8 +127,8 @@ class _Supervisor:
 
     def __init__(self, serving: Sequence[Child], upkeep: Sequence[Child], beats: int, silent_seconds: float) -> None:
         """``beats`` is the end of the pipe that is read here."""
-        self._serving, self._beats = serving, beats
-        self._children = [*serving, *upkeep]
+        self._serving, self._upkeep, self._beats = serving, upkeep, beats
+        self._children: list[Child] = []
         self._most_polls = (silent_seconds or inf) / _POLL_SECONDS
         self._stopping: list[int] = []
 
@@ -136,19 +136,24 @@ class _Supervisor:
         """Until a signal comes. ``ready`` is called once, when ``is_served`` gives True. Raises StartError."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: self._stopping.append(number))
-        for child in self._children:
-            child.start()
+        self._start(self._serving)
         try:
             while self._goes_on() and not is_served():
                 self._require_running()
             if not self._stopping:
                 ready()
+                self._start(self._upkeep)  # after the servers, which it would slow down while they load
             while self._goes_on():
                 self._replace(self._heard())
         finally:
             bound.close()  # new connections are refused when the workers have closed theirs
             self._stop()
         return 0
+
+    def _start(self, children: Iterable[Child]) -> None:
+        for child in children:
+            child.start()
+            self._children.append(child)
 
     def _goes_on(self) -> bool:
         """Wait for the next poll; False once a signal came."""
