@@ -30,6 +30,7 @@ def backup(dest: Path | StoreUrl, folder: Path, link: bool, as_json: bool, quiet
     """Copy the warehouse into DEST, as it is now, while it is in use.
 
     Files that DEST already has are not copied again, so the next backup copies only what is new.
+    A damaged file is refused by its name, one of an older version too. Vacuumed files are left out.
     DEST is a warehouse: to restore, serve DEST or a copy of it. Once something else has written
     to DEST, it is no longer a backup, and further backups into it are refused. A hard link takes
     no space, but it is the same data on the same disk: it protects against deletion, not against

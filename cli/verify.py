@@ -46,8 +46,9 @@ def verify(
 
     Every hash is computed again and every text canonicalised again. Checksums, ids, times,
     duplicates, the log, staging, the totals of the imports, the servers' indexes and the progress
-    of mirrors are checked. Servers and imports may run at the same time. A finding is one line:
-    what, where, why. A note is a file that a killed process left; the next publish removes it.
+    of mirrors are checked, and the bytes of files that only older versions have. Servers and
+    imports may run at the same time. A finding is one line: what, where, why. A note is a file
+    that a killed process left; the next publish removes it.
 
     Of a PACK the digest, each text and each hash are checked, and with --key its signature.
 

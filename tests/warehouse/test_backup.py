@@ -428,3 +428,24 @@ def test_a_damaged_or_lost_file_is_named(paths: Paths, copy: Paths, kind: str) -
     file.path.write_bytes(whole)
     backup(paths, copy)
     assert_same(paths, copy)
+
+
+@pytest.mark.parametrize("kind", ["data", "evidence"])
+@pytest.mark.parametrize("where", ["folder", "store"])
+def test_a_damaged_file_of_an_older_version_is_named(paths: Paths, tmp_path: Path, kind: str, where: str) -> None:
+    """No backup leaves it out as if it were vacuumed; once it is vacuumed, the backup has the newest version."""
+    older = read_snapshot(paths)
+    compact(paths)
+    target = tmp_path / "copy" if where == "folder" else f"file://{tmp_path}/store"
+    file = (older.files if kind == "data" else older.evidence.files)[SIGNATURES][0].path
+    assert file not in {
+        each.path for each in [*read_snapshot(paths).all_files(), *read_snapshot(paths).evidence.all_files()]
+    }
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
+    assert_fails_in_one_line(result := call_command("backup", target, "--warehouse", paths.root))
+    assert f"{file}: damaged: not what was written" in result.stderr
+    assert "only older versions need it" in result.stderr
+    vacuum(paths, timedelta(0))
+    result = call_command("backup", target, "--warehouse", paths.root)
+    assert result.exit_code == 0, result.stderr

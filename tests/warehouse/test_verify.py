@@ -21,6 +21,7 @@ import pytest
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.evidence.mapped import write_columns
 from sigdir.warehouse.index.build import build_index, open_index, segment_of
+from sigdir.warehouse.jobs.compact import compact
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.writer import Staging
@@ -376,6 +377,29 @@ def test_a_damaged_or_lost_log_entry_is_reported(paths: Paths) -> None:
             assert "_delta_log" in result.output or f"{paths.table}: " in result.output or "published" in result.output
         assert version < 3 or "ends at version 2, but version 3 was published" in result.output
         entry.write_bytes(whole)
+
+
+def test_damage_in_files_of_older_versions_is_found(paths: Paths) -> None:
+    """Each file that only these have, documents of evidence too. What was vacuumed is no finding."""
+    first, older = read_snapshot(paths, 1), read_snapshot(paths)
+    compact(paths)
+    assert run_verify(paths)[0] == 0
+    for file in (older.files[SIGNATURES][0], older.evidence.files[SIGNATURES][0]):
+        flip(file.path, file.size // 2)
+        assert_found(paths, "older", paths.name(file.path), "not the bytes that were written")
+        file.path.write_bytes(file.path.read_bytes()[:-1])
+        assert_found(
+            paths, "older", paths.name(file.path), f"{file.size - 1} bytes, and an older version says {file.size}"
+        )
+        file.path.unlink()
+        assert run_verify(paths)[0] == 0
+    assert first.manifest is not None
+    assert first.evidence.sources_file is not None
+    for path in (paths.evidence / first.evidence.sources_file[0], first.manifest.path):
+        flip(path, 10)
+        assert_found(paths, "older", paths.name(path), "not the bytes that were written")
+        path.unlink()
+        assert run_verify(paths)[0] == 0
 
 
 def test_damaged_rejects_are_found(paths: Paths) -> None:

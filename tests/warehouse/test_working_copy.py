@@ -738,6 +738,22 @@ def test_what_is_damaged_in_a_copy_is_fetched_again(tmp_path: Path, url: str) ->
     assert_clean(copy)
 
 
+def test_damage_of_an_older_version_in_the_store_is_named_by_who_asks_for_it(
+    tmp_path: Path, folder: Path, url: str
+) -> None:
+    """A copy comes to the newest version without it."""
+    one, other = (copy_in(url, tmp_path / name) for name in ("one", "two"))
+    publish(one, names("n", 3))
+    [file] = one.data_files()
+    publish(one, names("m", 3))
+    assert call_command("compact", "--warehouse", url).exit_code == 0
+    _damaged(folder / one.name(file), "flipped")
+    pull(other)
+    assert content_of(other) == content_of(one)
+    with pytest.raises(StoreError, match=f"{url}/{one.name(file)}: damaged.*only older versions need it"):
+        pull(other, as_of=1)
+
+
 @pytest.mark.parametrize("place", ["table", "log"])
 def test_a_command_mends_the_copy_that_it_reads(tmp_path: Path, url: str, place: str) -> None:
     """Its log before it reads it; what it finds damaged itself it fetches again, and says so.

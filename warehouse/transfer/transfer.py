@@ -38,7 +38,7 @@ NAMES = Paths(Path())
 @dataclass(slots=True)
 class TransferReport:
     """What a transfer did. ``present`` files were there already; ``bytes`` counts copied files, not linked ones.
-    ``left_out`` files are of older versions, and vacuumed or damaged.
+    ``left_out`` files are of older versions, and vacuumed; a pull leaves out damaged ones too.
 
     ``version`` is the newest one, -1 for none, and ``rows`` and ``staged`` are its rows and the POSTed rows beside it.
     """
@@ -105,15 +105,17 @@ def transfer(
     log: Folder | None = None,
     progress: Progress = lambda _: None,
     check: bool = False,
+    skip_damaged: bool = False,
     publishing: AbstractContextManager[object] | None = None,
 ) -> None:
     """Copy the files that the target lacks, then the log entries of ``versions``. Of two files of a name the later counts.
 
     ``log`` is where the entries are read, by default the source. ``publishing`` is the context in which they get their
-    names. Raises StoreError, OSError, and ObjectExists where the target has another entry of a version.
+    names. ``skip_damaged`` leaves out damaged files of older versions. Raises StoreError, OSError, and ObjectExists where
+    the target has another entry of a version.
     """
     copy = _Transfer(source, target, report)
-    copy.files({file.name: file for file in files}, progress, check)
+    copy.files({file.name: file for file in files}, progress, check, skip_damaged)
     pointer = copy.checkpoint(versions[-1]) if versions else b""
     target.sync()
     failpoints.reach("copied")
@@ -132,7 +134,7 @@ class _Transfer:
     _target: Place
     _report: TransferReport
 
-    def files(self, files: Mapping[str, NamedFile], progress: Progress, check: bool) -> None:
+    def files(self, files: Mapping[str, NamedFile], progress: Progress, check: bool, skip_damaged: bool) -> None:
         parts = (*map(NAMES.partition, COLLECTIONS), NAMES.rejects, NAMES.evidence)
         there = {each.name: each.size for part in parts for each in self._target.list(str(part))}
 
@@ -142,10 +144,15 @@ class _Transfer:
                 return -1
             try:
                 return self._copied(file)
-            except (MissingObject, DamagedFile):  # no version that is copied needs what is vacuumed
+            except (MissingObject, DamagedFile) as error:
                 if file.is_needed:
                     raise
-                return None
+                if isinstance(error, MissingObject) or skip_damaged:
+                    return None  # vacuumed: readers of that version are told
+                raise DamagedFile(
+                    f"{error}; only older versions need it: put it back from a backup, or give them up with"
+                    " `sigdir vacuum --keep 0s`"
+                ) from None
 
         # Beside a server a backup takes one core.
         threads = 1 if isinstance(self._source, Folder) and isinstance(self._target, Folder) else REQUESTS

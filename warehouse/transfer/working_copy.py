@@ -241,7 +241,8 @@ class _Pull:
         try:
             transfer(
                 [*others, *rejects_of(paths, entries), *needed], versions, self.store, self.copy, self.report,
-                log=Folder(self.scratch), check=self.check == "bytes", publishing=self.publishing(before, newest),
+                log=Folder(self.scratch), check=self.check == "bytes", skip_damaged=True,
+                publishing=self.publishing(before, newest),
             )  # fmt: skip
         except ObjectExists as error:  # a publish into this copy has committed another one
             raise UnreadableWarehouse(f"{error}, and is not that of {self.store}; remove {self.paths.root}") from None
@@ -305,7 +306,7 @@ class _Pull:
     # Older versions.
 
     def fetch_version(self, as_of: int | datetime) -> None:
-        """Fetch the files of an older version, those that are not vacuumed."""
+        """Fetch the files of an older version, those that are not vacuumed; raises DamagedFile."""
         version = version_at(self.paths, as_of) if isinstance(as_of, datetime) else as_of
         if version is None:
             return

@@ -16,7 +16,7 @@ from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.table.paths import Paths, existing
-from sigdir.warehouse.verify.data_files import check_data_files, check_evidence, check_staged
+from sigdir.warehouse.verify.data_files import check_data_files, check_evidence, check_older_files, check_staged
 from sigdir.warehouse.verify.files import Finding, Verification, VerifyReport
 from sigdir.warehouse.verify.history import check_log, check_rejects, note_leftovers
 from sigdir.warehouse.verify.relations import check_relations
@@ -30,6 +30,7 @@ CHECKS: tuple[Callable[[Verification], None], ...] = (
     check_data_files,  # data files and their indexes: file, sha256, order, text, hash, log, index
     check_rejects,  # rejects files: rejects
     check_evidence,  # the manifest and the files of the evidence: evidence
+    check_older_files,  # files that only older versions name: older
     check_relations,  # all rows together: twice, fold, import, evidence, sighting
     note_leftovers,  # all folders: notes of what no version names
 )

@@ -1,5 +1,7 @@
 """Rows, of a data file or of staging; data files and their indexes, and files of evidence, each by itself.
 
+Of the files that only older versions name the bytes are compared, those of a vacuumed version as far as they are there.
+
 The staging file is checked first. Data files are checked in as many threads as are given. Memory does not grow with the
 rows. Readers trust the bytes of a mapped file that are those that were written, so nothing more is looked at.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 
@@ -20,13 +23,20 @@ from sigdir.signatures.arrow import Array
 from sigdir.signatures.canonicalise import check_canonical
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.build import open_index
-from sigdir.warehouse.log.manifest import EvidenceFile
+from sigdir.warehouse.log.manifest import (
+    EvidenceFile,
+    MappedFile,
+    manifest_of,
+    manifest_of_entry,
+    sources_of,
+    sources_paths,
+)
 from sigdir.warehouse.staging.reader import given_out, open_read_only
 from sigdir.warehouse.staging.transaction import ACCEPT, HighWaterMark, StagedRow, Transaction
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.identity import FORMAT, usable_identity
-from sigdir.warehouse.table.parallel import ordered_map
+from sigdir.warehouse.table.parallel import for_each, ordered_map
 from sigdir.warehouse.table.parquet import FILE_SCHEMA, SIGHTING_SCHEMA, batches_in, naming
 from sigdir.warehouse.verify.files import STAGING, Finding, StoredFile, Verification, reason_of, shortened
 
@@ -205,6 +215,43 @@ def _check_evidence_file(work: Verification, file: EvidenceFile) -> None:
         work.add_unreadable(stored, error)
     else:
         work.readable.add(file.path)
+
+
+# Files that only older versions name.
+
+
+def check_older_files(work: Verification) -> None:
+    """Compare the bytes of what `--as-of` reads and a backup copies. What is not there was vacuumed."""
+    work.begin_stage("older versions", 0)
+    newest = {file.path for file in (*work.snapshot.all_files(), *work.manifest.all_files())}
+    newest |= {*sources_paths(work.paths, work.manifest)}
+    data = (_older_file(file) for entry in work.entries for file in entry.added)
+    older = {file.path: file for file in (*data, *_older_evidence(work)) if file.path not in newest}
+    for_each(work.has_bytes, (file for file in older.values() if file.path.exists()), work.threads)
+
+
+def _older_file(file: DataFile | EvidenceFile | MappedFile) -> StoredFile:
+    return StoredFile("older", file.path, pa.schema([]), file.rows, file.size, file.sha256)
+
+
+def _older_evidence(work: Verification) -> Iterator[StoredFile]:
+    """The manifests before the newest one, with their sources and files as far as they can be read."""
+    read = {work.snapshot.manifest}
+    for entry in work.entries:
+        try:
+            manifest = manifest_of_entry(work.paths, entry)
+        except UnreadableWarehouse as error:
+            path = work.paths.log_entry(entry.version)
+            work.report.add("log", path, reason_of(error, path))
+            continue
+        if manifest is None or manifest in read:
+            continue
+        read.add(manifest)
+        yield StoredFile("older", manifest.path, pa.schema([]), 0, sha256=manifest.sha256)
+        with suppress(UnreadableWarehouse):  # vacuumed, or a finding by its digest
+            name, sha256 = sources_of(manifest)
+            yield StoredFile("older", work.paths.evidence / name, pa.schema([]), 0, sha256=sha256)
+            yield from map(_older_file, manifest_of(manifest).all_files())
 
 
 # The staging file: its pages, its sequences, and its rows.

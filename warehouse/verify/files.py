@@ -122,7 +122,7 @@ class StoredFile:
     @property
     def record(self) -> str:
         """What has the numbers."""
-        return "the manifest" if self.what == "evidence" else "the log"
+        return {"evidence": "the manifest", "older": "an older version"}.get(self.what, "the log")
 
 
 @dataclass
