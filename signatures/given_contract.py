@@ -187,6 +187,15 @@ class InterfaceText(NamedTuple):
     kind: Kind
     hash: bytes
 
+    @property
+    def selector(self) -> bytes:
+        return self.hash[:SELECTOR_BYTES]
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it is any text of its selector."""
+        return not any(self.hash[SELECTOR_BYTES:])
+
     def is_of(self, text: str) -> bool:
         """Whether it is this text."""
         return self.hash == _named(text)

@@ -173,6 +173,21 @@ def test_a_table_of_texts_or_selectors(warehouse: Path, tmp_path: Path) -> None:
     ] * 2
 
 
+def test_an_address_has_the_texts_of_all_its_sources(warehouse: Path, tmp_path: Path) -> None:
+    """Of two tables with a text each both count, merged too; a bare selector says nothing beside its text."""
+    for name, row in (("a", '"' + WORKED + '"'), ("b", EVENT.lower()), ("c", "0xa9059cbb")):
+        column = "selectors" if name == "c" else "signature"
+        (tmp_path / f"{name}.csv").write_text(f"address,{column}\n{TOKEN},{row}\n")
+        imported(warehouse, tmp_path / f"{name}.csv")
+    known, texts = [sigdir_known(TRANSFER), sigdir_known(WORKED)], {member(WORKED), member(EVENT.lower())}
+    assert at(warehouse, TOKEN).texts == texts
+    assert at(warehouse, TOKEN).sources == ("c.csv", "b.csv", "a.csv")
+    marked = at(warehouse, TOKEN).marked(bytes.fromhex("a9059cbb"), known)
+    assert [one.membership.name for one in marked] == ["CANNOT", "HAS"]
+    assert invoke(warehouse, "compact").status == 0
+    assert at(warehouse, TOKEN).texts == texts
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_the_text_beside_an_address_has_any_name(warehouse: Path, tmp_path: Path, ending: str) -> None:
     """Values say which column has the texts, beside a column of selectors too, and a kind and a whole hash are read."""

@@ -16,6 +16,7 @@ Invariants
     A text is named by its hash, not by its id: a file stays true whatever is POSTed, compacted or suppressed, and says
     nothing of a text that a version does not have. 8 bytes that are a selector and zeros stand for any text of it.
     A deployment counts if its statement does. The newest statement about an address comes first.
+    An address has the texts of every interface that counts for it; its newest target is the one that it delegates to.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from typing import NamedTuple
 import numpy as np
 
 from sigdir.signatures.arrow import Array
-from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import DeployedContract, InterfaceText
 from sigdir.signatures.proxies import target_function
@@ -116,25 +116,29 @@ def deployed_contract(manifest: Manifest, chain: int, address: bytes) -> Deploye
         key, texts = key or named, texts | found
         following = next((one.target for one in said if one.target), b"")
     return DeployedContract(
-        chain, address, tuple(path[1:]), frozenset(texts), tuple(sources), key, _end(path, following, texts)
+        chain, address, tuple(path[1:]), _distinct(texts), tuple(sources), key, _end(path, following, texts)
     )
 
 
 def _interface(manifest: Manifest, said: list[Deployment]) -> tuple[bytes, frozenset[InterfaceText]]:
-    """The first interface of an address whose texts are known, else its first one."""
-    keys = list(dict.fromkeys(one.interface for one in said if one.interface))
-    for key in keys:
-        found = texts_of_interface(manifest, key)
-        if found:
-            return key, found
-    return keys[0] if keys else b"", frozenset()
+    """The key of an address's first interface whose texts are known, else of its first one; and the texts of all."""
+    keys = dict.fromkeys(one.interface for one in said if one.interface)
+    texts = {key: texts_of_interface(manifest, key) for key in keys}
+    key = next((key for key, found in texts.items() if found), next(iter(keys), b""))
+    return key, frozenset().union(*texts.values())
+
+
+def _distinct(texts: Iterable[InterfaceText]) -> frozenset[InterfaceText]:
+    """The texts, without the bare selectors of which one of them is the text."""
+    named = {(one.kind, one.selector) for one in texts if not one.is_any}
+    return frozenset(one for one in texts if not one.is_any or (one.kind, one.selector) not in named)
 
 
 def _end(path: list[bytes], following: bytes, texts: Iterable[InterfaceText]) -> str:
     """Why the proxies were not followed to their end; "" where they were."""
     shown = f"0x{following.hex()}"
     if not following:
-        function = target_function({one.hash[: SIGNATURES.hash_bytes] for one in texts if one.kind is Kind.FUNCTION})
+        function = target_function({one.selector for one in texts if one.kind is Kind.FUNCTION})
         is_proxy = len(path) == 1 and function
         return f"it has {function}, as proxies do, and no import says what it delegates to" if is_proxy else ""
     if not path:

@@ -218,9 +218,8 @@ def members_of(view: View, texts: Iterable[InterfaceText], limit: int) -> list[I
 
 def _member(view: View, text: InterfaceText) -> InterfaceMember:
     if text.kind is not Kind.EVENT:
-        selector = text.hash[: SIGNATURES.hash_bytes]
-        mine = (one for one in known_texts(view, selector) if text.is_of(one.text))
-        return InterfaceMember(text.kind, selector, next(mine, None))
+        mine = (one for one in known_texts(view, text.selector) if text.is_of(one.text))
+        return InterfaceMember(text.kind, text.selector, next(mine, None))
     for segment in view.segments[EVENT_SIGNATURES]:
         for row in segment.with_hashes(np.frombuffer(text.hash, np.uint8)[np.newaxis])[1].tolist():
             topic = segment.hash[row].tobytes()
