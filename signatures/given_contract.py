@@ -214,7 +214,7 @@ class DeployedContract:
     """A contract by its address, as imports have seen it. A text is ruled out only by another one of the contract.
 
     ``implementations`` are the addresses that its proxies lead to, ``unfollowed`` says why they end too early. ``sources``
-    say so; without one the address is not known. ``interface`` is the key of its own interface. Where the code of a proxy
+    say so; without one no interface and no implementation of it is known. ``interface`` is the key of its own interface. Where the code of a proxy
     led here, ``proxy`` is that one's address, b"" for an unknown one.
     """
 
@@ -250,16 +250,14 @@ class DeployedContract:
     @property
     def sentence(self) -> str:
         if not self.texts:
-            return f"Read without a contract: {self.lack}."
+            return f"Read without a contract's texts: {self.lack}."
         behind = f" and {counted(len(self.implementations), 'implementation')}" if self.implementations else ""
         lack = f" But {self.lack}." if self.lack else ""
         return f"Read by the contract {self.name}{behind}: {counted(len(self.texts), 'text')}.{lack}"
 
     @property
     def lack(self) -> str:
-        """What is not known of it."""
-        if not self.sources:
-            return f"no import has seen {self.name}"
+        """What is not known of it. A descriptor may show its calls all the same; it is no interface."""
         lack = "" if self.texts else f"no import has seen the interface of {self.name}"
         return "; ".join(filter(None, (lack, self.unfollowed)))
 

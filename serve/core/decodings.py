@@ -75,7 +75,7 @@ def seen_contract(view: View, chain: str, address: str) -> SeenContract:
     place = chain_of(chain), address_of(address, "address")
     contract = contract_at(view, *place)
     if not contract.sources:
-        raise detail(404, f"No import has seen a contract at {contract.name}.")
+        raise detail(404, f"No import has seen the interface of {contract.name}.")
     said = deployments_at(view.snapshot.evidence, *place)
     return SeenContract(contract, said[:_MAX_DEPLOYMENTS], members_of(view, contract.texts, MAX_MEMBERS))
 

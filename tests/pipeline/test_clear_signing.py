@@ -291,7 +291,10 @@ def test_an_including_descriptor_overrides_the_included_one(acme: Path) -> None:
 
 
 def test_over_http_as_a_command_and_on_the_page(acme: Path) -> None:
-    """The contract is named by its chain and address; the answers are the same, and no other address has them."""
+    """The contract is named by its chain and address; the answers are the same, and no other address has them.
+
+    Each says that the interface of the contract is not known, not that the contract is not.
+    """
     call: dict[str, Any] = {"data": "0x" + APPROVAL.hex(), "chain": CHAIN, "to": TOKEN}
     with client_of(acme) as client:
         found = client.simulate_post("/api/v1/decode/", json=call).json
@@ -305,6 +308,8 @@ def test_over_http_as_a_command_and_on_the_page(acme: Path) -> None:
     assert "2.5 ACM" in page
     ran = invoke(acme / "warehouse", "decode", call["data"], "--chain", str(CHAIN), "--to", TOKEN, "--json")
     assert json.loads(ran.stdout) == found
+    lack = f"no import has seen the interface of {CHAIN}:{TOKEN}"
+    assert (found["contract"]["detail"], f"texts: {lack}." in page) == (lack, True)
 
 
 def test_in_sql_and_in_a_decoded_file(acme: Path, tmp_path: Path) -> None:

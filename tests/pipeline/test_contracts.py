@@ -366,7 +366,7 @@ def test_decoding_by_an_address(warehouse: Path, tmp_path: Path) -> None:
     assert f"Read by the contract 1:{TOKEN}: 1 text." in shown.stderr
     unknown = invoke(warehouse, "decode", CALL, "--chain", "2", "--to", TOKEN)
     assert (unknown.status, unknown.stdout.decode().startswith(TRANSFER)) == (0, True)
-    assert f"Read without a contract: no import has seen 2:{TOKEN}." in unknown.stderr
+    assert f"Read without a contract's texts: no import has seen the interface of 2:{TOKEN}." in unknown.stderr
     for bad, why in (
         (["--to", TOKEN], "--chain 1 --to"),
         (["--chain", "1", "--to", "0x12"], "to: '0x12' is no address"),

@@ -176,7 +176,7 @@ def test_a_contract_may_stand_beside_the_bytes_by_its_address(call: Any) -> None
     assert (is_error, "Read by the contract 1:" in text, '"by": "deployment"' in text) == (False, True, True)
     assert "the contract 1:0x1111" in text
     is_error, text = call("decode", {"data": spam, "chain": 2, "to": SPAMMER})
-    assert (is_error, "no import has seen 2:0x1111" in text) == (False, True)
+    assert (is_error, "no import has seen the interface of 2:0x1111" in text) == (False, True)
     for place, problem in (({"to": SPAMMER}, "chain: an address needs"), ({"chain": 1}, "to: a chain needs")):
         is_error, text = call("decode", {"data": spam, **place})
         assert (is_error, problem in text) == (True, True)

@@ -75,12 +75,15 @@ def test_code_and_abi_are_asked_before_the_address(app: Application) -> None:
 def test_an_address_that_nobody_has_seen(app: Application) -> None:
     """The data is read all the same, and the answer says so; a node's transaction has an address and no chain."""
     found = decoded(app, chain=1, to=NOWHERE)
-    assert (found["contract"]["by"], found["contract"]["detail"]) == ("none", f"no import has seen 1:{NOWHERE}")
+    assert (found["contract"]["by"], found["contract"]["detail"]) == (
+        "none",
+        f"no import has seen the interface of 1:{NOWHERE}",
+    )
     plain = decoded(app)
     assert found["candidates"] == plain["candidates"]
     assert decoded(app, to=TOKEN) == plain
     answer = get(app, f"/api/v1/contracts/1/{NOWHERE}/")
-    assert (answer.status, answer.json()) == (404, {"detail": f"No import has seen a contract at 1:{NOWHERE}."})
+    assert (answer.status, answer.json()) == (404, {"detail": f"No import has seen the interface of 1:{NOWHERE}."})
 
 
 @pytest.mark.parametrize(("fields", "field", "why"), [

@@ -98,7 +98,7 @@ def texts_of_interface(manifest: Manifest, key: bytes) -> frozenset[InterfaceTex
 
 
 def deployed_contract(manifest: Manifest, chain: int, address: bytes) -> DeployedContract:
-    """The contract at an address with the texts of its interface, and of those that it delegates to.
+    """The contract at an address with the texts of its interfaces, and of the addresses that it delegates to.
 
     A proxy's target is followed on the same chain, MAX_PROXIES times, and no address twice. Raises UnreadableWarehouse.
     """
