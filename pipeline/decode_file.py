@@ -287,7 +287,7 @@ def _file_rows(engine: ScratchTables, source: str) -> _FileRows:
     columns = [
         'row_number() OVER () - 1 AS "row"',
         f"{topics} AS topics",
-        f"coalesce({', '.join([*(texts[name] for name in (_INPUT, _DATA) if name in texts), 'NULL::VARCHAR'])}) AS data",
+        f"CASE WHEN len({topics}) > 0 THEN {_log_data(texts)} ELSE {_call_data(texts)} END AS data",
         f"TRY_CAST({_first_text(_CHAIN, found, types)} AS BIGINT) AS chain",  # also of 0x89, as nodes have it
         f"{_first_text(_CALLED, found, types)} AS called",
         *(f"{identifier(name)} AS k{number}" for number, name in enumerate(kept)),
@@ -318,6 +318,18 @@ def _topics(found: Mapping[str, str], types: Mapping[str, str], texts: Mapping[s
         topics = f"TRY_CAST({identifier(name)} AS VARCHAR[])"
     given = f"list_filter({topics}, lambda topic: topic <> '')"
     return f"CASE WHEN coalesce(({topics})[1], '') = '' THEN []::VARCHAR[] ELSE {given} END"
+
+
+def _log_data(texts: Mapping[str, str]) -> str:
+    """A log's data. The input of its transaction may stand beside it."""
+    return f"coalesce({texts.get(_DATA, 'NULL')}, {texts.get(_INPUT, 'NULL')}, NULL::VARCHAR)"
+
+
+def _call_data(texts: Mapping[str, str]) -> str:
+    """The first of a call's columns that is not empty, else the first."""
+    given = [texts[name] for name in (_INPUT, _DATA) if name in texts]
+    filled = [f"nullif(nullif({text}, ''), '0x')" for text in given]
+    return f"coalesce({', '.join([*filled, *given, 'NULL::VARCHAR'])})"
 
 
 def _text(name: str, type: str) -> str:

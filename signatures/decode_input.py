@@ -234,14 +234,17 @@ def _inputs_of_json(text: str, form: Form) -> list[Input]:
 def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> list[Input]:
     """The alternatives of an object: a log has ``topics`` (or ``topic0`` ...) and ``data``, anything else ``data``.
 
-    ``as`` says what the data is, else its shape does. ``input`` and ``calldata`` are other names of ``data``. An
+    ``as`` says what the data is, else its shape does. ``input`` and ``calldata`` are other names of ``data``: of a call
+    the first counts that is not empty. A log, or what a call returned, may have empty ``data`` beside the call's ``input``. An
     anonymous log has ``texts``, and ``anonymous`` where none of them says it. What a call returned has the ``selector``
     of the call, or ``texts``. Raises BadInput.
     """
     form = form or _form_of(fields)
     topics = _topics_of(fields)
     given = _texts_of(fields)
-    name = next((name for name in _DATA_FIELDS if fields.get(name) is not None), None)
+    names = [name for name in _DATA_FIELDS if fields.get(name) is not None]
+    filled = [name for name in names if not _is_empty(fields[name])] if topics is None and form in _CALLS else []
+    name = next(iter(filled or names), None)
     if topics is None and name is None:
         raise BadInput("This field is required.")
     text = fields[name] if name else ""
@@ -261,6 +264,10 @@ def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> lis
     return [one._replace(texts=given) if given else one for one in inputs_of_text(text, form)]
 
 
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() in ("", "0x", "0X")
+
+
 def _form_of(fields: Mapping[str, Any]) -> Form:
     word = fields.get("as", Form.AUTO)
     if word not in FORMS:
@@ -268,6 +275,7 @@ def _form_of(fields: Mapping[str, Any]) -> Form:
     return Form(word)
 
 
+_CALLS = (Form.AUTO, Form.CALLDATA)
 FORMS = (Form.AUTO, Form.CALLDATA, Form.LOG, Form.REVERT, Form.RETURN)
 """What an input may be said to be."""
 

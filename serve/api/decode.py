@@ -32,14 +32,8 @@ MAX_INPUTS = 1000
 
 MAX_CODES = 8
 """In one list."""
-_BYTES = (
-    "data",
-    "input",
-    "calldata",
-    "revert",
-    "topics",
-    "topic0",
-)  # beside them a contract's code says who was called
+_OTHER_NAMES = ("input", "calldata", "revert")
+_BYTES = ("data", *_OTHER_NAMES, "topics", "topic0")  # beside them a contract's code says who was called
 _LEAST_SPARE = 32  # so that two texts of a selector without arguments are tried
 
 
@@ -140,7 +134,8 @@ def inputs_of(given: Any) -> list[Input]:
     if isinstance(given.get("code"), str) and given.keys().isdisjoint(_BYTES):
         return [code_input(given["code"])]
     data = given.get("data")
-    if isinstance(data, str) and not data.strip() and not given.keys() & {"topics", "topic0", "as"}:
+    is_alone = not given.keys() & {"topics", "topic0", "as"} and not any(map(given.get, _OTHER_NAMES))
+    if isinstance(data, str) and not data.strip() and is_alone:
         raise BadInput("This field may not be blank.")
     return inputs_of_fields(given)
 

@@ -324,6 +324,17 @@ def test_odd_rows(warehouse: Path, tmp_path: Path) -> None:
     assert [row["confidence"] for row in found] == ["none", "none", "high"]
 
 
+def test_input_and_data_beside_each_other(warehouse: Path, tmp_path: Path) -> None:
+    """Of a call the one counts that is not empty; a log has its data, and its transaction's input may stand there."""
+    transfer = "0x" + call(TRANSFER, TO, 1).hex()
+    topics = ["0x" + TOPIC.hex(), "0x" + TO[2:].zfill(64), "0x" + OTHER[2:].zfill(64)]
+    given: list[dict[str, Any]] = [{"input": "0x", "data": transfer}, {"input": transfer, "data": "0x"}]
+    given.append({"topics": topics, "data": "0x" + word(5).hex(), "input": transfer})
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(map(orjson.dumps, given)))
+    found = decoded(tmp_path / "a.jsonl", tmp_path / "o.parquet", warehouse)
+    assert [json.loads(row["values"]) for row in found] == [[TO, "1"], [TO, "1"], [TO, OTHER, "5"]]
+
+
 def test_the_command_writes_ndjson_and_a_summary(warehouse: Path, tmp_path: Path) -> None:
     """Values are JSON, not a text of JSON; the summary is on standard error."""
     write(tmp_path / "txs.jsonl", rows())

@@ -135,6 +135,15 @@ def test_bad_calldata_is_400(app: Application, data: str) -> None:
     assert (answer.status, list(answer.json())) == (400, ["data"])
 
 
+@pytest.mark.parametrize("empty", ["", "0x"])
+def test_empty_data_beside_an_input_is_not_the_call(app: Application, empty: str) -> None:
+    """As nodes' transactions may have both; without another name blank data is refused."""
+    found = post(app, PATH, {"data": empty, "input": CALLDATA})
+    assert (found.status, found.json()["selector"]) == (200, "0xa9059cbb")
+    blank = post(app, PATH, {"data": "", "input": None})
+    assert (blank.status, blank.json()) == (400, {"data": ["This field may not be blank."]})
+
+
 MULTICALL = "multicall(bytes[])"
 MULTICALL_DATA = selector(MULTICALL) + encode(["bytes[]"], [[bytes.fromhex(CALLDATA[2:])]]).hex()
 LOG = {"topics": ["0x" + digits.zfill(64) for digits in (TOPIC, "ab" * 20, "cd" * 20)], "data": f"0x{1000:064x}"}

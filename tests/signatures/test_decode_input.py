@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sigdir.signatures.decode_input import BadInput, inputs_of_fields, inputs_of_text
@@ -105,6 +107,23 @@ def test_fields_may_say_that_an_event_is_anonymous_in_its_text() -> None:
     [reading] = read(input, [])
     assert reading.best is not None
     assert reading.best.split == (0, 1)
+
+
+@pytest.mark.parametrize("empty", ["", "0x", None])
+def test_of_the_names_of_calldata_the_one_counts_that_is_not_empty(empty: str | None) -> None:
+    """Nodes write `input`, some programs an empty `data` beside it. A log's data may be empty beside a transaction's input."""
+    data = "0x" + call(TRANSFER, OTHER, 5).hex()
+    for fields in (
+        {"data": empty, "input": data},
+        {"input": empty, "data": data},
+        {"as": "calldata", "data": empty, "input": data},
+    ):
+        assert [one.data.hex() for one in inputs_of_fields(fields)] == [data[2:]]
+        assert [one.data.hex() for one in inputs_of_text(json.dumps(fields))] == [data[2:]]
+    [log] = inputs_of_fields({"topics": [SIG, USER], "data": "0x", "input": data})
+    [returned] = inputs_of_fields({"as": "return", "selector": "0x70a08231", "data": "0x", "input": data})
+    [nothing] = inputs_of_fields({"data": "0x", "input": "0x"})
+    assert (log.data, returned.data, nothing.data) == (b"", b"", b"")
 
 
 @pytest.mark.parametrize(
