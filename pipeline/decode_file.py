@@ -31,7 +31,8 @@ from sigdir.signatures.decode_batch import BatchDecoder, Row, argument_keys, par
 from sigdir.signatures.decode_input import BadInput as BadData
 from sigdir.signatures.given_contract import DeployedContract, address_of, chain_of, contract_of
 from sigdir.signatures.plural import counted
-from sigdir.signatures.readings import Form, Input
+from sigdir.signatures.readings import Form, Input, Known
+from sigdir.signatures.standards import event_declarations
 from sigdir.signatures.types import Type, parameter_types
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
@@ -77,10 +78,9 @@ def decode_file(
         with decoding.errors_of(source):
             rows = _file_rows(engine, source)
             found = engine.rows(_hashes_query(rows))
-            progress.stage("decode", int(found[0][1]) if found else 0)
-            query = (
-                _columns_query(rows, decoding.types(hash for hash, _ in found)) if is_parquet else _lines_query(rows)
-            )
+            progress.stage("decode", int(found[0][2]) if found else 0)
+            types = decoding.types({hash: topics for hash, topics, _ in found}) if is_parquet else {}
+            query = _columns_query(rows, types) if is_parquet else _lines_query(rows)
             with open_target(target, packs=not is_parquet) as out:
                 (WRITERS["parquet"] if is_parquet else _write_lines)(engine.batches(query, _BATCH_ROWS), out)
     return decoding.report
@@ -168,26 +168,41 @@ class _Decoding:
             return read
         return read._replace(contract=self._contract(chain, called) if self._given is None else self._given)
 
-    def types(self, hashes: Iterable[str | None]) -> dict[str, str]:
+    def types(self, hashes: Mapping[str | None, list[int]]) -> dict[str, str]:
         """The SQL types of named parameters, by the first text of each hash: text where hashes do not agree.
 
-        Names of columns differ by more than their case, and a number is no name.
+        ``hashes`` has the numbers of topics of each one's rows. Names of columns differ by more than their case, and a
+        number is no name.
         """
         found: dict[str, str] = {}
         spellings: dict[str, str] = {}
-        for key, type in chain.from_iterable(map(self._parameters, hashes)):
+        for key, type in chain.from_iterable(map(self._parameters, hashes, hashes.values())):
             if not key.isdigit() and spellings.setdefault(key.lower(), key) == key:
                 found[key] = type if found.get(key, type) == type else "VARCHAR"
         return found
 
-    def _parameters(self, digits: str | None) -> Iterator[tuple[str, str]]:
+    def _parameters(self, digits: str | None, topics: list[int]) -> Iterator[tuple[str, str]]:
         if digits is None or not re.fullmatch("[0-9a-f]{8}|[0-9a-f]{64}", digits):
             return
         hash = bytes.fromhex(digits)
         texts = self._decoder.known([hash])[hash]
         for known in (texts if self._given is None else self._given.preferred(hash, texts))[:1]:
-            types = parameter_types(known.text)
-            yield from zip(argument_keys(parameter_names(known), len(types)), map(_sql_type, types), strict=False)
+            types = [_sql_type(type) for type in parameter_types(known.text)]
+            for names in (parameter_names(known), *_other_names(hash, known, topics)):
+                yield from zip(argument_keys(names, len(types)), types, strict=False)
+
+
+def _other_names(topic: bytes, known: Known, topics: list[int]) -> Iterator[list[str]]:
+    """The names that logs with another number of topics than declared have by a standard: decoding takes them from there.
+
+    ERC-721's Transfer has one more than ERC-20's.
+    """
+    declared = known.parsed().split
+    if declared is None:
+        return
+    for indexed, declaration in event_declarations(topic).items():
+        if sum(indexed) != len(declared) and 1 + sum(indexed) in topics:
+            yield [one.name for one in declaration.inputs]
 
 
 def _contract_at(
@@ -376,11 +391,13 @@ def _objects(engine: ScratchTables, source: str, objects: str) -> str:
 
 
 def _hashes_query(rows: _FileRows) -> str:
-    """The commonest selectors and topics as hex digits, each with the number of all rows."""
+    """The commonest selectors and topics as hex digits, each with the numbers of topics of its rows, and the number of all rows."""
     digits = "lower(regexp_replace(coalesce(topics[1], left(data, 10)), '^0[xX]', ''))"
-    hashes = f"SELECT CASE WHEN len(topics) > 0 THEN {digits} ELSE left({digits}, 8) END AS hash FROM ({rows.query})"
+    hash = f"CASE WHEN len(topics) > 0 THEN {digits} ELSE left({digits}, 8) END"
     return f"""
-        SELECT hash, sum(count(*)) OVER () FROM ({hashes}) GROUP BY hash ORDER BY count(*) DESC, hash LIMIT {_NAMED}
+        SELECT hash, list(DISTINCT topics), sum(count(*)) OVER ()
+        FROM (SELECT {hash} AS hash, len(topics) AS topics FROM ({rows.query}))
+        GROUP BY hash ORDER BY count(*) DESC, hash LIMIT {_NAMED}
     """
 
 

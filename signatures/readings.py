@@ -47,7 +47,7 @@ from sigdir.signatures.returns import (
     panic,
     with_standard,
 )
-from sigdir.signatures.standards import canonical, event_declaration, is_filtered, sources
+from sigdir.signatures.standards import canonical, event_declarations, is_filtered, sources
 from sigdir.signatures.types import MAX_TEXT, Type, parsed_declaration
 
 if TYPE_CHECKING:  # it prefers the texts that are defined here
@@ -531,7 +531,7 @@ def _declared_with(topic: bytes, known: Known, split: Split) -> Known:
     beside ERC-721's.
     """
     count = len(layout_of(known.text).types)
-    declaration = event_declaration(topic, tuple(number in split for number in range(count)))
+    declaration = event_declarations(topic).get(tuple(number in split for number in range(count)))
     undeclared = known._replace(declaration="", types=())
     return undeclared if declaration is None else undeclared.declared_as(str(declaration))
 

@@ -121,10 +121,10 @@ def standard_declarations() -> Mapping[bytes, Declaration]:
     return found
 
 
-def event_declaration(topic: bytes, indexed: tuple[bool, ...]) -> Declaration | None:
-    """The declaration that a standard has for an event in which just these parameters are indexed; of the first standard."""
-    declared = (interface.events.get(topic) for interface in interfaces())
-    return next((one for one in declared if one is not None and one.indexed == indexed), None)
+def event_declarations(topic: bytes) -> Mapping[tuple[bool, ...], Declaration]:
+    """The declarations that standards have for an event, by which parameters are indexed; of each that of the first standard."""
+    declared = [interface.events[topic] for interface in interfaces() if topic in interface.events]
+    return {one.indexed: one for one in reversed(declared)}
 
 
 def implemented(selectors: Collection[bytes]) -> tuple[Implemented, ...]:

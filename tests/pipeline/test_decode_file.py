@@ -170,6 +170,28 @@ def test_columns_by_the_names_of_parameters(tmp_path: Path) -> None:
     assert duckdb.connect().execute(columns).fetchall() == [("5", True)]
 
 
+def test_logs_that_standards_name_otherwise_have_their_columns(tmp_path: Path) -> None:
+    """The Transfer of ERC-721 has the topic of ERC-20's, and names its last parameter otherwise; without it there is no such column."""
+    declared = "event Transfer(address indexed src, address indexed dst, uint256 wad)\n"
+    import_files(write_files(tmp_path, {"in.txt": declared}), tmp_path / "w")
+    topics = ["0x" + TOPIC.hex(), "0x" + TO[2:].zfill(64), "0x" + OTHER[2:].zfill(64)]
+    amount: dict[str, Any] = {"topics": topics, "data": "0x" + word(5).hex()}
+    token: dict[str, Any] = {"topics": [*topics, "0x" + word(7).hex()], "data": "0x"}
+    source, target = tmp_path / "logs.jsonl", tmp_path / "logs.parquet"
+    source.write_bytes(b"\n".join(map(orjson.dumps, [token, token, amount])))
+    found = decoded(source, target, tmp_path / "w")
+    names = ["src", "dst", "wad", "from", "to", "tokenId"]
+    assert pq.read_schema(target).names[-6:] == names
+    assert [[row[name] for name in names] for row in found] == [
+        *[[None, None, None, TO, OTHER, "7"]] * 2,
+        [TO, OTHER, "5", None, None, None],
+    ]
+    assert json.loads(found[0]["arguments"]) == {"from": TO, "to": OTHER, "tokenId": "7"}
+    source.write_bytes(orjson.dumps(amount))
+    decoded(source, target, tmp_path / "w")
+    assert pq.read_schema(target).names[-3:] == names[:3]
+
+
 def test_many_batches_keep_their_order(warehouse: Path, tmp_path: Path) -> None:
     """Binary columns as cryo writes them; one constant row in them is counted as often as it stands there."""
     count = job._BATCH_ROWS + 1000
