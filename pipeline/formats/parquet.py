@@ -225,6 +225,8 @@ _VARINT_BYTES = 10
 
 def largest_page(file: BinaryIO, column: pq.ColumnChunkMetaData) -> int:
     """The bytes of the column chunk's largest page once it is unpacked. Raises ValueError if a header is broken."""
+    if not column.num_values:  # of an empty row group; writers give no place to its pages, and Arrow reads none
+        return 0
     at = column.data_page_offset
     if column.has_dictionary_page and 0 < column.dictionary_page_offset < at:
         at = column.dictionary_page_offset

@@ -1309,6 +1309,18 @@ def test_parquet_of_many_row_groups(read: Read) -> None:
     assert reading.functions == [text for text in texts if text.endswith("()")]
 
 
+@pytest.mark.parametrize("texts", [["a()", "b()"], []])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_parquet_with_an_empty_row_group(read: Read, texts: list[str], dictionary: bool) -> None:
+    """It is read as any other group, in front of others or alone, as pandas writes a frame without rows."""
+    out = io.BytesIO()
+    schema = pa.schema({"text_signature": pa.string()})
+    with pq.ParquetWriter(out, schema, use_dictionary=dictionary) as writer:
+        for group in ([], texts):
+            writer.write_table(pa.table({"text_signature": group}, schema), row_group_size=1)
+    assert read("input", out.getvalue()) == Reading("parquet", texts)
+
+
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_largest_page(tmp_path: Path, version: str, dictionary: bool) -> None:
