@@ -13,6 +13,7 @@ import click
 
 from sigdir.pipeline.row_writers import WRITERS
 from sigdir.serve.core.process import limited_memory
+from sigdir.signatures.plural import counted
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.engine import Result
 from sigdir.warehouse.sql.time_limit import time_limit
@@ -57,7 +58,7 @@ def limits(warehouse: Warehouse, timeout: timedelta | None) -> Iterator[None]:
     """Within the block the time limit ends a statement, and memory is limited; raises QueryError."""
     database = warehouse.database
     seconds = timeout.total_seconds() if timeout else None
-    why = f"the query was stopped after {seconds or 0:g} seconds, its --timeout"
+    why = f"the query was stopped after {counted(round(seconds or 0), 'second')}, its --timeout"
     with _limited_memory(database.memory_limit()), time_limit(database.interrupt, seconds, why):
         yield
 

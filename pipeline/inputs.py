@@ -39,8 +39,14 @@ def find(paths: Iterable[str], unread: UnreadInputs | None = None, follow_links:
         elif os.path.exists(path):
             found.append(Source(path, explicit=True))
         else:
-            raise BadInput(printable(path), "no such file or folder")
+            raise BadInput(printable(path), _NOT_FETCHED if "://" in path else "no such file or folder")
     return found
+
+
+_NOT_FETCHED = (
+    "addresses are not fetched, but those of stores, such as s3://bucket/list.txt; download it, or copy another"
+    " directory with sigdir mirror"
+)
 
 
 def open_each(

@@ -150,9 +150,9 @@ def _places(batch: ColumnBatch, bad: BadRows, chain: int) -> tuple[Array, npt.ND
     if "address" in batch.columns:
         addresses, is_place = hashes_of(batch.columns["address"], ADDRESS_BYTES)
         is_none = values(batch.columns["address"].is_null())
-        bad.add("no address of 20 bytes", batch, is_place | is_none, "counted without their contract: ")
+        bad.add("no address of 20 bytes", batch, is_place | is_none, "counted without a contract: ")
     chains, is_chain = chains_of(batch, chain)
-    bad.add("no number of a chain", batch, is_chain | ~is_place, "counted without their contract: ")
+    bad.add("no number of a chain", batch, is_chain | ~is_place, "counted without a contract: ")
     places = np.hstack([chains.astype(">u8").view(np.uint8).reshape(-1, PLACE_BYTES - ADDRESS_BYTES), addresses])
     return places, is_place & is_chain
 
@@ -163,7 +163,7 @@ def _days(batch: ColumnBatch, bad: BadRows) -> Days:
         return NO_DAYS
     days = days_of(batch.columns["day"])
     is_good = values(days.is_valid()) | values(batch.columns["day"].is_null())
-    bad.add("none such as 2026-01-31", batch, is_good, "counted without their day: ")
+    bad.add("none such as 2026-01-31", batch, is_good, "counted without a day: ")
     return _ends(values(days.drop_null().view(pa.int64())).view("M8[s]").astype(NO_DAYS.dtype))
 
 

@@ -68,9 +68,9 @@ class Pack:
 
     def entries(self, hash: str | bytes) -> list[tuple[str, str]]:
         """The texts of a hash, the best first, each with its declaration; "" for none."""
-        digest = hash if isinstance(hash, bytes) else parse_hash(hash)
+        digest = parse_hash(hash) if isinstance(hash, str) else hash if isinstance(hash, bytes) else None
         if digest is None or len(digest) not in (SIGNATURES.hash_bytes, EVENT_SIGNATURES.hash_bytes):
-            raise ValueError(f"neither a selector, 4 bytes or 8 hex digits, nor a topic, 32 or 64: {hash[:80]!r}")
+            raise ValueError(f"neither a selector, 4 bytes or 8 hex digits, nor a topic, 32 or 64: {hash!r:.80}")
         index = self._indexes.get(Collection.of_hash(digest))
         return index.entries(digest) if index is not None else []
 

@@ -79,7 +79,7 @@ def test_a_row_that_cannot_be_read_is_counted_and_named(warehouse: Path, tmp_pat
     (nested := tmp_path / "nested.jsonl").write_text(f'{{"selector":"{good}","count":[1],"day":{{"a":1}}}}\n')
     unread = json.loads(invoke(warehouse, "coverage", nested, "--json").stdout)["unread"]
     assert [sentence.partition(":")[0] for sentence in unread] == [
-        "1 row was counted without their day", "1 row was not read",
+        "1 row was counted without a day", "1 row was not read",
     ]  # fmt: skip
     (other := tmp_path / "other.csv").write_text("a,b\n1,2\n")
     refused = invoke(warehouse, "coverage", other)
@@ -169,7 +169,7 @@ def test_the_days_of_a_source(tmp_path: Path) -> None:
         "rows": 4, "hashes": {"signatures": 1, "event-signatures": 0}, "uses": 10, "days": ["2026-11-01", "2026-11-02"],
     }  # fmt: skip
     assert first["warnings"] == [
-        "1 row was counted without their day: none such as 2026-01-31; the first is row 4",
+        "1 row was counted without a day: none such as 2026-01-31; the first is row 4",
     ]
     assert not add("november.csv", *november)["published"]
     assert counted() == [("november.csv", 10, date(2026, 11, 1), date(2026, 11, 2))]

@@ -638,6 +638,7 @@ def _command_failures(folder: Path) -> Iterator[tuple[Sequence[str | Path], str]
     failures: list[tuple[list[str | Path], str]] = [
         ([folder / "missing.txt"], f"{folder}/missing.txt: {none}"),
         ([good, folder / "missing"], f"{folder}/missing: {none}"), ([folder / "self.txt"], f"self.txt: {none}"),
+        (["https://localhost/a.txt"], "https://localhost/a.txt: addresses are not fetched, "),
         (["--format", "none", good], "none: no such format; the formats are tree, solidity, vyper, sqlite, parquet, "),
         ([folder / "unknown"], f"{folder}/unknown: no file of a known format {skipped}"),
         ([folder / "broken"], f"broken: no file can be read (2 tried); the first: {broken}: line 1 column 4: "),

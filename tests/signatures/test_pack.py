@@ -85,7 +85,7 @@ def test_the_texts_of_a_selector_are_in_their_places() -> None:
     assert (len(events), events.version, events.signed_by) == (1, 7, "")
 
 
-@pytest.mark.parametrize("hash", ["", "0x12", "zzzzzzzz", "0xa9059cbb00", b"\1\2\3"])
+@pytest.mark.parametrize("hash", ["", "0x12", "zzzzzzzz", "0xa9059cbb00", b"\1\2\3", 7, 0xA9059CBB, None])
 def test_what_is_no_hash_is_named(hash: Any) -> None:
     with pytest.raises(ValueError, match=r"4 bytes|hex digits"):
         sigdir.Pack(packed([])).lookup(hash)

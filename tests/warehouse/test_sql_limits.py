@@ -42,7 +42,7 @@ def test_a_query_ends_at_its_time_limit(small: Paths) -> None:
     """With status 2 and one line; a query that takes less is not touched."""
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range % 7 = b.range % 5"
     result = call_command("sql", "--timeout", "1s", endless, "--warehouse", small.root)
-    assert (result.exit_code, result.stderr) == (2, "Error: the query was stopped after 1 seconds, its --timeout\n")
+    assert (result.exit_code, result.stderr) == (2, "Error: the query was stopped after 1 second, its --timeout\n")
     result = call_command("sql", "--timeout", "1m", "SELECT 1 AS x", "--format", "csv", "--warehouse", small.root)
     assert (result.exit_code, result.stdout.split()) == (0, ["x", "1"])
 
