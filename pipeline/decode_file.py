@@ -130,7 +130,7 @@ class _Decoding:
         try:
             yield
         except QueryError as error:
-            raise self._error or BadInput(source, str(error)) from None
+            raise self._error or BadInput(source, str(error).removeprefix(f"{source}: ")) from None
 
     def _decode(
         self,

@@ -211,6 +211,16 @@ def test_an_error_says_what_is_wrong_and_what_to_do(
     assert "byte 7" in error_of(folder, stdin=b"SELECT \xff")
 
 
+@pytest.mark.parametrize("name", ["list.txt", "list.csv"])
+def test_a_file_that_is_not_utf_8_is_named_with_its_line(folder: Path, tmp_path: Path, name: str) -> None:
+    """In one line, without the engine's options: nobody can set them for a file of --file."""
+    (file := tmp_path / name).write_bytes(b"text,number\na(),1\nb(\xff),2\n")
+    error = error_of(folder, "FROM mine", "--file", f"mine={file}")
+    assert (error.count(str(file)), error.count("\n"), "ignore_errors" in error) == (1, 1, False), error
+    assert f"{file}: line 3: " in error
+    assert "not utf-8" in error
+
+
 def test_times_keep_their_zone_and_what_is_before_1970(folder: Path) -> None:
     """They are those of the engine's own text."""
     values = "VALUES ('1950-06-07 08:09:10.000011+02'::TIMESTAMPTZ), (NULL), ('9999-12-31 23:59:59+00')"

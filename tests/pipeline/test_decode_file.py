@@ -376,6 +376,7 @@ def test_the_command_writes_ndjson_and_a_summary(warehouse: Path, tmp_path: Path
         ("a.csv", b"x,y\n1,2\n", "o.parquet", "none of the columns"),
         ("a.csv", b"input\n" + b"0x," * 1_000, "o.ndjson", "it has 1,001 columns; at most 1,000 are read"),
         ("a.jsonl", b"{%s}\n" % b",".join(b'"k%d":1' % n for n in range(1_001)), "o.ndjson", "it has 1,001 columns"),
+        ("a.csv", b"input,note\n0x,\n0x,\xff\n", "o.ndjson", "^[^:]*/a.csv: line 3: .* not utf-8 encoded.$"),
         ("a.parquet", b"PAR1 no", "o.parquet", "a.parquet"),
         ("a.jsonl", b"{}\n", "o.doc", "neither with .parquet nor .ndjson"),
     ],

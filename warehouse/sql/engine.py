@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sigdir.signatures.interruption import each, waiting
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.sql.guard import HOW_TO_GIVE_FILES, of_function, refusal, stranger_message
+from sigdir.warehouse.sql.guard import HOW_TO_GIVE_FILES, of_function, of_row, refusal, stranger_message
 from sigdir.warehouse.sql.search import create_search
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, identifier, quoted
 from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse, first_line
@@ -233,7 +233,8 @@ class Database:
         try:
             self._connection.execute(f'CREATE VIEW "{name}" AS FROM {_read_file(self._connection, file)}')
         except duckdb.Error as error:
-            raise QueryError(f"{name}: {file}: {first_line(error)}") from error
+            reason = first_line(of_row(str(error))).removeprefix(f"{file}: ")
+            raise QueryError(f"{name}: {file}: {reason}") from error
 
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
         """Run one query; raises QueryError. ``parameters`` bind ``?``, ``$1`` or ``$name``.
@@ -312,7 +313,7 @@ class Database:
 
 def _message(error: Exception) -> str:
     """The engine's message, and what to do where a query names a file that it may not read."""
-    text = of_function(str(error))
+    text = of_row(of_function(str(error)))
     return f"{text}; {HOW_TO_GIVE_FILES}" if "disabled by configuration" in text else text
 
 

@@ -44,6 +44,10 @@ _OF_THE_MACHINE = re.compile(
 _SHOW_TABLES = '"tables"'
 _OF_FUNCTION = re.compile(r"Python exception occurred while executing the UDF: \w+: |\n\nAt:.*", re.DOTALL)
 """What the engine says around the message of a function of ours."""
+_OF_ROW = re.compile(
+    r"CSV Error on Line: (?P<line>\d+)\n(?:Original Line: [^\n]*\n)?(?P<reason>.*?)\n\n.*\n  file = (?P<file>[^\n]*)",
+    re.DOTALL,
+)
 _OF_STORAGE = ("IO", "HTTP", "Internal", "Fatal", "Permission", "Serialization")
 
 
@@ -104,6 +108,12 @@ def _parts(tree: Any) -> Iterator[dict[str, Any]]:
 def of_function(message: str) -> str:
     """An error of the engine without what it says of a function of ours."""
     return _OF_FUNCTION.sub("", message)
+
+
+def of_row(message: str) -> str:
+    """An error in a row of CSV or a line of text as file, line and reason. The engine's advice is arguments of functions."""
+    found = _OF_ROW.search(message)
+    return f"{found['file']}: line {found['line']}: {' '.join(found['reason'].split())}" if found else message
 
 
 def stranger_message(error: str, query: str) -> str:

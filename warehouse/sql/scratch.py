@@ -19,6 +19,7 @@ from sigdir.signatures.arrow import numbers
 from sigdir.signatures.interruption import waiting
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.sql.guard import of_row
 from sigdir.warehouse.sql.views import add_function, read_parquet
 from sigdir.warehouse.table.errors import QueryError
 from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, SIGHTING_SCHEMA, require_whole
@@ -91,7 +92,7 @@ def _failures(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         with waiting(connection.interrupt):
             yield
     except (duckdb.Error, pa.ArrowException) as error:
-        reason = str(error).partition("Possible fixes")[0]  # they are arguments of functions
+        reason = of_row(str(error)).partition("Possible fixes")[0]  # they are arguments of functions
         raise QueryError(" ".join(reason.split())[:_MOST_CHARACTERS]) from error
 
 

@@ -37,6 +37,6 @@ class QueryError(WarehouseError):
     """The SQL or its parameters are wrong; the message is the engine's."""
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: Exception | str) -> str:
     """An error's first line; what a damaged file makes an error quote may have any character that ends a line."""
     return " ".join(str(error).partition("\n")[0].split())
