@@ -107,8 +107,8 @@ def decode() -> None:
 
     `sigdir decode DATA` is `sigdir decode auto DATA`; `sigdir decode auto --help` has its options. DATA is hex digits or
     a log, @FILE reads them from a file, - from standard input. --file FILE decodes each row of a .parquet, .csv,
-    .jsonl or .json, and --output TARGET says where to. --warehouse DIR|URL names the warehouse, by default data; --pack FILE takes
-    the texts from a pack.
+    .tsv, .jsonl or .json, and --output TARGET says where to. --warehouse DIR|URL names the warehouse, by default data;
+    --pack FILE takes the texts from a pack.
 
     Exit status: 0 some text decodes the data, 1 no text does, 2 the data or the warehouse cannot be
     used, 130 interrupted.
@@ -127,7 +127,7 @@ def decode() -> None:
 
 @decode.command()
 @click.argument("data", metavar="DATA", required=False)
-@click.option("--file", type=click.Path(), metavar="FILE", help="Decode each row: .parquet, .csv, .jsonl or .json.")
+@click.option("--file", type=click.Path(), metavar="FILE", help="Decode each row: .parquet, .csv, .tsv, .jsonl or .json.")
 @click.option(
     "--output",
     type=click.Path(),
@@ -148,8 +148,9 @@ def auto(
     behind it. @FILE reads the data from a file, - from standard input. Where the shape does not decide, every
     reading is given, the surest first.
 
-    A file has the columns of cryo, Dune or BigQuery: input, or data and topic0 to topic3 (or topics). Each row gets
-    its best text, its values as JSON and the confidence, in the order of the file, and keeps its other columns.
+    A file has the columns of cryo, Dune or BigQuery: input or calldata, or data and topic0 to topic3 (or
+    topics). Each row gets its best text, its values as JSON and the confidence, in the order of the file, and keeps
+    its other columns.
     Parquet has a column for each named parameter, too. Each row is read by the contract at its `to`, to_address,
     address or contract_address, on its `chain` or chain_id, or on that of --chain where it has none; with --abi,
     --code or --to all rows by that one.

@@ -24,8 +24,10 @@ import pyarrow as pa
 
 from sigdir.pipeline.directory import Directory, Source, known_of_all, opened
 from sigdir.pipeline.errors import BadInput, BadTarget
+from sigdir.pipeline.formats.csv import HEADER_SEPARATORS, head_rows
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.row_writers import WRITERS, distinct_names
+from sigdir.pipeline.source import Source as InputFile
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.signatures.decode_batch import BatchDecoder, Row, argument_keys, parameter_names, read_input
 from sigdir.signatures.decode_input import BadInput as BadData
@@ -260,10 +262,12 @@ def _sql_type(type: Type) -> str:
 RESULT = ("row", *Row._fields)
 """The columns of the result before those that the file has besides."""
 
-_INPUT, _DATA, _TOPICS = "input", "data", ("topic0", "topic1", "topic2", "topic3")
+_INPUT, _TOPICS = ("input", "data", "calldata"), ("topic0", "topic1", "topic2", "topic3")
 _CALLED = ("to", "to_address", "address", "contract_address")
 _CHAIN = ("chain", "chain_id", "chainid")
 _TOPIC_LIST = "topics"  # BigQuery has one list
+_READ = (*_INPUT, _TOPICS[0], _TOPIC_LIST)
+"""A file has at least one of these columns."""
 _JSON = ("values", "arguments", "nested", "display")
 _NAMED = 16
 _MAX_COLUMNS = 1000
@@ -293,11 +297,11 @@ def _file_rows(engine: ScratchTables, source: str) -> _FileRows:
     types = engine.columns(table)
     _check_columns(source, len(types))
     found = {name.lower(): name for name in reversed(types)}
-    if not {_INPUT, _DATA, _TOPICS[0], _TOPIC_LIST}.intersection(found):
-        raise BadInput(source, "it has none of the columns input, data, topic0 and topics")
-    texts = {name: _text(found[name], types[found[name]]) for name in (_INPUT, _DATA, *_TOPICS) if name in found}
+    if found.keys().isdisjoint(_READ):
+        raise BadInput(source, f"it has none of the columns {', '.join(_READ)}")
+    texts = {name: _text(found[name], types[found[name]]) for name in (*_INPUT, *_TOPICS) if name in found}
     topics = _topics(found, types, texts)
-    read = {found[name] for name in (_INPUT, _DATA, _TOPIC_LIST, *_TOPICS) if name in found}
+    read = {found[name] for name in (*_INPUT, _TOPIC_LIST, *_TOPICS) if name in found}
     kept = {name: type for name, type in types.items() if name not in read}
     columns = [
         'row_number() OVER () - 1 AS "row"',
@@ -337,12 +341,13 @@ def _topics(found: Mapping[str, str], types: Mapping[str, str], texts: Mapping[s
 
 def _log_data(texts: Mapping[str, str]) -> str:
     """A log's data. The input of its transaction may stand beside it."""
-    return f"coalesce({texts.get(_DATA, 'NULL')}, {texts.get(_INPUT, 'NULL')}, NULL::VARCHAR)"
+    given = [texts[name] for name in ("data", "input", "calldata") if name in texts]
+    return f"coalesce({', '.join([*given, 'NULL::VARCHAR'])})"
 
 
 def _call_data(texts: Mapping[str, str]) -> str:
     """The first of a call's columns that is not empty, else the first."""
-    given = [texts[name] for name in (_INPUT, _DATA) if name in texts]
+    given = [texts[name] for name in _INPUT if name in texts]
     filled = [f"nullif(nullif({text}, ''), '0x')" for text in given]
     return f"coalesce({', '.join([*filled, *given, 'NULL::VARCHAR'])})"
 
@@ -364,8 +369,8 @@ def _table(engine: ScratchTables, source: str) -> str:
     name = _unpacked(source)
     if name.endswith(".parquet"):
         return f"read_parquet({file})"
-    if name.endswith(".csv"):  # as text, so that other columns stay as they are in the file
-        options = """delim = ',', quote = '"', escape = '"', null_padding = true, parallel = false"""
+    if name.endswith((".csv", ".tsv")):  # as text, so that other columns stay as they are in the file
+        options = f"""delim = {quoted(_separator(source))}, quote = '"', escape = '"', null_padding = true, parallel = false"""
         return f"read_csv({file}, all_varchar = true, header = true, {options})"
     if name.endswith((".jsonl", ".ndjson")):
         lines = f"read_json_objects({file}, format = 'newline_delimited', ignore_errors = true)"
@@ -374,7 +379,18 @@ def _table(engine: ScratchTables, source: str) -> str:
         document = f"read_json_objects({file}, maximum_object_size = {_DOCUMENT_BYTES})"
         rows = "CASE json_type(json, '$.result') WHEN 'ARRAY' THEN json -> '$.result[*]' ELSE [json] END"
         return _objects(engine, source, f"(SELECT unnest({rows}) AS json FROM {document})")
-    raise BadInput(source, "its name ends neither with .parquet nor .csv nor .jsonl")
+    raise BadInput(source, "its name ends neither with .parquet nor .csv nor .tsv nor .jsonl nor .json")
+
+
+def _separator(source: str) -> str:
+    """The one with which the header has a column that is read; a comma where none has. Raises BadInput."""
+    file = InputFile(source, explicit=True)
+    with file.open(lambda _: None):
+        headers = {separator: head_rows(file, 1, separator) for separator in HEADER_SEPARATORS}
+    for separator, rows in headers.items():
+        if any(cell.lower() in _READ for row in rows for cell in row):
+            return separator
+    return ","
 
 
 def _objects(engine: ScratchTables, source: str, objects: str) -> str:
@@ -383,7 +399,7 @@ def _objects(engine: ScratchTables, source: str, objects: str) -> str:
     lists = engine.rows(f"SELECT keys FROM ({numbered}) GROUP BY keys ORDER BY min(number)")
     keys = {key.lower(): key for key in reversed(list(chain.from_iterable(keys or () for (keys,) in lists)))}
     _check_columns(source, len(keys))
-    structure = json.dumps(dict.fromkeys(reversed([*keys.values()] or [_INPUT]), "JSON"))
+    structure = json.dumps(dict.fromkeys(reversed([*keys.values()] or _INPUT[:1]), "JSON"))
     return f"(SELECT unnest(from_json(json, {quoted(structure)})) FROM {objects})"
 
 

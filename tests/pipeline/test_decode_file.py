@@ -372,7 +372,7 @@ def test_the_command_writes_ndjson_and_a_summary(warehouse: Path, tmp_path: Path
     [
         ("a.json", b'{\n "abi": []\n}\n', "o.ndjson", "none of the columns"),
         ("a.json", b'[{"input": "0x"},\n{"input": 1x}]', "o.ndjson", "at byte 12 in record"),
-        ("a.txt", b"", "o.parquet", "neither with .parquet nor .csv nor .jsonl"),
+        ("a.txt", b"", "o.parquet", "neither with .parquet nor .csv nor .tsv nor .jsonl nor .json"),
         ("a.csv", b"x,y\n1,2\n", "o.parquet", "none of the columns"),
         ("a.csv", b"input\n" + b"0x," * 1_000, "o.ndjson", "it has 1,001 columns; at most 1,000 are read"),
         ("a.jsonl", b"{%s}\n" % b",".join(b'"k%d":1' % n for n in range(1_001)), "o.ndjson", "it has 1,001 columns"),
@@ -445,6 +445,16 @@ def test_other_columns_of_csv_are_text(warehouse: Path, tmp_path: Path) -> None:
     assert table["note, and more"].to_pylist() == [KEPT["note"], "NULL"]
     shown = [(line["block_number"], line["logs"], line["to"]) for line in lines]
     assert shown == [("7", "007", "NULL"), (str(10**20), "007", "NULL")]
+
+
+@pytest.mark.parametrize(("name", "separator"), [("a.csv", ";"), ("a.tsv", "\t"), ("a.csv.gz", "|"), ("a.tsv", ",")])
+def test_the_header_shows_the_separator(warehouse: Path, tmp_path: Path, name: str, separator: str) -> None:
+    """By the column that is decoded, which may be `calldata`; other cells may have another separator."""
+    lines = ['"a,b;c|d\te"', "calldata"], ['"1,2;3|4\t5"', "0x" + call(TRANSFER, TO, 7).hex()]
+    text = "".join(separator.join(line) + "\n" for line in lines).encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    [row] = decoded(tmp_path / name, tmp_path / "out.parquet", warehouse)
+    assert (json.loads(row["values"]), row["a,b;c|d\te"]) == ([TO, "7"], "1,2;3|4\t5")
 
 
 @pytest.mark.parametrize("shape", ["lines", "list", "pretty list", "result", "pretty result", "pretty object"])
