@@ -23,6 +23,9 @@ from sigdir.signatures.plural import counted
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and line breaks
 
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
+"""What no text has."""
+
 
 @command()
 @click.argument("code", metavar="FILE|HEX|-")
@@ -89,6 +92,8 @@ def _text(file: BinaryIO, most: int) -> str:
     text = file.read(most + 1)
     if len(text) > most:
         raise Failure(f"more than {most:,} characters, the most that are read")
+    if found := _CONTROL.search(text):
+        raise Failure(f"binary data: byte {found.start() + 1:,} is 0x{found[0].hex()}; write the bytes as hex digits")
     return text.decode("ascii", "replace")
 
 

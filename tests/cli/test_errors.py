@@ -112,6 +112,14 @@ def test_hex_that_is_the_name_of_a_file_is_answered_with_how_to_read_it(warehous
     assert done.stderr == "Error: docs/examples/error.hex is a file: write @docs/examples/error.hex\n"
 
 
+@pytest.mark.parametrize("kind", ["auto", "calldata", "revert", "contract"])
+def test_a_binary_file_is_refused_as_one(warehouse: Path, tmp_path: Path, kind: str) -> None:
+    """And not as text that has too many parentheses."""
+    (file := tmp_path / "code.bin").write_bytes(b"(" * 9 + bytes(range(256)) * 40)
+    done = CliRunner().invoke(main, ["decode", kind, f"@{file}", "--warehouse", str(warehouse)])
+    assert (done.exit_code, done.stderr) == (2, "Error: binary data: byte 10 is 0x00; write the bytes as hex digits\n")
+
+
 def test_a_file_that_is_longer_than_data_may_be_is_refused_by_its_length(warehouse: Path, tmp_path: Path) -> None:
     """Not by that of the part which was read."""
     (file := tmp_path / "long.hex").write_text("a" * (1 << 20))
