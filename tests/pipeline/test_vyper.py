@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 import sigdir
 from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.vyper import Project
 from sigdir.pipeline.formats.vyper.source_unit import MAX_BYTES
+from sigdir.pipeline.inputs import find
 from sigdir.signatures.collections import EVENT_SIGNATURES
 from tests.conftest import import_files
 from tests.pipeline.support import texts, write_files
@@ -245,3 +249,32 @@ def test_a_source_has_a_size(tmp_path: Path) -> None:
     [path] = write_files(tmp_path, {"a.vy": "#" * (MAX_BYTES + 1)})
     with pytest.raises(BadInput, match="a Vyper source of over 4 MiB"):
         read_path(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "a b", "import a{}", "a{}: public(b)", "event a{}: pass", "struct a{}:\n    b: c\n    d: e", "flag a{}:\n    b",
+        "interface a{}:\n    def b(c: d) -> e: view", "@external\ndef a{}(b: c, d: e = 1) -> (f, g): pass",
+        "a{}: public(HashMap[b, HashMap[c, d[4]]])", "a{}: constant(b) = 1+1+1+1",
+        "a{}: public(b[-1][-1])", "a{}: public(b()()()())", "a{}: b = c\nexports: (d.e, d.f)",
+    ],
+)  # fmt: skip
+def test_the_memory_of_a_project_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+    """Whatever sources consist of, one that comes when the memory for them is full is refused by its name."""
+    most = 1 << 21
+    monkeypatch.setattr("sigdir.pipeline.formats.vyper.MAX_KEPT", most)
+    dense = "".join(map((statement + "\n").format, range(250)))
+    write_files(tmp_path, {f"{number:02}/a.vy": dense for number in range(99)})
+    sources, project = find([str(tmp_path)]), Project([str(tmp_path)])
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadInput, match=r"/[0-9]{2}/a.vy: the Vyper sources before it fill the memory for them"):
+            for source in sources:
+                with source.open(lambda _: None):
+                    project.add(source)
+        gc.collect()  # what the collector would free later is not kept
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert most / 5 < taken < 2 * most

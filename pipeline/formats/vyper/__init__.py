@@ -48,8 +48,16 @@ def looks_like(source: Source) -> bool:
     return source.has_ending(".vy", ".vyi")
 
 
+MAX_KEPT = 2 << 30
+"""About how many bytes of memory a project takes: for some 100 MB of real sources, or 6 MB that are made to take it."""
+_ITEM = 256
+"""The bytes that a declaration, a name, or a node of a type or a value takes."""
+
+
 class Project:
-    """The Vyper sources of one import. Takes all, then yields the candidates of each."""
+    """The Vyper sources of one import. Takes all, then yields the candidates of each. What it keeps of them is bounded:
+    see MAX_KEPT.
+    """
 
     def __init__(self, roots: Sequence[str] = (), document: str | None = None, remappings: Iterable[str] = ()) -> None:
         """As of a project of Solidity. Neither ``roots`` nor ``remappings`` decide an import: see ``Modules``."""
@@ -57,16 +65,23 @@ class Project:
         self._document = absolute_path(document) if document is not None else None
         self._units: dict[str, SourceUnit] = {}
         self._waiting: list[tuple[int, str, SourceUnit, int]] = []  # number, path, unit, size
+        self._kept = 0
+        """About how many bytes of memory all that takes."""
 
     def add(self, source: Source) -> None:
-        """Keep the declarations of an open source."""
+        """Keep the declarations of an open source. Raises BadInput for one that is too large, or that comes when MAX_KEPT is
+        reached.
+        """
         code, path = source.read_all("Vyper source"), absolute_path(source.path)
+        if self._kept > MAX_KEPT:
+            raise BadInput(source.name, "the Vyper sources before it fill the memory for them; import fewer at once")
         if len(code) > MAX_BYTES:
             raise BadInput(source.name, f"a Vyper source of over {MAX_BYTES >> 20} MiB")
         path = without_packing(path)
         unit = source_unit(code.decode("utf-8", "surrogateescape"))
         self._units[path] = unit
         self._waiting.append((source.number, path, unit, len(code)))  # two sources may have one path
+        self._kept += len(code) + _ITEM * _count_items(unit)
 
     def read(self) -> Iterator[ReadTask]:
         """The candidates of all sources, in the order of ``add``."""
@@ -74,6 +89,24 @@ class Project:
         for number, path, unit, size in self._waiting:
             shown = path_below(path, self._roots, self._document)
             yield partial(pack, entries(modules, path, unit, (1 << 20) + 8 * size, shown), number)
+
+
+def _count_items(unit: SourceUnit) -> int:
+    """What a source declares and names, the nodes of its types and values, and one for the source."""
+    names = len(unit.structs) + len(unit.plain) + len(unit.imports)
+    exported = sum(len(one.names) for one in unit.declared if isinstance(one, Export))
+    return 1 + len(unit.declared) + names + exported + sum(1 for one in _syntax(unit) for _ in ast.walk(one))
+
+
+def _syntax(unit: SourceUnit) -> Iterator[ast.expr]:
+    """The types and values of a source."""
+    yield from unit.constants.values()
+    for members in unit.structs.values():
+        yield from (type for type, _ in members)
+    for one in unit.declared:
+        if isinstance(one, Declaration):
+            yield from one.types
+            yield from filter(None, (one.getter_of, one.returns))
 
 
 def entries(modules: Modules, path: str, unit: SourceUnit, budget: int, shown: str) -> Iterator[Entry]:
