@@ -127,7 +127,9 @@ def decode() -> None:
 
 @decode.command()
 @click.argument("data", metavar="DATA", required=False)
-@click.option("--file", type=click.Path(), metavar="FILE", help="Decode each row: .parquet, .csv, .tsv, .jsonl or .json.")
+@click.option(
+    "--file", type=click.Path(), metavar="FILE", help="Decode each row: .parquet, .csv, .tsv, .jsonl or .json."
+)
 @click.option(
     "--output",
     type=click.Path(),

@@ -14,6 +14,7 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.vyper import Project
 from sigdir.pipeline.formats.vyper.source_unit import MAX_BYTES
 from sigdir.pipeline.inputs import find
+from sigdir.pipeline.source import Source
 from sigdir.signatures.collections import EVENT_SIGNATURES
 from tests.conftest import import_files
 from tests.pipeline.support import texts, write_files
@@ -251,6 +252,12 @@ def test_a_source_has_a_size(tmp_path: Path) -> None:
         read_path(path)
 
 
+def add_all(project: Project, sources: list[Source]) -> None:
+    for source in sources:
+        with source.open(lambda _: None):
+            project.add(source)
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -270,9 +277,7 @@ def test_the_memory_of_a_project_is_bounded(tmp_path: Path, monkeypatch: pytest.
     tracemalloc.start()
     try:
         with pytest.raises(BadInput, match=r"/[0-9]{2}/a.vy: the Vyper sources before it fill the memory for them"):
-            for source in sources:
-                with source.open(lambda _: None):
-                    project.add(source)
+            add_all(project, sources)
         gc.collect()  # what the collector would free later is not kept
         taken = tracemalloc.get_traced_memory()[0]
     finally:
