@@ -212,8 +212,8 @@ def test_usage_orders_search_and_what_a_contract_distinguishes(tmp_path: Path) -
     )
     result = invoke(warehouse, "import", "--usage", usage, "--json")
     assert json.loads(result.stdout)["files"][0]["warnings"] == [
-        "1 row was counted without their contract: no address of 20 bytes; the first is row 6",
-        "1 row was counted without their contract: no number of a chain; the first is row 7",
+        "1 row was counted without a contract: no address of 20 bytes; the first is row 6",
+        "1 row was counted without a contract: no number of a chain; the first is row 7",
     ]
     assert first() == newer
     found = json.loads(invoke(warehouse, "search", "swap*", "--json").stdout)["signatures"]["results"]
