@@ -15,7 +15,7 @@ import click
 
 from sigdir.cli.errors import command
 from sigdir.cli.options import warehouse_option
-from sigdir.cli.output import write_line
+from sigdir.serve.core.process import write_line
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.interruption import waiting
 from sigdir.warehouse.index.view import tidy

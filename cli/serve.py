@@ -12,9 +12,9 @@ from click.core import ParameterSource
 
 from sigdir.cli.errors import command
 from sigdir.cli.options import existing_file, warehouse_option
-from sigdir.cli.output import write_line
 from sigdir.cli.store import StoreUrl
 from sigdir.serve.core.named_queries import read_queries
+from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import Settings, is_origin, write_token
 from sigdir.serve.servers.start import EXTRAS
 from sigdir.serve.servers.supervisor import run

@@ -90,6 +90,9 @@ class Counts:
             "sigdir_decodings", "Inputs that were decoded, by how that ended.", ("outcome",), registry=self._registry
         )
         self.starts = Counter("sigdir_worker_starts", "Workers that were started.", registry=self._registry)
+        self.lost_lines = Counter(
+            "sigdir_log_lines_lost", "Lines of the request log that could not be written.", registry=self._registry
+        )
 
     def count_cached(self, hit: bool) -> None:
         """Count a look into a cache of pages."""
@@ -143,7 +146,10 @@ class AnswerRecorder:
         self._counts.seconds.labels(method, route).observe(seconds)
         self._counts.bytes.labels(method, route).inc(size)
         if self._log:
-            _write_line(req, status, seconds, size)
+            try:
+                _write_line(req, status, seconds, size)
+            except OSError:  # a full disk, a closed pipe: the request has its answer all the same
+                self._counts.lost_lines.inc()
 
 
 def _outcome(resp: falcon.Response) -> str:
@@ -153,7 +159,10 @@ def _outcome(resp: falcon.Response) -> str:
 
 
 def _write_line(req: falcon.Request, status: int, seconds: float, size: int) -> None:
-    """One JSON line on standard output; no query values, no bodies."""
+    """One JSON line on standard output; no query values, no bodies. Raises OSError.
+
+    A buffer would keep the lines that could not be written, and fail again with each line that comes.
+    """
     entry = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "method": req.method,
@@ -162,8 +171,7 @@ def _write_line(req: falcon.Request, status: int, seconds: float, size: int) -> 
         "bytes": size,
         "ms": round(1000 * seconds, 2),
     }
-    sys.stdout.buffer.write(orjson.dumps(entry) + b"\n")
-    sys.stdout.buffer.flush()
+    os.write(sys.stdout.fileno(), orjson.dumps(entry) + b"\n")
 
 
 # /metrics: the counts of all workers and the state of the warehouse as Prometheus' text, by its client library.

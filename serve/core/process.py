@@ -15,8 +15,9 @@ _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 def write_line(text: str) -> None:
-    """Write a line on standard error at once."""
-    print(text, file=sys.stderr, flush=True)
+    """Write a line on standard error at once. Where that is full or closed, the line is lost and the server goes on."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

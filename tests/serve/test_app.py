@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -16,6 +19,7 @@ from backports import zstd
 from falcon.testing import TestClient
 
 from sigdir.serve.app import create_app, routes
+from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.lists import paging, resources
@@ -995,3 +999,27 @@ def test_each_request_is_a_line_of_the_log(make_app: MakeApp, capfdbinary: pytes
     assert lines[3]["bytes"] == len(feed.content) > 0, "a streamed body counts"
     assert all(line["ms"] >= 0 and line["time"].endswith("Z") for line in lines)
     assert b"secret" not in written
+
+
+def closed_pipe() -> int:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
+def test_a_log_that_cannot_be_written_changes_no_answer(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk, or where its reader has gone: the line is lost and counted. An error's line is lost too."""
+    client = make_app(counts=Counts())
+    for number, descriptor in enumerate((os.open("/dev/full", os.O_WRONLY), closed_pipe())):
+        lost = open(descriptor, "w")  # noqa: SIM115 - its end fails too: see below
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", lost)
+            patched.setattr(sys, "stderr", lost)
+            assert client.simulate_get("/healthz").status_code == 200
+            text = {"text_signature": f"unlogged{number}()"}
+            assert client.simulate_post(SIGNATURES_PATH, json=text).status_code == 201
+            assert client.simulate_get("/api/v1/changes/").status_code == 200
+            write_line("error: this line is lost")
+        with suppress(OSError):  # what its buffer keeps fails again
+            lost.close()
+    assert "sigdir_log_lines_lost_total 6.0" in client.simulate_get("/metrics").text

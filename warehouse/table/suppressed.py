@@ -16,6 +16,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -152,7 +153,8 @@ class SuppressList:
             try:
                 self._list = read(self._paths)
             except UnreadableWarehouse as error:
-                print(f"error: {error}; the previous list is used", file=sys.stderr, flush=True)
+                with suppress(OSError):  # a log that cannot be written stops no request
+                    print(f"error: {error}; the previous list is used", file=sys.stderr, flush=True)
             self._seen = state
 
 
