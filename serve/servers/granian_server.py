@@ -18,12 +18,14 @@ from sigdir.serve.core.process import end_with_parent, write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import START_ERROR, is_served
 
-_STOP_SECONDS = 12
+STOP_SECONDS = 12
 """Less than the supervisor gives: whoever is killed while it stops leaves its workers behind."""
 
 
 def main() -> None:
     settings = Settings.from_environment()
+    # A worker is forked with granian's handler, which notes a signal for the parent: one that loads would serve on.
+    os.register_at_fork(after_in_child=_end_by_sigterm)
     Granian(
         "sigdir",
         address=settings.host,
@@ -36,8 +38,13 @@ def main() -> None:
         websockets=False,
         log_level=LogLevels.error,
         respawn_failed_workers=True,
-        workers_kill_timeout=_STOP_SECONDS,
+        workers_kill_timeout=STOP_SECONDS,
     ).serve(target_loader=load)
+
+
+def _end_by_sigterm() -> None:
+    """Until the worker serves; granian then sets a handler that ends it in order."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def load(target: str) -> Any:

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -26,6 +27,7 @@ import pytest
 import sigdir
 from sigdir.serve.core.texts import canonical_text
 from sigdir.serve.metrics import OTHER
+from sigdir.serve.servers.granian_server import STOP_SECONDS
 from sigdir.serve.servers.start import is_served
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.publish.publish import fold
@@ -408,6 +410,19 @@ def test_killing_the_parent_ends_workers_that_load(tmp_path: Path, name: str) ->
         children = until(lambda: [pid for pid, _ in children_of(process.pid)], "a child")
         process.kill()
     until(lambda: all(map(has_ended, children)), "the end of the children")
+
+
+def test_granian_stops_at_once_while_its_worker_loads(tmp_path: Path) -> None:
+    """A worker that has not heard the signal would be killed, after twelve seconds in which it serves."""
+    command, nowhere = [*command_line(), "serve", "--port", "0", "--workers", "1", *by("granian")], subprocess.DEVNULL
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(tmp_path / "warehouse"), stdout=nowhere, stderr=nowhere
+    ) as process:
+        until(lambda: any(children_of(pid) for pid, _ in children_of(process.pid)), "a worker")
+        began = time.monotonic()
+        process.terminate()
+        assert process.wait(SAFETY_SECONDS) == 0
+    assert time.monotonic() - began < STOP_SECONDS
 
 
 def has_ended(pid: int) -> bool:
