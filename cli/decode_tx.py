@@ -10,7 +10,7 @@ import click
 
 from sigdir.cli.decode_lines import candidate_lines, noted
 from sigdir.cli.errors import command
-from sigdir.cli.options import directory_options, json_option
+from sigdir.cli.options import Seconds, directory_options, json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, opened, readings_of
 from sigdir.pipeline.node import Node
@@ -23,7 +23,7 @@ from sigdir.signatures.interruption import waiting
 @command()
 @click.argument("hash", metavar="HASH")
 @click.option("--rpc", required=True, metavar="URL", envvar="ETH_RPC_URL", show_envvar=True, help="The node to ask.")
-@click.option("--seconds", type=click.FloatRange(1), default=30.0, help="How long the node may take in all.")
+@click.option("--seconds", type=Seconds(1, 86_400), default=30.0, help="How long the node may take in all.")
 @directory_options
 @json_option("Write the transaction with the answers of the API for its parts.")
 def transaction(hash: str, rpc: str, seconds: float, source: Source, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from sigdir.cli.errors import command
-from sigdir.cli.options import warehouse_option
+from sigdir.cli.options import SHORTEST_PAUSE, Seconds, warehouse_option
 from sigdir.serve.core.process import write_line
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.interruption import waiting
@@ -34,7 +34,7 @@ _VACUUM_SECONDS = 3600.0
 
 @command(state="staged rows stay in staging until the next fold")
 @click.option(
-    "--every", type=click.FloatRange(min=0.05), metavar="SECONDS", help="Repeat after a pause of this many seconds."
+    "--every", type=Seconds(SHORTEST_PAUSE), metavar="SECONDS", help="Repeat after a pause of this many seconds."
 )
 @click.option("--accept-losses", is_flag=True, help="Go on without POSTed rows that a damaged staging file has lost.")
 @warehouse_option

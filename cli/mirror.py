@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sigdir.cli.errors import command
-from sigdir.cli.options import CollectionChoice, json_option, no_wait_option, quiet_option, warehouse_option
+from sigdir.cli.options import CollectionChoice, Seconds, json_option, no_wait_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_report
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.fetch import RetryPolicy
@@ -32,7 +32,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
     "--tries", type=click.IntRange(1, 100), default=8,
     help="Attempts for each request, with growing pauses.",
 )  # fmt: skip
-@click.option("--timeout", type=click.FloatRange(0.1), default=30.0, help="Seconds to wait for a response.")
+@click.option("--timeout", type=Seconds(0.1, 86_400), default=30.0, help="Seconds to wait for a response.")
 @click.option(
     "--max-rows", type=click.IntRange(1), default=MAX_ROWS,
     help="The most rows that the directory may say it has.",

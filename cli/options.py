@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import wraps
+from math import isnan
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,6 +84,25 @@ class CollectionChoice(click.Choice[Collection]):
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         return str(choice)
 
+
+class Seconds(click.FloatRange):
+    """A number of seconds that a process can wait: to ``time.sleep`` infinity is an error, and so is nan.
+
+    Nothing is less or more than nan, so that it is in any range.
+    """
+
+    def __init__(self, min: float = 0, max: float = 10**9, *, min_open: bool = False) -> None:
+        super().__init__(min, max, min_open)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+        return seconds
+
+
+SHORTEST_PAUSE = 0.05
+"""Of folding, in seconds."""
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -11,13 +11,14 @@ import click
 from click.core import ParameterSource
 
 from sigdir.cli.errors import command
-from sigdir.cli.options import existing_file, warehouse_option
+from sigdir.cli.options import SHORTEST_PAUSE, Seconds, existing_file, warehouse_option
 from sigdir.cli.store import StoreUrl
 from sigdir.serve.core.named_queries import read_queries
 from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import Settings, is_origin, write_token
 from sigdir.serve.servers.start import EXTRAS
 from sigdir.serve.servers.supervisor import run
+from sigdir.warehouse.table.errors import QueryError
 
 _DEFAULTS = Settings()
 _GRANIAN_THREADS = 1
@@ -28,7 +29,10 @@ _SQL_THREADS = 3
 
 def _readable_queries(_context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
     if value is not None:
-        read_queries(value)
+        try:
+            read_queries(value)
+        except QueryError as error:
+            raise click.BadParameter(str(error)) from None
     return value and value.absolute()
 
 
@@ -40,9 +44,12 @@ def _origin(value: str) -> str:
 
 def _node_url(value: str) -> str:
     if value:
-        from sigdir.pipeline.node import checked_url  # loads ssl, which any other server does without here
+        from sigdir.pipeline.node import NodeError, checked_url  # loads ssl, which any other server does without here
 
-        checked_url(value)
+        try:
+            checked_url(value)
+        except NodeError as error:
+            raise click.BadParameter(str(error)) from None
     return value
 
 
@@ -67,9 +74,7 @@ def _flag(name: str, help: str) -> Callable[[Any], Any]:
 )  # fmt: skip
 @_option("--max-body", "Largest body of a POST, in bytes.", type=click.IntRange(1))
 @_option("--max-import-body", "Largest body of an import over HTTP, in bytes.", type=click.IntRange(1))
-@_option(
-    "--fold-every", "Seconds between two moves of POSTed rows into the table; 0 for never.", type=click.FloatRange(0)
-)
+@_option("--fold-every", "Seconds between two moves of POSTed rows into the table; 0 for never.", type=Seconds())
 @_flag("--trust-proxy", "Trust X-Forwarded-Proto and X-Forwarded-Host of requests.")
 @_option(
     "--public-url", "What links begin with, as https://example.org. By default what the request was sent to.",
@@ -82,7 +87,7 @@ def _flag(name: str, help: str) -> Callable[[Any], Any]:
 @_option("--server", "HTTP server that runs the application.", type=click.Choice(list(EXTRAS)), default="waitress")
 @_option(
     "--silent-seconds", "On waitress, replace a worker that does nothing for so long; 0 for never.",
-    type=click.FloatRange(0),
+    type=Seconds(),
 )  # fmt: skip
 @_flag("--read-only", "Refuse every POST that would store something.")
 @_option(
@@ -106,7 +111,7 @@ def _flag(name: str, help: str) -> Callable[[Any], Any]:
 @_flag("--count-misses", "Count selectors and topics that were looked up and not found, without clients: /wanted/.")
 @_flag("--mcp", "Answer agents by the Model Context Protocol: /mcp. Needs the extra mcp.")
 @_flag("--sql", "Let anybody run SQL that reads, within limits: /sql/.")
-@_option("--sql-seconds", "How long a query over HTTP may take.", type=click.FloatRange(0, 3600, min_open=True))
+@_option("--sql-seconds", "How long a query over HTTP may take.", type=Seconds(0, 3600, min_open=True))
 @_option(
     "--sql-queries", "Named queries for --sql, each after a line `-- name: NAME`.",
     type=existing_file, metavar="FILE", callback=_readable_queries,
@@ -160,6 +165,8 @@ def serve(
     threads = threads or (_GRANIAN_THREADS if server == "granian" and not (sql or solve) else _DEFAULTS.threads)
     if (sql or solve) and threads < _SQL_THREADS:
         raise click.UsageError(f"--sql and --solve need --threads {_SQL_THREADS} or more: what runs holds one")
+    if 0 < given["fold_every"] < SHORTEST_PAUSE:
+        raise click.UsageError(f"--fold-every takes {SHORTEST_PAUSE} seconds or more, or 0 for never")
     settings = Settings(
         folder, threads=threads, write_token=token, follow_store=follow_store, sql=sql, solve=solve, **given
     )

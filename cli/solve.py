@@ -9,7 +9,7 @@ import click
 
 from sigdir.cli.decode_contract import code_of
 from sigdir.cli.errors import Failure, command
-from sigdir.cli.options import directory_options, existing_file, json_option, quiet_option, threads_option
+from sigdir.cli.options import Seconds, directory_options, existing_file, json_option, quiet_option, threads_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
 from sigdir.cli.resolve import digest_of, hash_lines
@@ -41,7 +41,7 @@ _SHOWN = 10
     "--pairs", type=click.IntRange(0, 20_000_000), default=0, metavar="N",
     help="Then try N new names of words that stand together in known names.",
 )  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="End after this time with what was found.")
+@click.option("--seconds", type=Seconds(min_open=True), help="End after this time with what was found.")
 @click.option(
     "--state", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Note in FILE what is done. The same command goes on where it ended.",

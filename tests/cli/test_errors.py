@@ -55,6 +55,43 @@ def test_an_error_is_one_line_and_a_status(error: BaseException, status: int, li
     assert (result.exit_code, result.stdout, result.stderr) == (status, "", line + "\n")
 
 
+def no_folder(folder: Path) -> Path:
+    """A place where no server can start: what it does not refuse ends there."""
+    file = folder / "file"
+    file.touch()
+    return file / "warehouse"
+
+
+@pytest.mark.parametrize(
+    "command", ["fold --every", "serve --fold-every", "serve --silent-seconds", "serve --sql-seconds"]
+)
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e10", "-1"])
+def test_seconds_that_nothing_can_wait_are_refused(command: str, seconds: str, tmp_path: Path) -> None:
+    """The process that folds would end with an error at each pause."""
+    name, option = command.split()
+    result = CliRunner().invoke(main, [name, option, seconds, "--warehouse", str(no_folder(tmp_path))])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Error: Invalid value for '{option}'" in result.stderr
+    assert seconds in result.stderr or str(float(seconds)) in result.stderr
+
+
+def test_a_server_s_options_are_refused_by_their_name(tmp_path: Path) -> None:
+    """A URL that is none, in a variable too, a pause that the fold refuses, and files that hold no named queries."""
+    folder, not_text, nameless = no_folder(tmp_path), tmp_path / "list.bin", tmp_path / "list.txt"
+    not_text.write_bytes(b"\xff")
+    nameless.write_text("SELECT 1\n")
+    for options, variables, said in (
+        (["--rpc", "foo"], {}, "'--rpc'"),
+        ([], {"SIGDIR_RPC": "foo"}, "'--rpc'"),
+        (["--fold-every", "0.01"], {}, "--fold-every takes 0.05 seconds or more, or 0 for never"),
+        (["--sql", "--sql-queries", str(not_text)], {}, f"{not_text}: not UTF-8 at byte 0"),
+        (["--sql", "--sql-queries", str(nameless)], {}, f"{nameless}: line 1: a query needs a name"),
+    ):
+        result = CliRunner().invoke(main, ["serve", *options, "--warehouse", str(folder)], env=variables)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert said in result.stderr.splitlines()[-1]
+
+
 def test_a_command_may_have_no_state() -> None:
     """Then the line has none. An error that nobody raises on purpose is a bug, and keeps its traceback."""
     assert fail_with(KeyboardInterrupt(), "").stderr == "interrupted\n"
