@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -120,6 +122,7 @@ class BudgetProcess:
         """Start it, without waiting until it is ready. It ends when this process ends."""
         self.close()
         self._connection, theirs = Pipe()
+        _limit_waits(self._connection, _STUCK_SECONDS)
         module = "sigdir.serve.servers.budget_process"
         command = [sys.executable, "-P", "-m", module, str(theirs.fileno()), *self._task]
         with theirs:
@@ -238,6 +241,17 @@ class BudgetProcess:
             return http_error_of(MemoryError())
         write_line(f"error: the process of long requests ended with status {status}")
         return unavailable("The process that answered this request has ended.")
+
+
+def _limit_waits(connection: Connection[Any, Any], seconds: float) -> None:
+    """Let what is sent or read by this end of a Pipe wait so long at most; then it raises OSError.
+
+    A process that was stopped takes no more of a body than the pipe holds, and the thread would wait for it for ever.
+    """
+    limit = struct.pack("ll", int(seconds), 0)  # a timeval
+    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
 
 class CostlyRequests:

@@ -21,7 +21,8 @@ from falcon.testing import Result, TestClient
 
 from sigdir.serve.core import budget
 from sigdir.serve.core.budget import BudgetProcess, budget_of
-from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.settings import MIB, Settings
+from sigdir.serve.http.errors import HttpError
 from tests.conftest import SAFETY_SECONDS, import_lines
 from tests.examples import long_except
 from tests.serve.support import (
@@ -235,6 +236,19 @@ def test_a_process_that_was_killed_is_replaced(clients: tuple[TestClient, TestCl
     process._process.kill()
     process._process.wait()
     assert ask(clients[1], "a call").status_code == 200
+
+
+def test_a_process_that_takes_no_body_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was stopped: a body that the pipe does not hold would keep the thread that sends it for ever."""
+    monkeypatch.setattr(budget, "_STUCK_SECONDS", 1.0)
+    with closing(BudgetProcess(Settings(folder, threads=4))) as process:
+        process.start()
+        process.await_ready()
+        assert process._process is not None
+        process._process.send_signal(signal.SIGSTOP)
+        with pytest.raises(HttpError) as refused:
+            process.answer({}, [bytes(MIB)] * 4)
+        assert refused.value.status == 503
 
 
 def test_the_budget_grows_with_the_request() -> None:
