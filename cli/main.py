@@ -76,9 +76,20 @@ def main() -> None:
     """
 
 
+def _open_closed_streams() -> None:
+    """Lead standard streams that the caller closed nowhere: a file that is opened later would get their number, and lines."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
+            setattr(sys, name, os.fdopen(descriptor, "r" if descriptor == 0 else "w", closefd=False))
+
+
 def console() -> NoReturn:
     """Run the command in this process, and end it. Signals are noted to the end: what is freed last hears no exception."""
     status: int | str | None = 0
+    _open_closed_streams()
     allow_open_files()
     with noting(end_interrupted):
         try:

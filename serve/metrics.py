@@ -171,7 +171,9 @@ def _write_line(req: falcon.Request, status: int, seconds: float, size: int) -> 
         "bytes": size,
         "ms": round(1000 * seconds, 2),
     }
-    os.write(sys.stdout.fileno(), orjson.dumps(entry) + b"\n")
+    line = orjson.dumps(entry) + b"\n"
+    if os.write(sys.stdout.fileno(), line) < len(line):
+        raise OSError("the disk is full: the line is cut")
 
 
 # /metrics: the counts of all workers and the state of the warehouse as Prometheus' text, by its client library.

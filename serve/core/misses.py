@@ -26,7 +26,7 @@ import numpy as np
 
 from sigdir.serve.core.process import write_line
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.index.view import Reader, View, this_takes_long
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 
 LARGEST = 10_000
@@ -59,6 +59,8 @@ class Misses:
 
     def add(self, hashes: Iterable[bytes]) -> None:
         """Count a miss of each hash."""
+        if self._is_full.is_set():
+            this_takes_long()  # it may wait for the file
         with self._lock:
             self._counts.update(hashes)
             count = len(self._counts)

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
+from sigdir.serve.core.process import write_line
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.transaction import STAGED_TOGETHER, NewText, PostedSighting, StagedRow, Transaction
 from sigdir.warehouse.staging.writer import Staging
@@ -96,7 +97,10 @@ class Writer:
         staged = iter(rows)
         for job in jobs:
             job.rows.set_result([next(staged) for _ in job.texts])
-        self._note_known([new for new, row in zip(texts, rows, strict=True) if row is None])
+        try:
+            self._note_known([new for new, row in zip(texts, rows, strict=True) if row is None])
+        except Exception as error:  # noqa: BLE001 - the texts are stored, and other jobs wait for this thread
+            write_line(f"error: what was POSTed of known texts is not noted: {error}")
 
     def _next_job(self) -> _Job | None:
         """A job that waits already; None if there is none, or if the writer is closed."""

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import threading
+from functools import partial
 from pathlib import Path
 
 import click
@@ -22,6 +23,7 @@ from sigdir.signatures import interruption
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.table.errors import Busy, QueryError
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_lines
+from tests.pipeline.support import invoke
 
 NO_SPACE = os.strerror(errno.ENOSPC)
 
@@ -183,6 +185,18 @@ def test_a_closed_pipe_ends_a_command_quietly(warehouse: Path) -> None:
     os.close(writing)
     with Path("/dev/full").open("wb") as full:
         assert end_of(warehouse, full.fileno(), "stats") == (2, f"Error: {NO_SPACE}\n".encode())
+
+
+def test_closed_standard_output_is_no_files(warehouse: Path, tmp_path: Path) -> None:
+    """A file that is opened next would get its number, and the report."""
+    list_file = tmp_path / "list.txt"
+    list_file.write_text("f()\n")
+    done = subprocess.run(
+        [*command_line(), "import", str(list_file), "--quiet"], cwd=ROOT, env=environment(warehouse),
+        preexec_fn=partial(os.close, 1), stderr=subprocess.PIPE, timeout=SAFETY_SECONDS, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert invoke(warehouse, "verify").status == 0
 
 
 # Progress where standard error is no terminal.
