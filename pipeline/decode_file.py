@@ -340,9 +340,8 @@ def _topics(found: Mapping[str, str], types: Mapping[str, str], texts: Mapping[s
 
 
 def _log_data(texts: Mapping[str, str]) -> str:
-    """A log's data. The input of its transaction may stand beside it."""
-    given = [texts[name] for name in ("data", "input", "calldata") if name in texts]
-    return f"coalesce({', '.join([*given, 'NULL::VARCHAR'])})"
+    """A log's data, which may be empty while the input of its transaction stands beside it."""
+    return f"coalesce({texts['data']}, '')" if "data" in texts else _call_data(texts)
 
 
 def _call_data(texts: Mapping[str, str]) -> str:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError, normalise
-from sigdir.signatures.types import KINDS, split_types
+from sigdir.signatures.types import KINDS, BadTypeList, split_types
 
 MAX_TERMS_CHARACTERS = 1000
 _MAX_TYPES = 8
@@ -158,7 +158,11 @@ def _name(value: str) -> str:
 
 def _parameters(value: str) -> tuple[str, ...]:
     found, column = [], 1
-    for item in split_types(value) if value.strip() else ():
+    try:
+        items = split_types(value) if value.strip() else ()
+    except BadTypeList as error:
+        raise BadSearch(error.problem, max(error.column, 1)) from None
+    for item in items:
         found.append(_item(item, column))
         column += len(item) + 1
     return tuple(found)

@@ -87,7 +87,8 @@ def _names(source: Source) -> list[str]:
     if parquet.looks_like(source):
         with parquet.open_table(source) as table:
             return table.names
-    return list(head_of(source).names)
+    row = first_object(source)  # its own members: rows inside it are no rows here
+    return list(row) if row is not None else list(head_of(source).names)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sigdir
+from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import DeployedContract, InterfaceText
 from sigdir.warehouse.evidence.contracts import MAX_PROXIES, deployed_contract, deployments_at
@@ -21,6 +22,7 @@ from sigdir.warehouse.log.manifest import CONTRACTS, Manifest
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
+from tests.conftest import import_files
 from tests.pipeline.support import invoke, keccak256
 
 TOKEN, PROXY, OTHER = ("0x" + digits * 20 for digits in ("ab", "cd", "0e"))
@@ -207,6 +209,14 @@ def test_a_column_contract_may_have_names(warehouse: Path, tmp_path: Path, endin
     rows = {"contract": ["ERC20", "Vault"], "selector": ["0xa9059cbb", "0xa9059cbb"], "signature": [TRANSFER, WORKED]}
     write_table(tmp_path / f"a.{ending}", rows)
     assert imported(warehouse, tmp_path / f"a.{ending}")["totals"]["imported"] == 2
+
+
+def test_members_of_rows_inside_a_line_are_no_columns(warehouse: Path, tmp_path: Path) -> None:
+    """A line of JSON with a list of rows is not read as a row that has their members."""
+    row = {"chain": 1, "address": TOKEN, "code_hash": "0x" + "11" * 32}
+    (tmp_path / "a.jsonl").write_text(json.dumps({"results": [row]}))
+    with pytest.raises(BadInput, match=r"a\.jsonl"):
+        import_files([tmp_path / "a.jsonl"], warehouse)
 
 
 def test_texts_without_quotes_beside_addresses(warehouse: Path, tmp_path: Path) -> None:

@@ -352,9 +352,11 @@ def test_input_and_data_beside_each_other(warehouse: Path, tmp_path: Path) -> No
     topics = ["0x" + TOPIC.hex(), "0x" + TO[2:].zfill(64), "0x" + OTHER[2:].zfill(64)]
     given: list[dict[str, Any]] = [{"input": "0x", "data": transfer}, {"input": transfer, "data": "0x"}]
     given.append({"topics": topics, "data": "0x" + word(5).hex(), "input": transfer})
+    given.append({"topics": [*topics, "0x" + word(7).hex()], "data": "", "input": transfer})
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(map(orjson.dumps, given)))
     found = decoded(tmp_path / "a.jsonl", tmp_path / "o.parquet", warehouse)
-    assert [json.loads(row["values"]) for row in found] == [[TO, "1"], [TO, "1"], [TO, OTHER, "5"]]
+    assert [json.loads(row["values"]) for row in found] == [[TO, "1"], [TO, "1"], [TO, OTHER, "5"], [TO, OTHER, "7"]]
+    assert {row["exact"] for row in found} == {True}
 
 
 def test_the_command_writes_ndjson_and_a_summary(warehouse: Path, tmp_path: Path) -> None:
