@@ -74,7 +74,7 @@ class SightingSpill:
             return None
         parts = []
         for path in self._paths:
-            with pa.OSFile(str(path)) as file:
+            with pa.memory_map(str(path)) as file:
                 parts.append(pa.ipc.open_file(file).get_batch(self._places[batch]))
         return BatchSightings(*parts)
 
