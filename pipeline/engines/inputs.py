@@ -32,6 +32,7 @@ from sigdir.pipeline.source import (
     STDIN,
     Sections,
     Source,
+    count_lines,
 )
 from sigdir.pipeline.state import ImportState
 from sigdir.signatures.collections import Collection
@@ -163,7 +164,7 @@ class Split(Source):
             end, _ = self._cut(mark, self._blocks.stop)
             while at < end and (chunk := self._ref.read(at, min(mark + (block + 1) * BLOCK_BYTES, end) - at)):
                 at, block = at + len(chunk), block + 1
-                self.line_breaks += chunk.count(b"\n")
+                self.line_breaks += count_lines(chunk)
                 yield chunk
         except OSError as error:
             raise BadInput(self.name, error.strerror or str(error)) from error
