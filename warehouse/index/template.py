@@ -201,6 +201,7 @@ def _render(
     for row in rows:
         size += of_text * (offsets[row + 1] - offsets[row])
     out = np.empty(size, np.uint8)
+    is_plain = _are_plain(offsets, text, rows)
     at = np.uint64(0)
     one = np.uint64(1)
     for row in rows:
@@ -209,7 +210,7 @@ def _render(
             if piece == _LITERAL:
                 at = put(out, at, literals[bounds[literal] : bounds[literal + 1]])
                 literal += 1
-            elif piece == _TEXT:
+            elif piece == _TEXT or (is_plain and (piece == _TEXT_JSON or piece == _TEXT_CSV)):
                 at = put(out, at, text[offsets[row] : offsets[row + 1]])
             elif piece == _HASH:
                 for k in range(width):
@@ -237,6 +238,32 @@ def _render(
 @kernel()
 def _render_holding_gil(*arguments: Any) -> Array:
     return _render(*arguments)
+
+
+@kernel(nogil=True)
+def _are_plain(offsets: Array, text: Array, rows: Array) -> bool:
+    """Whether no text needs an escape in JSON or CSV, as canonical ones never do.
+
+    Rows that are neighbours are checked in one go.
+    """
+    if len(rows) == 0:
+        return True
+    first, last = rows.min(), rows.max()
+    if last - first + 1 == len(rows):
+        return _is_plain(text, offsets[first], offsets[last + 1])
+    for row in rows:  # noqa: SIM110
+        if not _is_plain(text, offsets[row], offsets[row + 1]):
+            return False
+    return True
+
+
+@kernel(nogil=True)
+def _is_plain(text: Array, start: int, end: int) -> bool:
+    odd = False
+    for k in range(np.uint64(start), np.uint64(end)):
+        byte = text[k]
+        odd |= (byte < 0x20) | (byte == 0x22) | (byte == 0x5C)
+    return not odd
 
 
 # Records, as 4byte.directory writes them, and lines of hash and text. A page of 100 records takes 16 us so, 100 us with dicts and orjson.
