@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -76,22 +78,27 @@ def main() -> None:
     """
 
 
-def _open_closed_streams() -> None:
-    """Lead standard streams that the caller closed nowhere: a file that is opened later would get their number, and lines."""
-    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+@contextmanager
+def _standard_streams() -> Iterator[None]:
+    """Those that the caller closed lead nowhere: a file that is opened later would get their number, and lines."""
+    for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
-            setattr(sys, name, os.fdopen(descriptor, "r" if descriptor == 0 else "w", closefd=False))
+    with ExitStack() as streams:
+        if sys.stdout is None:
+            streams.enter_context(redirect_stdout(os.fdopen(1, "w", closefd=False)))
+        if sys.stderr is None:
+            streams.enter_context(redirect_stderr(os.fdopen(2, "w", closefd=False)))
+        yield
 
 
 def console() -> NoReturn:
     """Run the command in this process, and end it. Signals are noted to the end: what is freed last hears no exception."""
     status: int | str | None = 0
-    _open_closed_streams()
-    allow_open_files()
-    with noting(end_interrupted):
+    with _standard_streams(), noting(end_interrupted):
+        allow_open_files()
         try:
             main(prog_name="sigdir")
         except SystemExit as stop:
