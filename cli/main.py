@@ -80,7 +80,7 @@ def main() -> None:
 
 @contextmanager
 def _standard_streams() -> Iterator[None]:
-    """Those that the caller closed lead nowhere: a file that is opened later would get their number, and lines."""
+    """Open /dev/null for each stream that the caller closed: else the next file gets its number, and what is printed."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

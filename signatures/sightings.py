@@ -12,8 +12,6 @@ import pyarrow as pa
 from sigdir.signatures import arrow
 from sigdir.signatures.evidence import Kind, Sighting
 
-_KINDS = tuple(Kind)
-
 
 class Sightings(Sequence[Sighting]):
     """The sightings of a batch: row ``i`` has ``bases[base_of[i]]`` with the kind ``kinds[i]`` and the declaration
@@ -56,7 +54,7 @@ class Sightings(Sequence[Sighting]):
         if isinstance(at, slice):
             return tuple(self[row] for row in range(*at.indices(len(self))))
         base = self.bases[self.base_of[at]]
-        return base._replace(kind=_KINDS[self.kinds[at]], declaration=self.declarations[int(at)].as_py() or "")
+        return base._replace(kind=Kind(self.kinds[at]), declaration=self.declarations[int(at)].as_py() or "")
 
     def filter(self, keep: npt.NDArray[np.bool_]) -> Self:
         """Those of the rows whose flag is set."""

@@ -2,8 +2,8 @@
 
 Invariants
     Nothing of a client is kept, and no time but that of a hash's first miss.
-    Memory has the misses of the last ``_SECONDS``, of at most twice ``LARGEST`` hashes beside those of each request that
-    is answered, and the file has ``LARGEST`` hashes.
+    Memory has the misses of the last ``_SECONDS``: at most twice ``LARGEST`` hashes, and those of the requests that are
+    being answered. The file has ``LARGEST`` hashes.
     A count is never too high. It is too low by at most all misses / ``LARGEST`` (Misra and Gries): where the file is full,
     each count is lowered by that of the first hash without a place.
     A process that ends, by kill -9 too, loses what it counted since it last wrote.
@@ -47,7 +47,7 @@ class Wanted:
 class Misses:
     """Counts for a process: in memory, written into the file two seconds after the first of them, or when they are many.
 
-    A thread of its own writes them: 10,000 take 50 ms. Only where it does not keep up the thread that answers does.
+    A thread of its own writes them: 10,000 take 50 ms. Where it falls behind, the thread that answers writes them.
     """
 
     def __init__(self, file: Path) -> None:

@@ -86,7 +86,7 @@ class Writer:
                 self._finish(jobs)
 
     def _finish(self, jobs: list[_Job]) -> None:
-        """Stage the texts of jobs in one transaction, as nobody else does meanwhile: each gets its rows or the error."""
+        """Stage the texts of jobs in one transaction, and give each job its rows or the error. The caller holds ``_committing``."""
         texts = [new for job in jobs for new in job.texts]
         try:
             rows = self._stage(texts)
