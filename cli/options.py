@@ -102,7 +102,7 @@ class Seconds(click.FloatRange):
 
 
 SHORTEST_PAUSE = 0.05
-"""Of folding, in seconds."""
+"""The shortest pause between two folds, in seconds."""
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

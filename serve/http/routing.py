@@ -151,9 +151,9 @@ _EXPOSED = (
 class Negotiation:
     """Chooses JSON or HTML for the resources that ``negotiates`` marks, and refuses methods that a resource lacks.
 
-    A POST of a resource that ``stores`` marks needs write access. Answers of resources that ``may_be_short`` does not mark
-    take long. Sets ``req.context.kind``, the media type of the
-    answer, and ``req.context.error_body``, a dialect's own form of an error or None.
+    A POST of a resource that ``stores`` marks needs write access. A resource without ``may_be_short`` takes long. Sets
+    ``req.context.kind``, the media type of the answer, and ``req.context.error_body``, a dialect's own form of an error
+    or None.
     """
 
     _access: WriteAccess

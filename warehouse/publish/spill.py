@@ -40,7 +40,7 @@ class SightingSpill:
     def __init__(self, folder: Path, name: str) -> None:
         self._paths = [folder / f"{name}.{part}.arrow" for part in ("bases", "sightings")]
         self._places: dict[int, int] = {}
-        """Where the sightings of a batch are in the files, for each batch that has some."""
+        """The number, in both files, of each batch that has sightings."""
         self._sinks: list[Any] = []
         self._writers: list[Any] = []  # empty too once they are closed
 

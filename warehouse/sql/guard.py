@@ -111,7 +111,7 @@ def of_function(message: str) -> str:
 
 
 def of_row(message: str) -> str:
-    """An error in a row of CSV or a line of text as file, line and reason. The engine's advice is arguments of functions."""
+    """An error in a row of CSV or a line of text as file, line and reason, without DuckDB's advice."""
     found = _OF_ROW.search(message)
     return f"{found['file']}: line {found['line']}: {' '.join(found['reason'].split())}" if found else message
 

@@ -92,7 +92,9 @@ def _failures(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         with waiting(connection.interrupt):
             yield
     except (duckdb.Error, pa.ArrowException) as error:
-        reason = of_row(str(error)).partition("Possible fixes")[0]  # they are arguments of functions
+        reason = of_row(str(error)).partition("Possible fixes")[
+            0
+        ]  # arguments of DuckDB's functions, which nobody can give here
         raise QueryError(" ".join(reason.split())[:_MOST_CHARACTERS]) from error
 
 
