@@ -4,30 +4,31 @@ Decoding, contracts, Solidity, ABIs, previews and multipart forms are read by co
 bounded by the bytes of the request. If a bound is missing somewhere, the kernel ends that process when the budget is
 used up, the client gets a 422 or 413 that says so, and other requests have waited for nothing.
 
-The process runs the same application (``servers/budget_process.py``), a request at a time. ``Cost`` names the process that
+The process runs the same application (``servers/budget_process.py``), a request at a time. A worker forks it while it has
+no other threads: it has loaded what the worker has. One that replaces it loads that again. ``Cost`` names the process that
 answers a request. A resource has it as ``cost``: a Cost, or a function of the request.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from multiprocessing.connection import Connection, Pipe
+from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 import falcon
 
 from sigdir.serve.core.decodings import DECODED
-from sigdir.serve.core.process import write_line
-from sigdir.serve.core.settings import COUNTS_FOLDER, MIB, Settings
+from sigdir.serve.core.process import FORK, Closable, write_line
+from sigdir.serve.core.settings import MIB, Settings
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
 from sigdir.warehouse.index.view import this_takes_long
@@ -45,8 +46,6 @@ _SQL_SECONDS, _SQL_MEMORY = 60.0, 1024 * MIB
 """Of SQL: a query has a time limit of its own, and the engine one of memory; this is for what hears neither."""
 _NODE_SECONDS, _NODE_MEMORY = 3.0, 512 * MIB
 _RETRY_SECONDS = 1
-_ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""Arrow's own allocator maps 1 GiB at its first use, and so takes the memory of that request."""
 _WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 """How compiled code ends that gets no memory: C by the first, C++ and Rust by the second."""
 
@@ -86,15 +85,20 @@ class Cost(Enum):
 
 Processes = Mapping[Cost, "BudgetProcess"]
 
+Work = Callable[["Connection[Any, Any]", Settings, bool], None]
+"""What the process does (``servers/budget_process.main``): its end of the pipe, the settings, whether it gives way."""
 
-def budget_processes(settings: Settings) -> Processes:
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+def budget_processes(settings: Settings, work: Work) -> Processes:
     """Those that the settings ask for, to be started."""
-    found = {Cost.SIZE: BudgetProcess(settings)}
+    found = {Cost.SIZE: BudgetProcess(settings, work)}
     if settings.is_patient:
         line = settings.thread_shares.patient
-        found[Cost.PATIENCE] = BudgetProcess(settings, _SQL_SECONDS, _SQL_MEMORY, line, gives_way=True)
+        found[Cost.PATIENCE] = BudgetProcess(settings, work, _SQL_SECONDS, _SQL_MEMORY, line, gives_way=True)
     if settings.rpc:
-        found[Cost.NODE] = BudgetProcess(settings, _NODE_SECONDS, _NODE_MEMORY, 1)
+        found[Cost.NODE] = BudgetProcess(settings, work, _NODE_SECONDS, _NODE_MEMORY, 1)
     return found
 
 
@@ -102,40 +106,44 @@ class BudgetProcess:
     """The process that answers costly requests, started when it is needed and replaced when it ends."""
 
     def __init__(
-        self, settings: Settings, seconds: float | None = None, memory: int | None = None, line: int | None = None,
-        *, gives_way: bool = False,
+        self, settings: Settings, work: Work, seconds: float | None = None, memory: int | None = None,
+        line: int | None = None, *, gives_way: bool = False,
     ) -> None:  # fmt: skip
         """``seconds`` and ``memory`` take the place of what the size of a request allows. ``line`` requests may wait, each
         with a thread; that of costly ones by default.
         """
-        self._environment = {**os.environ, **settings.environment(), **_ALLOCATOR}
-        self._environment.pop(COUNTS_FOLDER, None)  # what it answers the worker counts
+        self._settings, self._work, self._gives_way = settings, work, gives_way
         self._seconds, self._memory = seconds, memory
         self._turn = threading.Lock()
         self._line = threading.BoundedSemaphore(line or settings.thread_shares.costly)
-        self._task = ["gives-way"] if gives_way else []
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: BaseProcess | None = None
         self._connection: Connection[Any, Any] | None = None
         self._is_ready = False
 
-    def start(self) -> None:
-        """Start it, without waiting until it is ready. It ends when this process ends."""
+    def start(self, forked_without: Sequence[Closable] | None = None) -> None:
+        """Start it, without waiting until it is ready. It ends when this process ends.
+
+        ``forked_without``: where this process has no other threads it is forked, and closes what is named.
+        """
         self.close()
         self._connection, theirs = Pipe()
         _limit_waits(self._connection, _STUCK_SECONDS)
-        module = "sigdir.serve.servers.budget_process"
-        command = [sys.executable, "-P", "-m", module, str(theirs.fileno()), *self._task]
+        arguments = theirs, self._settings, self._gives_way
+        if forked_without is None:
+            os.environ["PYTHONSAFEPATH"] = "1"  # nothing is imported from the current folder
+            self._process = _SPAWN.Process(target=self._work, args=arguments, daemon=True)
+        else:
+            ours = self._connection, *forked_without
+            self._process = FORK.Process(target=_work_without, args=(ours, self._work, *arguments), daemon=True)
         with theirs:
-            self._process = subprocess.Popen(
-                command, env=self._environment, pass_fds=[theirs.fileno()], start_new_session=True
-            )
+            self._process.start()
         self._is_ready = False
 
     def close(self) -> None:
         """End it. One that is not closed ends when this process does: nothing more can come through the pipe."""
         if self._process is not None and self._connection is not None:
             self._process.kill()
-            self._process.wait()
+            self._process.join()
             self._connection.close()
         self._process = None
 
@@ -161,7 +169,7 @@ class BudgetProcess:
 
     def _answer(self, environ: dict[str, str], body: Iterable[bytes], is_gone: Callable[[], bool]) -> Answer:
         budget = self._budget_of(0)
-        if self._process is None or self._process.poll() is not None:  # the system ends what has most memory
+        if self._process is None or not self._process.is_alive():  # the system ends what has most memory
             self.start()
         assert self._connection is not None
         answer: Answer | None = None
@@ -195,10 +203,11 @@ class BudgetProcess:
     def _await_answer(self, connection: Connection[Any, Any], is_gone: Callable[[], bool]) -> None:
         """Wait for the answer, which is None for a client that has gone. Raises EOFError where the process is stuck."""
         assert self._process is not None
+        assert self._process.pid is not None
         last = time.monotonic() + _STUCK_SECONDS
         while not connection.poll(_LOOK_SECONDS):
             if is_gone():
-                self._process.send_signal(signal.SIGINT)
+                os.kill(self._process.pid, signal.SIGINT)
                 if connection.poll(_END_SECONDS):
                     return
                 raise EOFError
@@ -223,13 +232,12 @@ class BudgetProcess:
     def _ended(self, budget: Budget) -> HttpError:
         """End what is left of the process, start another, and say why."""
         assert self._process is not None
-        try:
-            status = self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            status = self._process.wait()
+        self._process.join(_END_SECONDS)
+        self._process.kill()
+        self._process.join()
+        status = self._process.exitcode or 0
         self.start()
-        if status == EXIT_STATUS and self._task:
+        if status == EXIT_STATUS and self._gives_way:
             return detail(422, "The query takes longer than it may, and did not end when it was told to.")
         if status == -signal.SIGPROF:
             return detail(
@@ -241,6 +249,13 @@ class BudgetProcess:
             return http_error_of(MemoryError())
         write_line(f"error: the process of long requests ended with status {status}")
         return unavailable("The process that answered this request has ended.")
+
+
+def _work_without(ours: Sequence[Closable], work: Work, *arguments: Any) -> None:
+    """In a process that was forked: close what only the other one uses. A port or a pipe is open as long as anybody has it."""
+    for each in ours:
+        each.close()
+    work(*arguments)
 
 
 def _limit_waits(connection: Connection[Any, Any], seconds: float) -> None:

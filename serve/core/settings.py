@@ -110,12 +110,6 @@ class Settings:
             return self
         return replace(self, read_only=True, fold_every=0.0)
 
-    def environment(self) -> dict[str, str]:
-        """The settings as variables, for the worker processes; a token or cache that is not set is left out."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        values = {name: value for name, value in values.items() if value is not None and value != ""}
-        return {f"SIGDIR_{name.upper()}": str(int(v) if isinstance(v, bool) else v) for name, v in values.items()}
-
     @classmethod
     def from_environment(cls) -> Settings:
         """The settings that the variables name, as the medium allows, the defaults for the others; raises ValueError."""

@@ -1,7 +1,4 @@
-"""The process that answers costly requests: ``python -P -m sigdir.serve.servers.budget_process DESCRIPTOR [gives-way]``.
-
-The descriptor is its end of a pipe. The settings are in SIGDIR_ variables. Before a request the process sets a timer of
-processor time; the kernel ends it by SIGPROF where that runs out, whatever code runs then. A limit of memory makes the
+"""The process that answers costly requests, which come through a pipe. Before each the process sets a timer of processor time; the kernel ends it by SIGPROF where that runs out, whatever code runs then. A limit of memory makes the
 request fail with MemoryError, a 413. It ends when the pipe closes, that is with the process that started it. SIGINT ends
 the query that runs: its client has gone.
 """
@@ -12,7 +9,6 @@ import os
 import signal
 import sys
 from contextlib import nullcontext, suppress
-from importlib import import_module
 from io import BytesIO
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,10 +19,10 @@ import pyarrow as pa
 from sigdir.serve.app import create_app
 from sigdir.serve.core.budget import Answer, Budget
 from sigdir.serve.core.decodings import DECODED
-from sigdir.serve.core.process import limited_memory
+from sigdir.serve.core.process import begin, limited_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
-from sigdir.serve.servers.warm import warm
+from sigdir.serve.servers.warm import load
 from sigdir.signatures.interruption import noting
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.errors import WarehouseError
@@ -36,15 +32,13 @@ _NICENESS, _SQL_NICENESS = 5, 10
 """Costly requests give way to all others, and SQL to these."""
 
 
-def main(descriptor: int, gives_way: bool) -> None:
+def main(connection: Connection[Any, Any], settings: Settings, gives_way: bool) -> None:
+    begin("sigdir-costly")
     if gives_way:
         signal.signal(signal.SIGINT, lambda *_: None)  # between two queries
-    warm()
-    if Settings.from_environment().mcp:
-        import_module("sigdir.serve.mcp_server")  # a second
-    connection: Connection[Any, Any] = Connection(descriptor)
+    load(settings)
     with suppress(EOFError, OSError):
-        app, reader = _opened()
+        app, reader = _opened(settings)
         _give_way(_SQL_NICENESS if gives_way else _NICENESS)  # not before: who waits for it does so 1.7 times as long
         connection.send("ready")
         while True:
@@ -79,9 +73,8 @@ def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _opened() -> tuple[Any, Reader]:
+def _opened(settings: Settings) -> tuple[Any, Reader]:
     """The application, and what it reads."""
-    settings = Settings.from_environment()
     try:
         existing(settings.warehouse)
         reader = Reader(settings.paths)
@@ -109,7 +102,3 @@ def _answer(app: Any, environ: dict[str, str], body: BytesIO, budget: Budget) ->
         signal.setitimer(signal.ITIMER_PROF, 0)
     status, headers = began
     return Answer(status, headers, whole, given.get(DECODED, []))
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), "gives-way" in sys.argv[2:])

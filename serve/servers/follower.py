@@ -1,8 +1,7 @@
 """The process of a replica that follows its store: every second it brings the working copy up to date.
 
-Started by the supervisor as ``python -P -m sigdir.serve.servers.follower``, with the settings in SIGDIR_ variables.
-With the argument ``once`` it ends after the first time, with status 2 where that fails. The workers see a new version
-as they see any commit into the folder. While the store is away they serve the version that they have.
+The workers see a new version as they see any commit into the folder. While the store is away they serve the version
+that they have.
 """
 
 from __future__ import annotations
@@ -23,18 +22,14 @@ _CHECK_SECONDS: Mapping[Check, float] = {"bytes": 3600.0, "log": 10.0}
 """How often what is there already is looked at: hashing the files of 100 M rows takes seconds, their log milliseconds."""
 
 
-def main(arguments: list[str]) -> int:
-    paths = Settings.from_environment().paths
-    if arguments == ["once"]:
-        try:
-            pull(paths)
-        except (SigdirError, OSError) as error:
-            write_line(f"Error: {error}")
-            return 2
-        mark(paths.last_pull)
-        return 0
-    follow(paths)
-    return 0
+def pull_once(settings: Settings) -> None:
+    """Pull, and end the process with status 2 where that fails."""
+    try:
+        pull(settings.paths)
+    except (SigdirError, OSError) as error:
+        write_line(f"Error: {error}")
+        sys.exit(2)
+    mark(settings.paths.last_pull)
 
 
 def follow(paths: Paths) -> None:
@@ -55,7 +50,3 @@ def follow(paths: Paths) -> None:
                 write_line(f"follow: {error}; the version that is there is served on")
             problem = str(error)
         time.sleep(PULL_SECONDS)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""granian by its public class: ``python -P -m sigdir.serve.servers.granian_server``, with the settings in SIGDIR_ variables.
+"""granian by its public class.
 
 It keeps its own workers, each with a thread that answers. Its command would import from the folder where it is started.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from typing import Any
 
 from granian import Granian
@@ -17,13 +18,14 @@ from granian.log import LogLevels
 from sigdir.serve.core.process import end_with_parent, write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import START_ERROR, is_served
+from sigdir.serve.servers.startup import open_app
+from sigdir.warehouse.table.errors import WarehouseError
 
 STOP_SECONDS = 12
 """Less than the supervisor gives: whoever is killed while it stops leaves its workers behind."""
 
 
-def main() -> None:
-    settings = Settings.from_environment()
+def main(settings: Settings) -> None:
     # A worker is forked with granian's handler, which notes a signal for the parent: one that loads would serve on.
     os.register_at_fork(after_in_child=_end_by_sigterm)
     Granian(
@@ -39,7 +41,7 @@ def main() -> None:
         log_level=LogLevels.error,
         respawn_failed_workers=True,
         workers_kill_timeout=STOP_SECONDS,
-    ).serve(target_loader=load)
+    ).serve(target_loader=partial(load, settings))
 
 
 def _end_by_sigterm() -> None:
@@ -47,14 +49,9 @@ def _end_by_sigterm() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def load(target: str) -> Any:
+def load(settings: Settings, target: str) -> Any:
     """The application, in the worker that serves it."""
     end_with_parent()
-    # Loading these takes a second, which the parent of all workers need not have.
-    from sigdir.serve.servers.startup import open_app
-    from sigdir.warehouse.table.errors import WarehouseError
-
-    settings = Settings.from_environment()
     try:
         app, _ = open_app(settings)
         return app
@@ -63,7 +60,3 @@ def load(target: str) -> Any:
         if not is_served(settings.host, settings.port):
             os.kill(os.getppid(), signal.SIGTERM)  # granian would start another one again and again
         os._exit(START_ERROR)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import errno
 import signal
 import socket
-import subprocess
-import sys
 from contextlib import suppress
 from importlib.util import find_spec
 
-from sigdir.serve.core.process import write_line
+from sigdir.serve.core.process import FORK, write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.errors import SigdirError, missing_package
 from sigdir.warehouse.staging.writer import make_warehouse
@@ -22,8 +20,6 @@ EXTRAS = {"waitress": "", "granian": "fast"}
 
 START_ERROR = 2
 """The status of a process that has printed why it does not start."""
-
-FOLLOWER = "sigdir.serve.servers.follower"
 
 
 class StartError(SigdirError):
@@ -91,10 +87,15 @@ def ensure_warehouse(settings: Settings) -> None:
         write_line(f"new warehouse at {settings.paths.root}")
 
 
-def first_pull(settings: Settings, environment: dict[str, str]) -> None:
+def first_pull(settings: Settings) -> None:
     """Fetch the newest version; where that fails, serve the one that is there. Raises StartError if there is none."""
-    command = [sys.executable, "-P", "-m", FOLLOWER, "once"]
-    if subprocess.run(command, env=environment, check=False).returncode == 0:
+    from sigdir.serve.servers import follower
+
+    # The client of a store has threads, with which this process could not be forked any more.
+    process = FORK.Process(target=follower.pull_once, args=(settings,), daemon=True)
+    process.start()
+    process.join()
+    if process.exitcode == 0:
         return
     if not settings.paths.log.is_dir() or read_identity(settings.paths).unfinished:
         raise StartError("there is no version to serve: the line above says why the store cannot be followed")

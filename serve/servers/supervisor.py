@@ -2,8 +2,10 @@
 
 On waitress each worker is a child, and all accept connections from one socket and write their process ids into one pipe.
 A worker of which nothing came for ten seconds is replaced, because one of its threads holds the GIL, or it was stopped.
-granian is one child, which keeps workers of its own. This process imports none of the engines, so it is small and starts
-at once.
+granian is one child, which keeps workers of its own.
+
+This process loads what all of them need, once, and forks them: that takes a second of processor, and 100 MiB of memory
+that they share. It has no threads, opens no warehouse and calls no engine, because a fork would have a part of that.
 """
 
 from __future__ import annotations
@@ -11,24 +13,24 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.util import find_spec
+from io import FileIO
 from math import inf
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
+from typing import Any
 
-from sigdir.serve.core.process import end_with_parent, write_line
+from sigdir.serve.core.process import FORK, Closable, begin, end_with_parent, write_line
 from sigdir.serve.core.settings import COUNTS_FOLDER, Settings
 from sigdir.serve.servers.start import (
-    FOLLOWER,
     StartError,
     bind,
     ensure_warehouse,
@@ -45,15 +47,11 @@ _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
 _POLL_SECONDS = 0.1
 _START_POLLS = 6000
-"""A worker may be silent for ten minutes while it starts: kernels may be compiled first."""
+"""A worker may be silent for ten minutes while it starts: indexes may be built first."""
 _PIPE_BYTES = 65_536
 _REMOVING_SECONDS = 2.0
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a file that is mapped there cannot meet a full disk, which would kill who writes
-
-# glibc's default gives threads sixteen heaps on two cores, and none returns the memory of large bodies:
-# forty threads kept 460 MiB after a test of such bodies.
-_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 
 
 def run(settings: Settings, server: str, ready: Callable[[Settings, str], None]) -> int:
@@ -65,6 +63,8 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
     if settings.mcp and find_spec("mcp") is None:
         raise StartError(missing_package("--mcp", "mcp", "mcp"))
     settings = settings.as_the_medium_allows()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))  # until the processes are there
     with ExitStack() as stack:
         memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
         counts = stack.enter_context(TemporaryDirectory(prefix="sigdir-", dir=memory))
@@ -74,15 +74,16 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
         host, port = bound.getsockname()[:2]
         served = replace(settings, host=host, port=port)
         lock = stack.enter_context(lock_address(served.host, served.port))
-        environment = _ENVIRONMENT | os.environ | served.environment() | {COUNTS_FOLDER: counts}
+        os.environ[COUNTS_FOLDER] = counts
         if settings.follow_store:
-            first_pull(settings, environment)
+            first_pull(settings)
         ensure_warehouse(settings)
-        beats, theirs = os.pipe()
+        beats, theirs = (stack.enter_context(FileIO(end, mode)) for end, mode in zip(os.pipe(), "rw", strict=True))
         for end in (beats, theirs):
-            os.set_blocking(end, False)  # a worker goes on while nobody reads
-        serving = _processes_of(server, settings.workers, bound, lock, theirs, environment)
-        return _Supervisor(serving, _upkeep(settings, environment), beats, settings.silent_seconds).run(
+            os.set_blocking(end.fileno(), False)  # a worker goes on while nobody reads
+        serving = _serving(server, served, bound, lock, beats, theirs)
+        upkeep = _upkeep(served, (bound, lock, beats, theirs))
+        return _Supervisor(serving, upkeep, beats, settings.silent_seconds).run(
             lambda: is_served(served.host, served.port),
             lambda: ready(settings, url_of(replace(settings, port=served.port))),
             bound,
@@ -101,31 +102,42 @@ def _temporary_cache() -> Iterator[Path]:
             rmtree(folder, ignore_errors=True)
 
 
-def _processes_of(
-    server: str, workers: int, bound: socket.socket, lock: socket.socket, beats: int, environment: dict[str, str]
+def _serving(
+    server: str, settings: Settings, bound: socket.socket, lock: socket.socket, beats: FileIO, theirs: FileIO
 ) -> list[Child]:
+    """The processes that answer, with what they need loaded. Their parent alone reads ``beats``."""
+    from sigdir.serve.servers.warm import load
+
+    load(settings)
     if server == "granian":
+        from sigdir.serve.servers import granian_server
+
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # its workers listen on sockets of their own
-        return [Child(["sigdir.serve.servers.granian_server"], environment, [lock.fileno()])]
-    module = ["sigdir.serve.servers.waitress_worker", str(bound.fileno()), str(beats)]
-    descriptors = [bound.fileno(), lock.fileno(), beats]
-    return [Child(module, environment, descriptors, start_polls=_START_POLLS) for _ in range(workers)]
+        return [Child("sigdir-granian", granian_server.main, (settings,), closes=(bound, beats, theirs))]
+    from sigdir.serve.servers import waitress_worker
+
+    arguments = settings, bound, lock, theirs
+    worker = Child("sigdir-worker", waitress_worker.main, arguments, closes=(beats,), start_polls=_START_POLLS)
+    return [replace(worker) for _ in range(settings.workers)]
 
 
-def _upkeep(settings: Settings, environment: dict[str, str]) -> list[Child]:
+def _upkeep(settings: Settings, closes: Sequence[Closable]) -> list[Child]:
     """The processes that no request needs."""
     if settings.follow_store:
-        return [Child([FOLLOWER], environment)]
+        from sigdir.serve.servers import follower
+
+        return [Child("sigdir-follow", follower.follow, (settings.paths,), closes)]
     if settings.fold_every > 0:
-        fold = ["sigdir", "fold", "--every", str(settings.fold_every), "--warehouse", str(settings.warehouse)]
-        return [Child(fold, environment)]
+        from sigdir.serve.servers import upkeep
+
+        return [Child("sigdir-fold", upkeep.repeat, (settings.paths, settings.fold_every), closes)]
     return []
 
 
 class _Supervisor:
     """Starts processes, starts again what ends or is silent, and stops all in order when asked to."""
 
-    def __init__(self, serving: Sequence[Child], upkeep: Sequence[Child], beats: int, silent_seconds: float) -> None:
+    def __init__(self, serving: Sequence[Child], upkeep: Sequence[Child], beats: FileIO, silent_seconds: float) -> None:
         """``beats`` is the end of the pipe that is read here."""
         self._serving, self._upkeep, self._beats = serving, upkeep, beats
         self._children: list[Child] = []
@@ -162,14 +174,12 @@ class _Supervisor:
 
     def _require_running(self) -> None:
         for child in self._serving:
-            if (status := child.process.poll()) is not None and not self._stopping:
+            if (status := child.process.exitcode) is not None and not self._stopping:
                 raise StartError(f"the warehouse cannot be served: {why_it_ended(status)}")
 
     def _heard(self) -> set[int]:
         """The ids of the processes that have written into the pipe since the last poll."""
-        with suppress(BlockingIOError):
-            return set(array("i", os.read(self._beats, _PIPE_BYTES)))
-        return set()
+        return set(array("i", self._beats.read(_PIPE_BYTES) or b""))
 
     def _replace(self, heard: set[int]) -> None:
         for child in self._children:
@@ -178,7 +188,7 @@ class _Supervisor:
             if child.silent_polls >= self._most_polls:
                 write_line(f"process {process.pid} no longer answers; killed")
                 child.end()
-            if (status := process.poll()) is not None and not self._stopping:
+            if (status := process.exitcode) is not None and not self._stopping:
                 write_line(f"process {process.pid} ended with status {status}; replaced")
                 time.sleep(_RESTART_SECONDS)
                 child.start()
@@ -193,17 +203,14 @@ class _Supervisor:
 
 @dataclass
 class Child:
-    """A module that runs as a process, in a session of its own: a Ctrl-C reaches the parent alone, which stops all in order.
+    """Work in a process that is forked, and closes what it must not have. It may be silent for ``start_polls`` while it starts."""
 
-    ``-P`` keeps the folder where the server was started off the import path. It inherits the descriptors, and may be silent
-    for ``start_polls`` while it starts.
-    """
-
-    module: Sequence[str]
-    environment: Mapping[str, str]
-    descriptors: Sequence[int] = ()
+    name: str
+    work: Callable[..., object]
+    arguments: Sequence[Any]
+    closes: Sequence[Closable]
     start_polls: float = inf
-    process: subprocess.Popen[bytes] = field(init=False)
+    process: BaseProcess = field(init=False)
     silent_polls: float = field(init=False)
     """For how many polls nothing came from it; below zero while it may be silent.
 
@@ -213,16 +220,18 @@ class Child:
     def start(self) -> None:
         """Start it, or the next one in its place."""
         self.silent_polls = -self.start_polls
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", *self.module], env=self.environment, pass_fds=self.descriptors,
-            start_new_session=True,
-            preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509 - there are no other threads here
-        )  # fmt: skip
+        self.process = FORK.Process(target=self._run, args=(os.getpid(),))
+        self.process.start()
+
+    def _run(self, parent: int) -> None:
+        begin(self.name)
+        end_with_parent(parent)
+        for each in self.closes:
+            each.close()
+        self.work(*self.arguments)
 
     def end(self, seconds: float = 0.0) -> None:
         """Wait for its end so long, then kill it: what was stopped hears nothing else."""
-        try:
-            self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        self.process.join(seconds)
+        self.process.kill()
+        self.process.join()

@@ -1,8 +1,4 @@
-"""A waitress worker: ``python -P -m sigdir.serve.servers.waitress_worker SOCKET BEATS``, with the settings in SIGDIR_ variables.
-
-SOCKET is the descriptor of the bound socket, BEATS that of the supervisor's pipe: while the loop runs, the process writes its
-id there.
-"""
+"""A waitress worker. While its loop runs, the process writes its id into the supervisor's pipe."""
 
 from __future__ import annotations
 
@@ -11,13 +7,12 @@ import os
 import resource
 import signal
 import socket
-import sys
 import threading
 import time
 from array import array
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from io import FileIO
 from typing import Any
 
 from waitress import wasyncore
@@ -42,11 +37,11 @@ _CONNECTIONS = 2000  # each costs a microsecond whenever any of them has somethi
 _OWN_FILES = 256  # mapped columns, SQLite's three files, bodies that went to disk
 
 
-def main(descriptor: int, beats: int) -> None:
-    settings = Settings.from_environment()
+def main(settings: Settings, bound: socket.socket, lock: socket.socket, beats: FileIO) -> None:
+    """Serve at the bound socket, and end the process. ``lock`` is that of the address; ``beats`` is the pipe."""
     try:
-        app, processes = open_app(settings)
-        serve(app, settings, socket.socket(fileno=descriptor), beats)
+        app, processes = open_app(settings, forked_without=(bound, lock, beats))
+        serve(app, settings, bound, beats)
         for process in processes.values():  # one may still write an index, and its folder may be removed next
             process.close()
     except (WarehouseError, OSError) as error:
@@ -55,7 +50,7 @@ def main(descriptor: int, beats: int) -> None:
     os._exit(0)  # unloading the modules takes seconds on a busy machine; lines of the log are flushed one by one
 
 
-def serve(app: Any, settings: Settings, bound: socket.socket, beats: int) -> None:
+def serve(app: Any, settings: Settings, bound: socket.socket, beats: FileIO) -> None:
     """Serve until SIGTERM or the supervisor's end, then finish the requests that have begun."""
     sockets: dict[int, Any] = {}
     server: Any = create_server(
@@ -108,13 +103,12 @@ def _connection_limit() -> int:
     return _CONNECTIONS if limit == resource.RLIM_INFINITY else max(16, min(_CONNECTIONS, limit - _OWN_FILES))
 
 
-def _beat(beats: int) -> bool:
+def _beat(beats: FileIO) -> bool:
     """Tell the supervisor that the loop runs; False if it has ended, even by kill -9."""
-    with suppress(BlockingIOError):  # the supervisor was stopped
-        try:
-            os.write(beats, array("i", [os.getpid()]))
-        except BrokenPipeError:
-            return False
+    try:
+        beats.write(array("i", [os.getpid()]))  # writes nothing while the supervisor is stopped and the pipe full
+    except BrokenPipeError:
+        return False
     return True
 
 
@@ -183,7 +177,3 @@ class ShortFirst:
         for connection in [self._behind.popleft() for _ in range(len(self._behind))]:
             is_unread = connection.connected and connection.writable()
             (self._behind.append if is_unread else self._own.add_task)(connection)
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

@@ -1,6 +1,6 @@
-"""Compiles or loads kernels before something waits for them.
+"""Compiles or loads kernels, and what else takes long, before something waits for them.
 
-A worker calls ``warm`` before its first request. ``python -P -m sigdir.serve.servers.warm STEP...`` runs steps in a process of
+A process of a server calls ``load`` before its first request. ``python -P -m sigdir.serve.servers.warm STEP...`` runs steps in a process of
 its own and prints the name of each when it is done; `sigdir compile` does so with all of them.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -16,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.serve.bulk import dumps
+from sigdir.serve.core.process import return_freed_memory
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.texts import canonical_text
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
@@ -70,6 +73,14 @@ _OF_REQUESTS: Final[Mapping[str, Callable[[], None]]] = {
 """What a request may need."""
 
 
+def load(settings: Settings) -> None:
+    """Load what the requests to a server may need; it takes no time where that has been done, or in a fork of who has."""
+    return_freed_memory()  # before memory is taken
+    warm()
+    if settings.mcp:
+        import_module("sigdir.serve.mcp_server")  # a second
+
+
 def warm() -> None:
     """Compile or load every kernel that a request may need."""
     for step in _OF_REQUESTS.values():
@@ -83,7 +94,6 @@ def warm_import() -> None:
     """
     from sigdir.pipeline.progress import Reporter
     from sigdir.pipeline.run import Options, run_import
-    from sigdir.serve.core.settings import Settings
     from sigdir.serve.servers import waitress_worker  # noqa: F401 - loads waitress
     from sigdir.serve.servers.startup import open_app
 

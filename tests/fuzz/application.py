@@ -21,6 +21,7 @@ from sigdir.serve.core.budget import budget_processes
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.mcp_server import mcp_server
+from sigdir.serve.servers.budget_process import main
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files
@@ -72,7 +73,7 @@ class Application:
     @cached_property
     def patient(self) -> falcon.testing.TestClient:
         settings = Settings(warehouse(), sql=True, sql_seconds=0.2, solve=True)
-        processes = budget_processes(settings)
+        processes = budget_processes(settings, main)
         for process in processes.values():
             self._patient.enter_context(closing(process))
         app = create_app(settings, *self._storage(self._patient, Paths(settings.warehouse)), processes=processes)

@@ -211,14 +211,14 @@ class Server:
     def workers(self) -> list[int]:
         """The process ids of the workers, the oldest first."""
         children = children_of(self.process.pid)
-        for pid, command in children:
-            if "granian_server" in command:
-                return [worker for worker, name in children_of(pid) if "granian_server" in name]
-        return [pid for pid, command in children if "waitress_worker" in command]
+        for pid, name in children:
+            if name == "sigdir-granian":
+                return [worker for worker, its_name in children_of(pid) if its_name == name]
+        return [pid for pid, name in children if name == "sigdir-worker"]
 
     def is_on_waitress(self) -> bool:
         """Whether its workers share a socket, so that any of them can answer a connection."""
-        return any("waitress_worker" in command for _, command in children_of(self.process.pid))
+        return any(name == "sigdir-worker" for _, name in children_of(self.process.pid))
 
     def kill(self) -> None:
         """Kill -9 of the parent and everything it started."""
@@ -235,16 +235,16 @@ class Server:
 
 
 def children_of(parent: int) -> list[tuple[int, str]]:
-    """Process id and command line of each child that lives."""
+    """Process id and name of each child that lives."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state, above = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            name = (folder / "comm").read_text().rstrip("\n")
         except (OSError, ValueError):
             continue  # it has ended meanwhile
         if int(above) == parent and state != "Z":
-            found.append((int(folder.name), command))
+            found.append((int(folder.name), name))
     return sorted(found)
 
 

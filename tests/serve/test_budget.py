@@ -23,6 +23,7 @@ from sigdir.serve.core import budget
 from sigdir.serve.core.budget import BudgetProcess, budget_of
 from sigdir.serve.core.settings import MIB, Settings
 from sigdir.serve.http.errors import HttpError
+from sigdir.serve.servers.budget_process import main
 from tests.conftest import SAFETY_SECONDS, import_lines
 from tests.examples import long_except
 from tests.serve.support import (
@@ -77,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def process(folder: Path) -> Iterator[BudgetProcess]:
     """Of a worker with four threads: two requests may wait for it."""
-    with closing(BudgetProcess(Settings(folder, threads=4))) as process:
+    with closing(BudgetProcess(Settings(folder, threads=4), main)) as process:
         yield process
 
 
@@ -140,7 +141,10 @@ def test_a_request_over_its_memory_is_refused(clients: tuple[TestClient, TestCli
 def test_a_new_version_is_opened_outside_of_the_budget(tmp_path: Path) -> None:
     """A version that lacks its indexes, as after a kill, makes no small request one that is too large."""
     folder = import_lines(tmp_path / "warehouse", TRANSFER)
-    with closing(BudgetProcess(Settings(folder), memory=16 << 20)) as process, application(folder, process) as app:
+    with (
+        closing(BudgetProcess(Settings(folder), main, memory=16 << 20)) as process,
+        application(folder, process) as app,
+    ):
         process.start()
         process.await_ready()
         import_lines(folder, *(f"function f{number}(uint a)" for number in range(20_000)))
@@ -191,7 +195,7 @@ def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
 def test_a_server_is_ready_when_its_costly_requests_are(server: Server, folder: Path) -> None:
     """Each process for them has opened the warehouse when the first connection is taken: nobody waits for its start."""
     [worker] = server.workers()
-    processes = [pid for pid, command in children_of(worker) if "budget_process" in command]
+    processes = [pid for pid, name in children_of(worker) if name == "sigdir-costly"]
     assert len(processes) == 3
     assert all(str(folder) in Path(f"/proc/{pid}/maps").read_text() for pid in processes)
 
@@ -214,7 +218,7 @@ def test_a_query_whose_client_hangs_up_ends(server: Server) -> None:
 
 def test_a_process_that_does_not_start_is_an_error(tmp_path: Path) -> None:
     """A worker without it would answer no costly request, and says so in place of becoming ready."""
-    with closing(BudgetProcess(Settings(tmp_path / "nothing"))) as process:
+    with closing(BudgetProcess(Settings(tmp_path / "nothing"), main)) as process:
         process.start()
         with pytest.raises(OSError, match="the process of long requests does not start"):
             process.await_ready()
@@ -224,7 +228,8 @@ def test_a_process_that_was_killed_is_replaced(clients: tuple[TestClient, TestCl
     """The request that it was answering is told to come again; one that comes later is answered by the new one."""
     assert ask(clients[1], "a call").status_code == 200
     assert process._process is not None
-    process._process.send_signal(signal.SIGSTOP)
+    assert process._process.pid is not None
+    os.kill(process._process.pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(ask, clients[1], "a call")
         assert process._connection is not None
@@ -234,18 +239,19 @@ def test_a_process_that_was_killed_is_replaced(clients: tuple[TestClient, TestCl
         assert (first.result().status_code, first.result().headers["Retry-After"]) == (503, "10")
     assert ask(clients[1], "a call").status_code == 200
     process._process.kill()
-    process._process.wait()
+    process._process.join()
     assert ask(clients[1], "a call").status_code == 200
 
 
 def test_a_process_that_takes_no_body_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was stopped: a body that the pipe does not hold would keep the thread that sends it for ever."""
     monkeypatch.setattr(budget, "_STUCK_SECONDS", 1.0)
-    with closing(BudgetProcess(Settings(folder, threads=4))) as process:
+    with closing(BudgetProcess(Settings(folder, threads=4), main)) as process:
         process.start()
         process.await_ready()
         assert process._process is not None
-        process._process.send_signal(signal.SIGSTOP)
+        assert process._process.pid is not None
+        os.kill(process._process.pid, signal.SIGSTOP)
         with pytest.raises(HttpError) as refused:
             process.answer({}, [bytes(MIB)] * 4)
         assert refused.value.status == 503

@@ -225,6 +225,14 @@ def test_connections_that_are_torn_are_forgotten(server: Server) -> None:
     assert_served(server)
 
 
+_WORKER = """
+import io, socket
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.servers.waitress_worker import main
+main(Settings.from_environment(), socket.socket(fileno={}), socket.socket(), io.FileIO({}, "w"))
+"""
+
+
 @contextmanager
 def worker_alone(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, BinaryIO]]:
     """A worker that is starting; its port, and the end of its pipe that a supervisor would hold."""
@@ -234,7 +242,7 @@ def worker_alone(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int,
         port, descriptor = bound.getsockname()[1], bound.fileno()
         ours, theirs = os.pipe()
         with subprocess.Popen(
-            [sys.executable, "-c", f"import sigdir.serve.servers.waitress_worker as w; w.main({descriptor}, {theirs})"], cwd=ROOT,
+            [sys.executable, "-c", _WORKER.format(descriptor, theirs)], cwd=ROOT,
             env=environment(tmp_path / "warehouse") | {"SIGDIR_PORT": str(port)}, pass_fds=[descriptor, theirs],
         ) as worker:  # fmt: skip
             os.close(theirs)
@@ -528,7 +536,7 @@ def test_dear_requests_are_cheap_or_refused(server: Server, name: str) -> None:
     answer = request(server.port, method, path, body, headers)
     after = _seconds(server.process.pid)
     spent = sum(after.values()) - sum(before.values())
-    spent -= sum(after[new] for new in after.keys() - before.keys() if "budget_process" in new)  # it starts meanwhile
+    spent -= sum(after[new] for new in after.keys() - before.keys() if "sigdir-costly" in new)  # it starts meanwhile
     assert _grown(server, memory) <= MOST_BYTES
     if body == _ALMOST:
         of_workers = {pid: memory[pid] for pid in server.workers()}
@@ -545,7 +553,7 @@ def open_all(server: Server) -> None:
     def all_open() -> bool:
         assert request(server.port, "POST", "/api/v1/decode/", b" " * 300, JSON).status == 400
         children = [child for worker in server.workers() for child in children_of(worker)]
-        found = [pid for pid, command in children if "budget_process" in command]
+        found = [pid for pid, name in children if name == "sigdir-costly"]
         return len(found) == WORKERS and all(
             str(server.folder) in Path(f"/proc/{pid}/maps").read_text() for pid in found
         )
@@ -554,11 +562,11 @@ def open_all(server: Server) -> None:
 
 
 def _seconds(parent: int) -> dict[str, float]:
-    """Of each process below this one, and of all that it has waited for: seconds of processor time, by id and command."""
+    """Of each process below this one, and of all that it has waited for: seconds of processor time, by id and name."""
     spent = {}
-    for pid, command in children_of(parent):
+    for pid, name in children_of(parent):
         with suppress(OSError):
             ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
-            spent[f"{pid} {command}"] = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+            spent[f"{pid} {name}"] = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
         spent |= _seconds(pid)
     return spent

@@ -177,9 +177,9 @@ def test_a_follower_that_is_killed_is_replaced(primary: Path, store: Path, repli
     """The next one goes on where it was, and mends what is damaged: it looks at each byte when it starts."""
     file = Paths(replica.folder).data_files()[0]
     before = damaged(file)
-    for pid, command in children_of(replica.process.pid):
-        assert SECRET not in command, "the process list has no credentials"
-        if "follower" in command:
+    for pid, name in children_of(replica.process.pid):
+        assert SECRET.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes(), "the process list has no credentials"
+        if name == "sigdir-follow":
             os.kill(pid, signal.SIGKILL)
     until(lambda: file.read_bytes() == before, "the file to be as it was written")
     publish(Paths(primary), ["afterTheKill(uint256)"])

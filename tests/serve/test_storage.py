@@ -179,7 +179,7 @@ def test_ctrl_c_while_a_server_starts_ends_it_without_a_traceback(tmp_path: Path
             [*command_line(), "serve", "--port", "0", "--workers", "1", "--fold-every", "0"], cwd=ROOT, env=environment(paths.root), start_new_session=True,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        until(lambda: any("worker" in command for _, command in children_of(process.pid)), "a worker")
+        until(lambda: any("worker" in name for _, name in children_of(process.pid)), "a worker")
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=SAFETY_SECONDS)
     assert (process.returncode, errors) == (0, "")

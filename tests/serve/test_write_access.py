@@ -210,14 +210,18 @@ def test_the_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TOKEN not in repr(settings)
 
 
-def test_settings_are_passed_to_workers_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their variables, each that is not the default."""
+def test_settings_are_read_from_their_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By other servers; each that has no variable is the default."""
     settings = Settings(
         Path("/w"), public_url="https://a.test", read_only=True, write_token=TOKEN, workers=7, max_body=8,
-        cache=Path("/c"), rank_lists=True,
+        cache=Path("/c"), rank_lists=True, fold_every=0.5,
     )  # fmt: skip
-    for name, value in settings.environment().items():
-        monkeypatch.setenv(name, value)
+    values = {
+        "WAREHOUSE": "/w", "PUBLIC_URL": "https://a.test", "READ_ONLY": "1", "WRITE_TOKEN": TOKEN, "WORKERS": "7",
+        "MAX_BODY": "8", "CACHE": "/c", "RANK_LISTS": "1", "FOLD_EVERY": "0.5",
+    }  # fmt: skip
+    for name, value in values.items():
+        monkeypatch.setenv(f"SIGDIR_{name}", value)
     assert Settings.from_environment() == settings
 
 

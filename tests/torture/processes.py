@@ -20,8 +20,8 @@ HOST = "127.0.0.1"
 HANGS_SECONDS = 120.0
 """An action that takes longer hangs, which is a finding. It is not a bound on speed."""
 
-_PARTS = {"worker": "sigdir.serve.servers.waitress_worker", "folder": " fold ", "follower": "follower"}
-"""What the command lines of a server's children contain."""
+_PARTS = {"worker": "sigdir-worker", "folder": "sigdir-fold", "follower": "sigdir-follow"}
+"""The names of a server's children."""
 
 Found = TypeVar("Found")
 
@@ -47,13 +47,13 @@ def kill(pid: int) -> bool:
 
 
 def children(parent: int) -> dict[int, str]:
-    """The command line of each living child, by process id."""
+    """The name of each living child, by process id."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError):  # the process ended meanwhile
             state, above = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
             if int(above) == parent and state != "Z":
-                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(folder.name)] = _name_of(int(folder.name))
     return dict(sorted(found.items()))
 
 
@@ -104,7 +104,7 @@ class Server:
         return self._children("worker")
 
     def _children(self, target: str) -> list[int]:
-        return [pid for pid, command in children(self._process.pid).items() if _PARTS[target] in command]
+        return [pid for pid, name in children(self._process.pid).items() if name == _PARTS[target]]
 
     def kill_one(self, target: str, number: int) -> bool:
         """Kill a worker, the fold process or the follower, which the supervisor replaces. False if there was none."""
@@ -124,7 +124,7 @@ class Server:
             self._process.kill()
             self._process.wait()
         for pid in left:
-            if "sigdir" in _command_of(pid):  # not another process that got the pid since
+            if "sigdir" in _name_of(pid):  # not another process that got the pid since
                 kill(pid)
         self._left = []
 
@@ -139,9 +139,9 @@ class Server:
             raise Finding(f"a server stopped with status {status}")
 
 
-def _command_of(pid: int) -> str:
+def _name_of(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
     except OSError:
         return ""
 

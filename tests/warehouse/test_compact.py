@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sigdir
-from sigdir.cli.fold import Upkeep
+from sigdir.serve.servers.upkeep import Upkeep
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader, unused_indexes
 from sigdir.warehouse.jobs.compact import GATHER, SMALL_ROWS, Choose, Files, compact, due, everything, small

@@ -1,0 +1,67 @@
+"""What a server does besides answering, in a process of its own: `sigdir fold --every` does the same."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import NoReturn
+
+from sigdir.serve.core.process import write_line
+from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.interruption import waiting
+from sigdir.warehouse.index.view import tidy
+from sigdir.warehouse.jobs.compact import compact, due
+from sigdir.warehouse.jobs.vacuum import vacuum
+from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.publish import publish
+from sigdir.warehouse.table.errors import Busy
+from sigdir.warehouse.table.files import mark
+from sigdir.warehouse.table.paths import Paths
+
+# Vacuum reads the log of its whole window: 0.6 s after a week of folds.
+_VACUUM_SECONDS = 3600.0
+
+
+class Upkeep:
+    """Fold, merge the files that are due, remove what is old."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._next_vacuum = 0.0
+        self._tidied_version = -1
+
+    def run_once(self) -> None:
+        """One round. It ends early if another process publishes; the next round continues."""
+        with suppress(Busy):  # an import that is publishing folds the staged rows too
+            publish.fold(self._paths, wait=False)
+            mark(self._paths.last_fold)
+            compact(self._paths, due, threads=1, wait=False)
+            self._tidy()
+            if time.monotonic() >= self._next_vacuum:
+                vacuum(self._paths, wait=False)
+                self._next_vacuum = time.monotonic() + _VACUUM_SECONDS
+
+    def _tidy(self) -> None:
+        """Remove unused indexes once for each version: of other processes too, and again if one was publishing."""
+        version = read_snapshot(self._paths).version
+        if version != self._tidied_version:
+            tidy(self._paths)
+            self._tidied_version = version
+
+
+def repeat(paths: Paths, every: float) -> NoReturn:
+    """Rounds of upkeep until SIGTERM, with a pause of so many seconds. It ends a pause at once, and a round when the round is done."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # Signals interrupt the main thread. In a thread of its own a publish runs to its end.
+    upkeep = Upkeep(paths)
+    with ThreadPoolExecutor(1) as pool:
+        while True:
+            try:
+                pool.submit(upkeep.run_once).result()
+            except (SigdirError, OSError) as error:
+                write_line(f"fold: {error}")
+            with waiting():
+                time.sleep(every)
