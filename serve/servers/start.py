@@ -89,10 +89,10 @@ def ensure_warehouse(settings: Settings) -> None:
 
 def first_pull(settings: Settings) -> None:
     """Fetch the newest version; where that fails, serve the one that is there. Raises StartError if there is none."""
-    from sigdir.serve.servers import follower
+    from sigdir.serve.servers import upkeep
 
     # The client of a store has threads, with which this process could not be forked any more.
-    process = FORK.Process(target=follower.pull_once, args=(settings,), daemon=True)
+    process = FORK.Process(target=upkeep.pull_once, args=(settings,), daemon=True)
     process.start()
     process.join()
     if process.exitcode == 0:

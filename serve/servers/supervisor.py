@@ -123,13 +123,11 @@ def _serving(
 
 def _upkeep(settings: Settings, closes: Sequence[Closable]) -> list[Child]:
     """The processes that no request needs."""
+    from sigdir.serve.servers import upkeep
+
     if settings.follow_store:
-        from sigdir.serve.servers import follower
-
-        return [Child("sigdir-follow", follower.follow, (settings.paths,), closes)]
+        return [Child("sigdir-follow", upkeep.follow, (settings.paths,), closes)]
     if settings.fold_every > 0:
-        from sigdir.serve.servers import upkeep
-
         return [Child("sigdir-fold", upkeep.repeat, (settings.paths, settings.fold_every), closes)]
     return []
 
