@@ -24,6 +24,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
+from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import AnswerHeaders, Negotiation, WriteAccess, add_routes
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.resources import ListResource, RowResource
@@ -33,7 +34,7 @@ from sigdir.serve.pages.answers import add_error_handlers
 from sigdir.serve.pages.browse import BrowsePage, HomePage, LinkPage
 from sigdir.serve.pages.decode import DecodePage
 from sigdir.serve.pages.docs import DocsPage
-from sigdir.serve.pages.page import AssetResource, NamedAssetResource, page_cache, set_public_url
+from sigdir.serve.pages.page import CACHE_BYTES, AssetResource, NamedAssetResource, set_public_url
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
 from sigdir.serve.pages.solve import SolvePage
@@ -76,14 +77,14 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
     counts = counts or Counts()
     streams = StreamLimit(settings.thread_shares.streams)
     versions = dumps.Versions(reader)
-    cache, origins = page_cache(counts.count_cached), Origins(reader.paths)
+    cache, origins = PageCache(CACHE_BYTES), Origins(reader.paths)
     # fmt: off
     return {
         # 4byte.directory's API.
-        "/api/v1/signatures/": ListResource(SIGNATURES, settings, reader, writer, counts, streams),
+        "/api/v1/signatures/": ListResource(SIGNATURES, settings, reader, writer, streams),
         "/api/v1/signatures/{id}/": RowResource(SIGNATURES, reader),
         "/api/v1/signatures/{id}/evidence/": EvidenceResource(SIGNATURES, settings, reader),
-        "/api/v1/event-signatures/": ListResource(EVENTS, settings, reader, writer, counts, streams),
+        "/api/v1/event-signatures/": ListResource(EVENTS, settings, reader, writer, streams),
         "/api/v1/event-signatures/{id}/": RowResource(EVENTS, reader),
         "/api/v1/event-signatures/{id}/evidence/": EvidenceResource(EVENTS, settings, reader),
         "/api/v1/import-abi/": AbiImportResource(settings, writer),

@@ -81,7 +81,7 @@ class Counts:
             ("result",),
             registry=self._registry,
         )
-        self._hits, self._misses = lookups.labels("hit"), lookups.labels("miss")
+        self.cache_lookups = {True: lookups.labels("hit"), False: lookups.labels("miss")}
         self.posts = Counter(
             "sigdir_posts", "POSTs that ask to store something.", ("route", "outcome"), registry=self._registry
         )
@@ -93,10 +93,6 @@ class Counts:
         self.lost_lines = Counter(
             "sigdir_log_lines_lost", "Lines of the request log that could not be written.", registry=self._registry
         )
-
-    def count_cached(self, hit: bool) -> None:
-        """Count a look into a cache of pages."""
-        (self._hits if hit else self._misses).inc()
 
     def of_all_processes(self) -> CollectorRegistry:
         """The counts of all processes that share the folder; without one those of this process."""
@@ -128,6 +124,8 @@ class AnswerRecorder:
         now = time.perf_counter()
         if req.method == "POST" and getattr(resource, "stores", False):
             self._counts.posts.labels(req.env.get(ROUTE, OTHER), _outcome(resp)).inc()
+        if (was_kept := getattr(req.context, "was_kept", None)) is not None:
+            self._counts.cache_lookups[was_kept].inc()
         for ended in req.env.get(DECODED, ()):
             self._counts.decodings.labels(ended).inc()
         end = partial(self._record, req, resp.status_code, now - getattr(req.context, "began", now))

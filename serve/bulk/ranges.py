@@ -54,7 +54,7 @@ class RangeResource:
             resp.status, resp.location = falcon.HTTP_302, f"{place}?{query}".rstrip("?")
             resp.set_header("Cache-Control", f"public, max-age={_NEWEST_SECONDS}")
             return
-        body = self._cache.get(ANY_VIEW, f"{place}?{query}")
+        body = self._cache.get(req, ANY_VIEW, f"{place}?{query}")
         if body is None:
             body = _range(view, Collection.of_name(collection), prefix, is_padded=bool(query))
             self._cache.put(ANY_VIEW, f"{place}?{query}", body)

@@ -176,7 +176,7 @@ class SearchResource(_Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, address = self._reader.current(), address_of(req)
-        body = self._cache.get(view.token, address)
+        body = self._cache.get(req, view.token, address)
         if body is None:
             body = self._found(view, req)
             self._cache.put(view.token, address, body)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+
+import falcon
 
 from sigdir.warehouse.index.view import this_takes_long
 
@@ -18,21 +19,23 @@ class PageCache:
     """The pages rendered last, as many as fit ``limit`` bytes with their addresses. The oldest leaves first.
 
     A page is kept under the token of its view and its address. Pages over a sixteenth of the limit are not kept.
-    ``count`` gets, for each look, whether the page was there.
     """
 
-    def __init__(self, limit: int, count: Callable[[bool], None]) -> None:
-        self._limit, self._count = limit, count
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._size = 0
         self._pages: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, token: str, address: str, *, takes_long: bool = True) -> bytes | None:
-        """The page; ``takes_long`` says whether it does to make it where it is not there."""
+    def get(self, req: falcon.Request, token: str, address: str, *, takes_long: bool = True) -> bytes | None:
+        """The page; ``takes_long`` says whether it does to make it where it is not there.
+
+        Leaves in ``req.context.was_kept``, for the counts of requests, whether it was there.
+        """
         page = self._pages.get((token, address))
         if page is None and takes_long:
             this_takes_long()
-        self._count(page is not None)
+        req.context.was_kept = page is not None
         return page
 
     def put(self, token: str, address: str, page: bytes) -> None:

@@ -21,7 +21,6 @@ from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.streams import WHOLE_BYTES, StreamLimit
 from sigdir.serve.lists.paging import Page, page_of, ranked_page
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, parse
-from sigdir.serve.metrics import Counts
 from sigdir.serve.pages.answers import answer, answer_lookup, etag
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
@@ -53,12 +52,11 @@ class ListResource:
     may_be_short = True
 
     def __init__(
-        self, collection: Collection, settings: Settings, reader: Reader, writer: Writer, counts: Counts,
-        streams: StreamLimit,
-    ) -> None:  # fmt: skip
+        self, collection: Collection, settings: Settings, reader: Reader, writer: Writer, streams: StreamLimit
+    ) -> None:
         self._collection, self._settings, self._streams = collection, settings, streams
         self._reader, self._writer = reader, writer
-        self._cache = PageCache(_CACHE_BYTES, counts.count_cached)
+        self._cache = PageCache(_CACHE_BYTES)
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, query = self._reader.current(), parse(req.query_string, is_ranked=self._settings.rank_lists)
@@ -85,9 +83,7 @@ class ListResource:
             answer_lookup(req, resp, page.body(), found=page.count > 0)
 
     def _list(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
-        page = unless_current(
-            req, resp, self._tag(req, view), lambda: self._page(view, query, self._address(req), req.query_string)
-        )
+        page = unless_current(req, resp, self._tag(req, view), lambda: self._page(req, view, query))
         if isinstance(page, Page):
             self._send_long(req, resp, view, page)
         elif page is not None:
@@ -108,15 +104,16 @@ class ListResource:
     def _address(self, req: falcon.Request) -> str:
         return base_url(req, self._settings) + req.path
 
-    def _page(self, view: View, query: Query, url: str, query_string: str) -> bytes | Page:
+    def _page(self, req: falcon.Request, view: View, query: Query) -> bytes | Page:
         """Render a page, or take it from the cache, which has page 1 and the pages that need a scan.
 
         Every other page is cheaper to render than to keep. A long page is not rendered.
         """
         scans = query.filter is not None and query.filter.needs_scan(self._collection.hash_bytes)
         is_kept = scans or (query.filter is None and query.page == "1")
-        address = f"{url}?{query_string}"
-        body = self._cache.get(view.token, address, takes_long=scans) if is_kept else None
+        url = self._address(req)
+        address = f"{url}?{req.query_string}"
+        body = self._cache.get(req, view.token, address, takes_long=scans) if is_kept else None
         if body is None:
             page = page_of(view, self._collection, query, url)
             if page.is_longer_than(WHOLE_BYTES):

@@ -9,7 +9,7 @@ Invariants
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -50,12 +50,8 @@ _HEADERS = {
 }
 
 TEMPLATES = Path(__file__).parent / "templates"
-_CACHE_BYTES = 16 << 20
-
-
-def page_cache(count: Callable[[bool], None]) -> PageCache:
-    """The cache that all pages share; ``count`` as in PageCache."""
-    return PageCache(_CACHE_BYTES, count)
+CACHE_BYTES = 16 << 20
+"""Of the cache that all pages share."""
 
 
 @lru_cache(maxsize=1)
@@ -126,7 +122,7 @@ class ViewPage:
 
     def _page(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         address = address_of(req)
-        page = self._cache.get(view.token, address)
+        page = self._cache.get(req, view.token, address)
         if page is None:
             page = self.render(view, req, **parameters)
             self._cache.put(view.token, address, page)

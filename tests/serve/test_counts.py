@@ -32,7 +32,7 @@ from sigdir.serve.core.process import limited_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.metrics import Counts
 from sigdir.serve.servers.budget_process import main
-from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.index.view import Reader, TakesLong, short_only
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.files import mark
 from sigdir.warehouse.table.paths import Paths
@@ -114,6 +114,19 @@ def test_the_pages_that_the_cache_had_are_counted(app: Application) -> None:
     after = scraped(app)
     name = "page_cache_lookups_total"
     assert [value(after, name, result=kind) - value(before, name, result=kind) for kind in ("hit", "miss")] == [5, 1]
+
+
+def test_a_look_for_another_thread_to_repeat_counts_once(app: Application) -> None:
+    """The page is there, but packing it takes long."""
+    for number in range(3):
+        assert post_text(app, f"wide{number}({'uint256,' * 5000}uint256)").status == 201
+    before, path, packed = scraped(app), f"{SIGNATURES_PATH}?text_signature=wide", {"Accept-Encoding": "gzip"}
+    assert get(app, path).status == 200
+    with short_only(), pytest.raises(TakesLong):
+        get(app, path, packed)
+    assert get(app, path, packed).status == 200
+    after, name = scraped(app), "page_cache_lookups_total"
+    assert [value(after, name, result=kind) - value(before, name, result=kind) for kind in ("hit", "miss")] == [1, 1]
 
 
 def test_what_became_of_posts_is_counted(app: Application) -> None:

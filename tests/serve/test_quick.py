@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
-from falcon.testing import TestClient
+from falcon.testing import TestClient, create_req
 
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.index import view as index_view
+from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.ranked import contract_at, known_descriptors, known_returns, known_texts, ranked_rows
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, TakesLong, View, short_only
+from sigdir.warehouse.index.visible import change_list
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import import_files, import_lines
+from sigdir.warehouse.table.suppressed import entries_of
+from tests.conftest import SAFETY_SECONDS, import_files, import_lines
 from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
 
 RESOLVE_PATH, LOOKUP_PATH = "/api/v1/resolve/", "/signature-database/v1/lookup"
@@ -113,6 +122,46 @@ def test_a_ranked_lookup_scans_nothing(reader: Reader) -> None:
         assert not is_short(client, SIGNATURES_PATH, "hex_signature=d0e30d")
 
 
+@pytest.mark.parametrize("change", ["import", "suppress list"])
+def test_to_load_a_version_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """It maps files, and other threads may wait for it."""
+    monkeypatch.setattr(index_view, "_LOOK_SECONDS", -1)
+    warehouse = import_lines(tmp_path / "data", "transfer(address,uint256)", "deposit()")
+    with closing(Reader(Paths(warehouse))) as reader:
+        if change == "import":
+            import_lines(warehouse, "withdraw()")
+        else:
+            change_list(reader.paths, add=entries_of("deposit()"))
+        for _ in range(2):
+            with short_only(), pytest.raises(TakesLong):
+                reader.current()
+        assert reader.current().count(SIGNATURES) == (3 if change == "import" else 1)
+        with short_only():
+            reader.current()
+
+
+def test_nobody_waits_for_another_thread_that_loads_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warehouse = import_lines(tmp_path / "data", "deposit()")
+    loads, goes_on = Event(), Event()
+
+    def slowly(*arguments: Any) -> Segment:
+        loads.set()
+        goes_on.wait(SAFETY_SECONDS)
+        return segment_of(*arguments)
+
+    with closing(Reader(Paths(warehouse))) as reader, ThreadPoolExecutor(1) as other:
+        import_lines(warehouse, "withdraw()")
+        monkeypatch.setattr(index_view, "segment_of", slowly)
+        loaded = other.submit(reader.current)
+        assert loads.wait(SAFETY_SECONDS)
+        try:
+            with short_only(), pytest.raises(TakesLong):
+                reader.current()
+        finally:
+            goes_on.set()
+        assert loaded.result().count(SIGNATURES) == 2
+
+
 TRANSFER, DEPOSIT, SUPPLY = (bytes.fromhex(digits) for digits in ("a9059cbb", "d0e30db0", "047fc9aa"))
 CALL = "data=0xa9059cbb" + "00" * 64
 
@@ -205,16 +254,17 @@ def test_two_words_are_quick(client: TestClient, query: str, quick: bool) -> Non
     assert is_short(client, "/api/v1/decode/", query) is quick
 
 
+REQUEST = create_req()
 LIMIT = 1 << 20
 
 
 def kept(cache: PageCache, addresses: list[str]) -> list[str]:
-    return [address for address in addresses if cache.get("view", address) is not None]
+    return [address for address in addresses if cache.get(REQUEST, "view", address) is not None]
 
 
 def test_addresses_count_too() -> None:
     """Small answers to long addresses do not take more memory than the limit; the newest are kept."""
-    cache = PageCache(LIMIT, lambda _: None)
+    cache = PageCache(LIMIT)
     addresses = [f"{number:010}" + "a" * 10_000 for number in range(500)]
     for address in addresses:
         cache.put("view", address, b"{}")
@@ -225,9 +275,9 @@ def test_addresses_count_too() -> None:
 
 
 def test_a_page_of_another_view_or_over_a_sixteenth_is_not_there() -> None:
-    cache = PageCache(LIMIT, lambda _: None)
+    cache = PageCache(LIMIT)
     cache.put("view", "/", b"page")
     cache.put("view", "/long", bytes(LIMIT // 16))
-    assert cache.get("view", "/") == b"page"
-    assert cache.get("later view", "/") is None
-    assert cache.get("view", "/long") is None
+    assert cache.get(REQUEST, "view", "/") == b"page"
+    assert cache.get(REQUEST, "later view", "/") is None
+    assert cache.get(REQUEST, "view", "/long") is None

@@ -270,6 +270,8 @@ class Reader:
         """The newest view. Takes half a microsecond while nothing has changed."""
         stamp = self._staging.stamp()
         if stamp != self._stamp or stamp == OPEN or time.monotonic() - self._looked > _LOOK_SECONDS:
+            if self._lock.locked():
+                this_takes_long()  # another thread may load a version
             with self._lock:
                 self._refresh()
                 self._stamp, self._looked = stamp, time.monotonic()
@@ -311,6 +313,7 @@ class Reader:
 
     def _load(self) -> None:
         """Read the newest snapshot and map its files."""
+        this_takes_long()
         while True:
             newest = self._log_tailer.newest()
             self._next_log_entry = os.fsencode(self._paths.log_entry(newest.version + 1))
