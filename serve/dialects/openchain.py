@@ -29,7 +29,7 @@ from sigdir.serve.http.errors import detail, method_not_allowed, sentence
 from sigdir.serve.http.negotiate import json_bytes, send_json
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import redirect_to_slash
-from sigdir.serve.http.streams import StreamLimit
+from sigdir.serve.http.streams import SHORT_BYTES, StreamLimit
 from sigdir.serve.lists.query import wants_filter
 from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, SIGNATURES, Collection
@@ -39,7 +39,7 @@ from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.search import has_wildcards
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import LINE_FRAME, render_lines
-from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.index.view import Reader, View, this_takes_long
 from sigdir.warehouse.staging.transaction import NewText
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
@@ -114,6 +114,8 @@ def _look_up(
             size += sum(len(name["name"]) for name in names)
             if size > _MAX_LOOKUP_BYTES:  # one hash can be spelled in a hundred ways
                 raise detail(413, f"The texts of these hashes have more than {_MAX_LOOKUP_BYTES} bytes; ask for fewer.")
+    if size > SHORT_BYTES:
+        this_takes_long()
     body = json_bytes({"ok": True, "result": result})
     lists = [names for by_hash in result.values() for names in by_hash.values()]
     caching = lookup_caching(found=bool(lists) and all(lists))

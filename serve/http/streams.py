@@ -13,6 +13,8 @@ from sigdir.warehouse.index.view import this_takes_long
 
 WHOLE_BYTES = 1 << 20
 """The longest answer that is put together in memory; a longer one is a stream."""
+SHORT_BYTES = 1 << 18
+"""A longer answer takes long to render, a millisecond or more: lookups of the longest texts have megabytes."""
 
 
 class StreamLimit:

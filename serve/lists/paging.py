@@ -20,13 +20,14 @@ import orjson
 
 from sigdir.serve.http.bodies import positive
 from sigdir.serve.http.errors import detail
+from sigdir.serve.http.streams import SHORT_BYTES
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Filter, Query
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.template import records_size, render_rows
-from sigdir.warehouse.index.view import View
+from sigdir.warehouse.index.view import View, this_takes_long
 
 _LETTERS: dict[Collection, str] = {SIGNATURES: "s", EVENT_SIGNATURES: "e"}
 
@@ -81,12 +82,19 @@ class Page:
     parts: list[tuple[Segment, Array]]
 
     def body(self) -> bytes:
+        if self._rows() > 1 and self._size() > SHORT_BYTES:
+            this_takes_long()
         return b"%s%s]}" % (self._head(), b",".join(render_rows(segment, rows) for segment, rows in self.parts))
 
     def is_longer_than(self, size: int) -> bool:
         """Whether the page has more than 100 rows and may have more than ``size`` bytes, because of long texts."""
-        rows = sum(len(rows) for _, rows in self.parts)
-        return rows > DEFAULT_PAGE_SIZE and sum(records_size(*part) for part in self.parts) > size
+        return self._rows() > DEFAULT_PAGE_SIZE and self._size() > size
+
+    def _rows(self) -> int:
+        return sum(len(rows) for _, rows in self.parts)
+
+    def _size(self) -> int:
+        return sum(records_size(*part) for part in self.parts)
 
     def chunks(self) -> Iterator[bytes]:
         """The body in chunks of a megabyte at most."""

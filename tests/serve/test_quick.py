@@ -18,6 +18,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.signatures.collections import SIGNATURES
+from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index import view as index_view
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.ranked import contract_at, known_descriptors, known_returns, known_texts, ranked_rows
@@ -27,7 +28,7 @@ from sigdir.warehouse.index.visible import change_list
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.suppressed import entries_of
 from tests.conftest import SAFETY_SECONDS, import_files, import_lines
-from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
+from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH, opened
 
 RESOLVE_PATH, LOOKUP_PATH = "/api/v1/resolve/", "/signature-database/v1/lookup"
 
@@ -61,9 +62,11 @@ def client(reader: Reader) -> Iterator[TestClient]:
         yield TestClient(create_app(Settings(reader.paths.root), reader, writer))
 
 
-def is_short(client: TestClient, path: str, query: str = "", accept: str = "*/*", encodings: str = "") -> bool:
+def is_short(
+    client: TestClient, path: str, query: str = "", accept: str = "*/*", encodings: str = "", tags: str = ""
+) -> bool:
     """Whether the thread that reads a request answers it too."""
-    headers = {"Accept": accept, "Accept-Encoding": encodings}
+    headers = {"Accept": accept, "Accept-Encoding": encodings, "If-None-Match": tags}
     try:
         with short_only():
             client.simulate_get(path, query_string=query, headers=headers)
@@ -230,6 +233,25 @@ def test_what_takes_long_to_pack_is_not_short(reader: Reader) -> None:
         query = "page_size=3&created_at__gt=2020-01-01T00:00:00"
         assert is_short(client, SIGNATURES_PATH, query)
         assert not is_short(client, SIGNATURES_PATH, query, encodings="gzip")
+
+
+def test_to_render_many_long_texts_takes_long(warehouse: Path) -> None:
+    """Of one hash, of several, or of a page that is not kept yet. One text has 64 KB at most."""
+    texts = [f"f{number}({'uint256,' * 8000}uint256)" for number in range(5)]
+    hashes = ["0x" + keccak256(text.encode())[:4].hex() for text in texts]
+    with opened(import_lines(warehouse, *texts)) as storage:
+        client = TestClient(create_app(Settings(warehouse, rank_lists=True), *storage))
+        assert is_short(client, SIGNATURES_PATH, f"hex_signature={hashes[0]}")
+        assert not is_short(client, SIGNATURES_PATH, f"hex_signature__in={','.join(hashes)}")
+        assert not is_short(client, SIGNATURES_PATH)
+        assert is_short(client, LOOKUP_PATH, f"function={hashes[0]}")
+        assert not is_short(client, LOOKUP_PATH, f"function={','.join(hashes)}")
+
+
+@pytest.mark.parametrize(("size", "quick"), [(10, True), (2000, False)])
+@pytest.mark.parametrize(("path", "query"), [(SIGNATURES_PATH, ""), (SIGNATURES_PATH, "hex_signature=0xd0e30db0")])
+def test_many_etags_take_long_to_compare(client: TestClient, path: str, query: str, size: int, quick: bool) -> None:
+    assert is_short(client, path, query, tags="," * size) is quick
 
 
 @pytest.mark.parametrize(
