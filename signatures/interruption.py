@@ -78,6 +78,22 @@ def each(items: Iterable[Item], interrupt: Interrupt | None = None) -> Iterator[
 
 
 @contextmanager
+def postponed() -> Iterator[None]:
+    """Within the block Ctrl-C does nothing; at its end it does what it would have done."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
 def noting(end: Callable[[], object], stops: Sequence[int] = _STOPS) -> Iterator[None]:
     """Note these signals until the end of the block, in the main thread.
 

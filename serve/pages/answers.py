@@ -14,6 +14,7 @@ from sigdir.serve.http.errors import HttpError, http_error_of
 from sigdir.serve.http.negotiate import HTML, JSON, json_bytes, send_json
 from sigdir.serve.pages.page import build, rendered, send
 from sigdir.signatures.decode_input import BadInput
+from sigdir.warehouse.index.view import this_takes_long
 
 _HEADINGS = {
     301: "Moved", 400: "Not understood", 401: "Write token needed", 403: "Refused", 404: "Not found", 405: "Method not allowed", 413: "Too large",
@@ -88,6 +89,7 @@ def _answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, 
 
 def _log_and_answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
     """Write one line to the log. The client gets no traceback. A request over its memory is no error of the server."""
+    this_takes_long()  # as its page does: the line would come again
     message = " ".join(str(error).split())
     word = "error" if http_error_of(error).status >= 500 else "refused"
     write_line(f"{word}: {req.method} {req.path}: {type(error).__name__}: {message}")

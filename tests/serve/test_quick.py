@@ -25,6 +25,7 @@ from sigdir.warehouse.index.ranked import contract_at, known_descriptors, known_
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, TakesLong, View, short_only
 from sigdir.warehouse.index.visible import change_list
+from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.suppressed import entries_of
 from tests.conftest import SAFETY_SECONDS, import_files, import_lines
@@ -221,6 +222,21 @@ def test_pages_for_people_are_rendered_by_threads(client: TestClient) -> None:
     assert not is_short(client, "/search/", "q=deposit", html, "gzip")
     assert not is_short(client, "/docs/", "", html)
     assert is_short(client, "/assets/site-0123.css", encodings="gzip")
+
+
+def test_an_error_is_logged_once(
+    reader: Reader, client: TestClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the thread that answers with it."""
+
+    def fails() -> View:
+        raise UnreadableWarehouse("damaged")
+
+    monkeypatch.setattr(reader, "current", fails)
+    html = "text/html,*/*;q=0.8"
+    assert not is_short(client, "/search/", "q=transfer", html)
+    assert client.simulate_get("/search/", query_string="q=transfer", headers={"Accept": html}).status_code == 503
+    assert capsys.readouterr().err == "error: GET /search/: UnreadableWarehouse: damaged\n"
 
 
 def test_what_takes_long_to_pack_is_not_short(reader: Reader) -> None:

@@ -10,7 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from sigdir.signatures import interruption
-from sigdir.signatures.interruption import check, each, is_noted, noting, waiting
+from sigdir.signatures.interruption import check, each, is_noted, noting, postponed, waiting
 from sigdir.warehouse.table.files import RunFolder, uninterrupted
 from tests.conftest import SAFETY_SECONDS
 
@@ -116,6 +116,23 @@ def test_the_last_step_of_a_publish_is_not_interrupted() -> None:
         send()
         with pytest.raises(KeyboardInterrupt), uninterrupted():
             never()
+
+
+def test_ctrl_c_is_postponed() -> None:
+    """Noted or raised, it comes when the block is done."""
+    done: list[bool] = []
+
+    @postponed()
+    def work() -> None:
+        send(signal.SIGINT)
+        done.append(is_noted())
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    with noting(never):
+        work()
+        assert is_noted()
+    assert done == [False, False]
 
 
 def test_a_run_that_is_interrupted_as_it_begins_leaves_no_folder(tmp_path: Path) -> None:

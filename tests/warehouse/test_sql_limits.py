@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import sigdir
 from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.sql import engine
 from sigdir.warehouse.sql.engine import Database, connect
+from sigdir.warehouse.sql.views import create_derived_views
 from sigdir.warehouse.table.files import RunFolder
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS
@@ -36,6 +40,39 @@ def test_rivals_are_found_in_little_memory_and_before_the_time_of_a_query(tmp_pa
     for file in snapshot.all_files():
         file.path.unlink()  # so what is known now was read before
     assert database.sql("SELECT len(rivals(0))").rows() == [(10,)]
+
+
+def test_a_query_loads_no_package_in_its_time(small: Paths) -> None:
+    """The view of imports needs pandas, which takes half a second."""
+    code = """if True:
+        import sys
+        from pathlib import Path
+        from sigdir.warehouse.log.snapshot import read_snapshot
+        from sigdir.warehouse.sql.engine import Database
+        from sigdir.warehouse.sql.guard import STRANGERS_VIEWS
+        from sigdir.warehouse.table.paths import Paths
+        paths = Paths(Path(sys.argv[1]))
+        database = Database(paths, read_snapshot(paths), strangers=True)
+        database.prepare()
+        before = set(sys.modules)
+        for view in STRANGERS_VIEWS:
+            database.sql(f"FROM {view}").arrow()
+        print(*{module.partition(".")[0] for module in set(sys.modules) - before})
+    """
+    done = ended(code, str(small.root))
+    assert (done.stdout, done.stderr) == ("\n", "")
+
+
+def test_ctrl_c_while_views_are_created_leaves_them_all(small: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(connection: duckdb.DuckDBPyConnection) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        create_derived_views(connection)
+
+    monkeypatch.setattr(engine, "create_derived_views", interrupted)
+    warehouse = sigdir.open(small.root)
+    with pytest.raises(KeyboardInterrupt):
+        warehouse.sql("FROM ranked")
+    assert len(warehouse.sql("FROM ranked").rows()) == 10
 
 
 def test_a_query_ends_at_its_time_limit(small: Paths) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from sigdir.signatures.interruption import each, waiting
+from sigdir.signatures.interruption import each, postponed, waiting
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.guard import HOW_TO_GIVE_FILES, of_function, of_row, refusal, stranger_message
 from sigdir.warehouse.sql.search import create_search
@@ -247,21 +247,31 @@ class Database:
             if not self._unsafe and (refused := refusal(self._connection, query, self._strangers)):
                 raise QueryError(refused)
             if _LISTS_VIEWS.search(query):
-                list(self._creations)  # all that are left
+                self._create_all()
             while True:
                 try:
                     with waiting(self.interrupt):
                         return Result(self, self._connection.sql(query, params=parameters or None))
                 except duckdb.CatalogException:  # the query may name what is not created yet
-                    if not next(self._creations, False):
+                    if not self._create_more():
                         raise
 
     def prepare(self, query: str = "") -> None:
         """Create all that queries may need, and what this one does: either takes longer than it may."""
+        pa.scalar(0)  # loads pandas, as the view of imports does: half a second
         with self.engine_errors_as_ours():
-            list(self._creations)  # all that are left
+            self._create_all()
             if _ASKS_RIVALS.search(query):
                 self._connection.execute("SELECT len(rivals(0))").fetchall()
+
+    def _create_more(self) -> bool:
+        """Create the next things that few queries use; False where all are there."""
+        with postponed():  # what is half created could not be created again
+            return next(self._creations, False)
+
+    def _create_all(self) -> None:
+        while self._create_more():
+            pass
 
     def statements(self, script: str) -> list[str]:
         """A text of several statements, cut at its semicolons; raises QueryError."""
