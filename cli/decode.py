@@ -145,8 +145,8 @@ def auto(
 ) -> None:
     """Explain data by its shape: calldata, revert data, a log or code; with --file each row of a file.
 
-    DATA is hex digits, with or without 0x; a log is its topics and its data, each with 0x, or an object of JSON
-    with topics and data. To try texts of your own, write them before the data, each on a line or with a semicolon
+    DATA is hex digits, with or without 0x; a log is its topics and its data, each with 0x, or the JSON of
+    a node: a log, a transaction, or the whole answer with one. To try texts of your own, write them before the data, each on a line or with a semicolon
     behind it. @FILE reads the data from a file, - from standard input. Where the shape does not decide, every
     reading is given, the surest first.
 

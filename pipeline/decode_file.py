@@ -374,9 +374,11 @@ def _table(engine: ScratchTables, source: str) -> str:
     if name.endswith((".jsonl", ".ndjson")):
         lines = f"read_json_objects({file}, format = 'newline_delimited', ignore_errors = true)"
         return _objects(engine, source, f"(FROM {lines})")
-    if name.endswith(".json"):  # a list of objects, an object, lines, or the answer of a node, whose result is a list
+    if name.endswith(".json"):  # a list of objects, an object, lines, or an answer of an explorer or a node
         document = f"read_json_objects({file}, maximum_object_size = {_DOCUMENT_BYTES})"
-        rows = "CASE json_type(json, '$.result') WHEN 'ARRAY' THEN json -> '$.result[*]' ELSE [json] END"
+        rows = """CASE WHEN json_type(json, '$.result') = 'ARRAY' THEN json -> '$.result[*]'
+            WHEN json_type(json, '$.result') = 'OBJECT' AND json_exists(json, '$.jsonrpc') THEN [json -> '$.result']
+            ELSE [json] END"""
         return _objects(engine, source, f"(SELECT unnest({rows}) AS json FROM {document})")
     raise BadInput(source, "its name ends neither with .parquet nor .csv nor .tsv nor .jsonl nor .json")
 

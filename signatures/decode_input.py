@@ -222,13 +222,32 @@ def _inputs_of_json(text: str, form: Form) -> list[Input]:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"not JSON: {error}") from None
-    if isinstance(value, list) and len(value) == 1:
-        [value] = value
-    if not isinstance(value, dict) or value.keys().isdisjoint(_INPUT_FIELDS):
-        raise BadInput(
-            "JSON of one log or transaction is an object with topics and data, or input; of a node's answer its result"
-        )
-    return inputs_of_fields(value, form)
+    value = _only(value)
+    fields = _unwrapped(value) if isinstance(value, dict) else {}
+    if fields.keys().isdisjoint(_INPUT_FIELDS):
+        raise BadInput(_NO_INPUT)
+    return inputs_of_fields(fields, form)
+
+
+_NO_INPUT = "JSON of one log or transaction is an object with topics and data, or input, or a node's answer with one"
+_ANSWER_FIELDS = ("jsonrpc", "id", "result", "error")
+
+
+def _unwrapped(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of what a node's answer (JSON-RPC) has, a revert in its error too, and those beside it. Raises BadInput."""
+    if "jsonrpc" not in fields:
+        return fields
+    found = _only(fields.get("result") or fields.get("error"))
+    if isinstance(found, str):
+        found = {"data": found}
+    if not isinstance(found, dict):
+        raise BadInput(_NO_INPUT)
+    return found | {name: value for name, value in fields.items() if name not in _ANSWER_FIELDS}
+
+
+def _only(value: Any) -> Any:
+    """The item of a list of one; anything else as it is."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> list[Input]:
@@ -237,8 +256,9 @@ def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> lis
     ``as`` says what the data is, else its shape does. ``input`` and ``calldata`` are other names of ``data``: of a call
     the first counts that is not empty. A log, or what a call returned, may have empty ``data`` beside the call's ``input``. An
     anonymous log has ``texts``, and ``anonymous`` where none of them says it. What a call returned has the ``selector``
-    of the call, or ``texts``. Raises BadInput.
+    of the call, or ``texts``. The object may be a node's answer with one of these. Raises BadInput.
     """
+    fields = _unwrapped(fields)
     form = form or _form_of(fields)
     topics = _topics_of(fields)
     given = _texts_of(fields)
@@ -259,8 +279,6 @@ def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> lis
         return [log_input(topics, hex_bytes(text, name or "data"), anonymous=anonymous, texts=given)]
     if form is Form.AUTO and name in ("calldata", "revert"):
         form = Form(name)
-    if form is Form.AUTO and text.lstrip()[:1] in ("{", "["):
-        raise BadInput("a text of JSON; send the object itself")
     return [one._replace(texts=given) if given else one for one in inputs_of_text(text, form)]
 
 

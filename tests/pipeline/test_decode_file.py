@@ -459,11 +459,14 @@ def test_the_header_shows_the_separator(warehouse: Path, tmp_path: Path, name: s
     assert (json.loads(row["values"]), row["a,b;c|d\te"]) == ([TO, "7"], "1,2;3|4\t5")
 
 
-@pytest.mark.parametrize("shape", ["lines", "list", "pretty list", "result", "pretty result", "pretty object"])
+@pytest.mark.parametrize(
+    "shape", ["lines", "list", "pretty list", "result", "pretty result", "pretty object", "answer object"]
+)
 def test_other_columns_of_json_stay_json(warehouse: Path, tmp_path: Path, shape: str) -> None:
     """In NDJSON; Parquet has text. JSON is an object a line or one document: a list, an explorer's answer, one object."""
     given = rows_with_columns()[: 1 if "object" in shape else 2]
-    document = {"status": "1", "result": given} if "result" in shape else given[0] if "object" in shape else given
+    document: Any = {"status": "1", "result": given} if "result" in shape else given[0] if "object" in shape else given
+    document = {"jsonrpc": "2.0", "id": 1, "result": document} if "answer" in shape else document
     text = json.dumps(document, indent=2 if "pretty" in shape else None)
     (tmp_path / "a.json").write_text("\n".join(map(json.dumps, given)) if shape == "lines" else text)
     table, lines = outputs(tmp_path / "a.json", warehouse)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -197,6 +199,20 @@ def test_a_get_may_say_what_the_data_is(app: Application) -> None:
     assert kinds == ["calldata", "revert"]
     answer = get(app, f"{PATH}?data={PANIC}&as=poem")
     assert (answer.status, list(answer.json())) == (400, ["as"])
+
+
+@pytest.mark.parametrize("found", [{"input": CALLDATA, "to": TO}, [{"topics": [TOPIC], "data": "0x"}]])
+def test_what_a_node_answers_is_pasted_as_it_is(app: Application, found: Any) -> None:
+    """Into a request, an address, the page, whose link to JSON works, and the command."""
+    answer = {"jsonrpc": "2.0", "id": 1, "result": found}
+    text = json.dumps(answer)
+    [wanted] = post(app, PATH, found if isinstance(found, list) else [found]).json()
+    page = get(app, f"/decode/?data={quote(text)}").body.decode()
+    [link] = re.findall(f'href="({PATH}[^"]*)"', page)
+    for read in (post(app, PATH, answer), get(app, f"{PATH}?data={quote(text)}"), get(app, unescape(link))):
+        assert (read.status, read.json()) == (200, wanted)
+    ran = invoke(app.folder, "decode", "-", "--json", stdin=text.encode())
+    assert json.loads(ran.stdout) == wanted
 
 
 def test_words_of_a_log_may_be_read_in_two_ways(app: Application) -> None:

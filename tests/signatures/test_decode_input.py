@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -126,6 +127,30 @@ def test_of_the_names_of_calldata_the_one_counts_that_is_not_empty(empty: str | 
     assert (log.data, returned.data, nothing.data) == (b"", b"", b"")
 
 
+DATA = "0x" + call(TRANSFER, OTHER, 5).hex()
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        ({"result": {"blockNumber": "0x1", "input": DATA, "to": TO}}, Form.AUTO),
+        ({"result": DATA, "as": "revert"}, Form.REVERT),
+        ({"result": None, "error": {"code": 3, "message": "execution reverted", "data": DATA}}, Form.AUTO),
+        ({"result": [{"topics": [SIG], "data": DATA}]}, Form.LOG),
+        ({"result": DATA, "as": "return", "selector": "0x70a08231"}, Form.RETURN),
+    ],
+)
+def test_a_node_s_answer_is_what_it_has(value: dict[str, Any], form: Form) -> None:
+    """As an object, as its text, as the text of a list of one, and as a text in ``data``."""
+    answer = {"jsonrpc": "2.0", "id": 1} | value
+    inputs = [
+        inputs_of_fields(answer), inputs_of_text(json.dumps(answer), form), inputs_of_text(json.dumps([answer]), form)
+    ]  # fmt: skip
+    if form is not Form.RETURN:
+        inputs.append(inputs_of_fields({"data": json.dumps(answer)}, form))
+    assert [(one.form, one.data.hex()) for [one, *_] in inputs] == [(form, DATA[2:])] * len(inputs)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -137,7 +162,10 @@ def test_of_the_names_of_calldata_the_one_counts_that_is_not_empty(empty: str | 
         (f"{SIG} " * 6, "5 topics; a log has at most 4"),
         ("0x" + CONTRACTS["EraVM"]["runtime"], "code of EraVM"),  # it is no calldata and no log
         ("0xeff00000" + "ab" * 100, "code of Stylus"),
-        ('{"jsonrpc": "2.0", "id": 1, "result": {"input": "0x"}}', "of a node's answer its result"),
+        ('{"jsonrpc": "2.0", "id": 1, "result": {"logs": []}}', "a node's answer with one"),
+        ('{"jsonrpc": "2.0", "id": 1, "result": null}', "a node's answer with one"),
+        ('{"jsonrpc": "2.0", "id": 1, "result": [{"data": "0x"}, {"data": "0x"}]}', "a node's answer with one"),
+        ('{"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no"}}', "a node's answer with one"),
         ("0x1", "an odd number of hex digits: 1$"),
         ("0xa9", "1 byte; a selector has 4"),
     ],
