@@ -297,7 +297,7 @@ def _with_hash(segment: Segment, width: int, wanted: Filter) -> Array:
         else:
             rows = segment.with_hex(wanted.hex) if len(wanted.hex) < 2 * width else NO_ROWS
     if wanted.hashes is not None:
-        fitting = [segment.with_hash(hash) for hash in wanted.hashes if len(hash) == width]
-        found = np.sort(np.concatenate([NO_ROWS, *fitting]))
+        fitting = sorted(hash for hash in wanted.hashes if len(hash) == width)
+        found = np.sort(segment.with_hashes(np.frombuffer(b"".join(fitting), np.uint8).reshape(-1, width))[1])
         rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
     return NO_ROWS if rows is None else rows
