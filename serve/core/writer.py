@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -129,7 +129,7 @@ class Writer:
         if not known:
             return
         view = self._reader.held()
-        with suppress(UnreadableWarehouse), self._staging.exclusive_unsynced() as staging:
+        with self._staging.exclusive_unsynced() as staging:
             staging.note_sightings(_sightings(staging, view, known))
             if len(self._noted) > _MAX_NOTED:
                 self._noted.clear()

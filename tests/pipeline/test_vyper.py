@@ -11,7 +11,7 @@ import pytest
 
 import sigdir
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.vyper import Project
+from sigdir.pipeline.formats.vyper import MAX_KEPT, Project
 from sigdir.pipeline.formats.vyper.source_unit import MAX_BYTES
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import Source
@@ -246,9 +246,9 @@ def test_hostile_sources_are_bounded(tmp_path: Path, name: str) -> None:
 
 
 def test_a_source_has_a_size(tmp_path: Path) -> None:
-    """A source of over 4 MiB is refused."""
+    """A source of over 1 MiB is refused."""
     [path] = write_files(tmp_path, {"a.vy": "#" * (MAX_BYTES + 1)})
-    with pytest.raises(BadInput, match="a Vyper source of over 4 MiB"):
+    with pytest.raises(BadInput, match="a Vyper source of over 1 MiB"):
         read_path(path)
 
 
@@ -283,3 +283,16 @@ def test_the_memory_of_a_project_is_bounded(tmp_path: Path, monkeypatch: pytest.
     finally:
         tracemalloc.stop()
     assert most / 5 < taken < 2 * most
+
+
+def test_one_source_takes_little_of_the_memory_of_a_project(tmp_path: Path) -> None:
+    """The last one is read where there is any left."""
+    dense = "".join(f"a{number}: constant(b) = {'-1' * 12}\n" for number in range(2500))
+    sources, project = find(map(str, write_files(tmp_path, {"a.vy": dense}))), Project([str(tmp_path)])
+    tracemalloc.start()
+    try:
+        add_all(project, sources)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken / len(dense) * MAX_BYTES < MAX_KEPT / 8

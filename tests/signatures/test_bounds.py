@@ -92,6 +92,13 @@ HOSTILE: dict[str, tuple[dict[str, Any], Directory]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Kernels are compiled before a clock runs."""
+    answer_to(asked(b"", "f(uint8)"))
+    interface_of(contract_code(push(SELECTOR), ()), {})
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_an_answer_is_bounded_by_its_input(name: str) -> None:
     """In bytes, and in processor time: without the bounds it is seconds to minutes."""

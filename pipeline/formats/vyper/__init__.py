@@ -49,7 +49,9 @@ def looks_like(source: Source) -> bool:
 
 
 MAX_KEPT = 2 << 30
-"""About how many bytes of memory a project takes: for some 100 MB of real sources, or 6 MB that are made to take it."""
+"""About how many bytes of memory a project takes, and its last source besides: for some 100 MB of real sources, or 6 MB that
+are made to take it.
+"""
 _ITEM = 256
 """The bytes that a declaration, a name, or a node of a type or a value takes."""
 

@@ -251,8 +251,8 @@ def _parsed(text: str) -> ast.stmt | None:
 # in them has a meaning for a signature, and ``ast`` warns about their escapes.
 
 
-MAX_BYTES = 1 << 22
-"""The largest source. The largest contracts have 200 kB."""
+MAX_BYTES = 1 << 20
+"""The largest source, which may take 350 times as much memory. The largest contracts have 200 kB."""
 MAX_TOKENS = 4_096
 """The most tokens of a statement that is parsed. ``ast`` recurses, so deeper and longer ones are refused."""
 MAX_DEPTH = 32
