@@ -12,13 +12,15 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
 from sigdir.serve.servers.start import EXTRAS, StartError, require_package, why_it_ended
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.log.snapshot import read_snapshot
+from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_lines
@@ -29,6 +31,7 @@ from tests.serve.support import (
     SIGNATURES_PATH,
     Answer,
     Server,
+    application,
     children_of,
     found,
     get,
@@ -110,6 +113,21 @@ def test_a_full_disk_refuses_posts_and_no_more(stored: Stored) -> None:
     until(paths.last_fold.exists, "the time of the last fold")
     assert len(whole(server.port)) == 50 + len(kept) + 1
     assert_no_traceback(server)
+
+
+def test_what_is_not_noted_of_a_known_text_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The POST has its answer: nothing that was acknowledged is lost."""
+
+    def full(_: Staging) -> NoReturn:
+        raise UnreadableWarehouse("the disk is full")
+
+    with application(tmp_path / "warehouse") as app:
+        assert post_text(app, "twice()").status == 201
+        monkeypatch.setattr(Staging, "exclusive_unsynced", full)
+        assert post_text(app, "twice()").header("Reject-Reason") == "duplicate"
+    assert capsys.readouterr().err == "error: what was POSTed of known texts is not noted: the disk is full\n"
 
 
 def test_a_full_temporary_folder_takes_no_large_body_and_no_more(stored: Stored) -> None:
