@@ -186,7 +186,7 @@ def test_a_publisher_that_cannot_begin_leaves_nothing_open(paths: Paths) -> None
 # Damage.
 
 
-INDEX_FILES = ("ids", "rows", "imports", "gram_lists", "parameter_lists", "text")
+INDEX_FILES = ("ids", "rows", "imports", "gram_starts", "gram_lists", "parameter_lists", "text")
 
 
 def truncated(content: bytes) -> bytes:
@@ -224,17 +224,6 @@ def test_a_damaged_index_is_built_again(paths: Paths, column: str) -> None:
             assert view.has_text(SIGNATURES, text, hash)
         reader.close()
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole
-
-
-def test_an_index_without_checksums_is_built_again(paths: Paths) -> None:
-    """Nothing says that it is whole; to verify it is damage."""
-    Reader(paths).close()
-    for file in paths.cache.glob("*-????/checksums.json"):
-        file.unlink()
-    assert call_command("verify", "--quiet", "--warehouse", paths.root).exit_code == 1
-    Reader(paths).close()
-    assert call_command("verify", "--quiet", "--warehouse", paths.root).exit_code == 0
-    assert len(list(paths.cache.glob("*-????/checksums.json"))) == len(read_snapshot(paths).all_files())
 
 
 def test_a_staging_file_that_breaks_while_it_is_open_is_named(paths: Paths) -> None:

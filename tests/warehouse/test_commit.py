@@ -1,7 +1,4 @@
-"""One protocol for every version: the same files in the log, and the same failpoints.
-
-``test_kills.py`` tries each failpoint for imports, folds and compactions, ``test_working_copy.py`` those of stores.
-"""
+"""A commit that fails, and a log that is not this warehouse's. ``test_kills.py`` kills at each failpoint."""
 
 from __future__ import annotations
 
@@ -18,11 +15,10 @@ from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
-from tests.torture.points import BEFORE_THE_ENTRY, COMMIT_POINTS
+from tests.torture.points import BEFORE_THE_ENTRY
 from tests.warehouse.support import (
     assert_clean,
     assert_sound,
-    call_command,
     content_of,
     places,
     publish,
@@ -30,10 +26,6 @@ from tests.warehouse.support import (
     staged_rows,
     visible,
 )
-
-
-def log_of(paths: Paths) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in paths.log.iterdir()}
 
 
 @pytest.fixture
@@ -46,36 +38,12 @@ def posted(paths: Paths) -> Paths:
     return paths
 
 
-def changes(paths: Paths) -> dict[str, Callable[[], object]]:
-    """What makes a version."""
-    return {
-        "fold": lambda: fold(paths),
-        "import": lambda: publish(paths, ["new()"]),
-        "compact": lambda: compact(paths, everything),
-    }
-
-
-def test_every_version_follows_one_protocol(posted: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An import, a fold and a compaction write an entry and a checkpoint, and reach the same failpoints in the same order.
-
-    A suppression reaches none and leaves the log as it is.
-    """
-    monkeypatch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", 1)
-    reached: list[str] = []
-    monkeypatch.setattr(failpoints, "reach", reached.append)
-    for name, change in changes(posted).items():
-        before = log_of(posted)
-        reached.clear()
-        assert change() is not None
-        version = f"{read_snapshot(posted).version:020d}"
-        changed = {file for file, content in log_of(posted).items() if before.get(file) != content}
-        assert changed == {f"{version}.json", f"{version}.checkpoint.parquet", "_last_checkpoint"}, name
-        assert reached == list(COMMIT_POINTS), name
-    before = log_of(posted)
-    reached.clear()
-    assert call_command("suppress", "function a()", "--warehouse", posted.root).exit_code == 0
-    assert (log_of(posted), reached) == (before, [])
-    assert "a()" in places(visible(posted)[SIGNATURES])
+CHANGES: tuple[Callable[[Paths], object], ...] = (
+    fold,
+    lambda paths: publish(paths, ["new()"]),
+    lambda paths: compact(paths, everything),
+)
+"""What makes a version."""
 
 
 def test_a_version_that_fails_leaves_no_files(posted: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,11 +55,11 @@ def test_a_version_that_fails_leaves_no_files(posted: Paths, monkeypatch: pytest
             if name == point:
                 raise UnreadableWarehouse("the disk is gone")
 
-        for change in changes(posted).values():
+        for change in CHANGES:
             with monkeypatch.context() as patch:
                 patch.setattr(failpoints, "reach", fail)
                 with pytest.raises(UnreadableWarehouse, match="the disk is gone"):
-                    change()
+                    change(posted)
             assert read_snapshot(posted).version == before
             assert_clean(posted)
     table = visible(posted)[SIGNATURES]

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.signatures.columns import Rows
+from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish import dedupe
@@ -123,21 +122,3 @@ def test_keys_with_the_same_first_half_are_different(
         snapshot = snapshot_of(folder, collection, [[texts[n] for n in in_file]], digest)
         staged = [StagedRow(9, 9, texts[n], crafted(texts[n])) for n in in_staging]
         assert flags_of(spill, snapshot, staged) == first_of_each(batch, {*in_file, *in_staging})
-
-
-def test_the_second_half_of_a_key_decides(tmp_path: Path) -> None:
-    """Keys that differ in one bit of the last byte are different."""
-    keys = np.array([[7, 1], [7, 1 | 1 << 63], [7, 1], [8, 1], [7, 1 | 1 << 63]], np.uint64)
-    spill = Spill(tmp_path, SIGNATURES)
-    spill.append(Rows(pa.array(["a()", "b()", "a()", "c()", "b()"]), np.zeros((5, 4), np.uint8), keys))
-    spill.finish()
-    assert flags_of(spill, Snapshot(), []) == [True, True, False, True, False]
-
-
-def test_rows_are_found_by_their_digest(tmp_path: Path) -> None:
-    """``rows_with`` gives all rows with these digests, and none that agrees in half of the key only."""
-    spill = make_spill(tmp_path, SIGNATURES, cut(["a()", "b()", "a()", "c()", "b()"], 2))
-    assert spill.rows_with([digest_of("a()"), digest_of("x()")]).tolist() == [0, 2]
-    assert spill.rows_with([digest_of("b()"), digest_of("c()")]).tolist() == [1, 3, 4]
-    near = digest_of("a()")[:8] + bytes(24)
-    assert spill.rows_with([near]).tolist() == []

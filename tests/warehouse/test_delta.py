@@ -167,5 +167,6 @@ def test_unknown_actions_and_columns_are_ignored(paths: Paths) -> None:
     foreign_entry(
         paths, {"domainMetadata": {"domain": "x"}}, {"metaData": table | {"schemaString": json.dumps(schema)}}
     )
-    assert publish(paths, ["g()"]).snapshot.count(SIGNATURES) == 2
+    done = publish(paths, ["g()"])
+    assert (done.snapshot.count(SIGNATURES), done.import_id) == (2, 2)
     assert set(polars.read_delta(str(paths.table))["text_signature"]) == {"f()", "g()"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.search_terms import Shape, parse_terms
+from sigdir.signatures.search_terms import Shape
 from sigdir.signatures.types import split_types
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.parameter_lists import ParameterLists, bounds_of, build_lists, fits
@@ -122,19 +121,6 @@ def test_the_dictionary_finds_what_the_oracle_finds(given: list[str], shape: Sha
     assert lists_of(given).with_shape(shape).tolist() == wanted
     text, offsets = columns(given)
     assert np.flatnonzero(fits(text, *bounds_of(text, offsets, np.arange(len(given))), shape)).tolist() == wanted
-
-
-def test_each_list_is_there_once() -> None:
-    """A tuple is one parameter."""
-    found = lists_of(["a(bool)", "b(bool)", "c()", "d(bool)", "e(bool,bool)"])
-    assert found.text.tobytes() == b"boolbool,bool"
-    rows = [found.rows[a:b].tolist() for a, b in pairwise(found.starts)]
-    assert rows == [[0, 1, 3], [2], [4]]
-    found = lists_of(
-        ["f()", "f(address,uint256)", "g(address,uint256,bytes)", "h(uint256[])", "i((address,uint256),bytes)"]
-    )
-    for query, rows in {"(address,uint256,*)": [1, 2], "(*,bytes)": [2, 4], "type:uint256": [1, 2, 4]}.items():
-        assert found.with_shape(parse_terms(query).shape).tolist() == rows
 
 
 # A name with a typing error.

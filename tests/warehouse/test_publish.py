@@ -190,25 +190,6 @@ def test_a_fold_alone_is_a_version_and_no_import(paths: Paths) -> None:
     assert_clean(paths)
 
 
-def test_history_lists_sources_and_counts(paths: Paths) -> None:
-    """Each commit has its import's number, sources with their sums, totals and rows; also one of nothing but rejects."""
-    publish(paths, ["a()", "b()"], ["E()"])
-    publish(paths, ["b()", "c()"], rejects=["1bad("])
-    done = publish(paths, rejects=["2bad(", "3bad("])
-    assert (done.snapshot.version, done.import_id, done.snapshot.count(SIGNATURES)) == (3, 3, 3)
-    entries = sigdir.open(paths.root).history()
-    assert [(entry["version"], entry["import"]) for entry in entries] == [(1, 1), (2, 2), (3, 3)]
-    assert [tuple(entry["rows"].values()) for entry in entries] == [(2, 1), (1, 0), (0, 0)]
-    assert entries[1]["totals"] == {"read": 3, "imported": 1, "duplicate": 1, "rejected": 1}
-    [source] = entries[1]["sources"]
-    assert (source["path"], source["sha256"]) == ("in.txt", "00" * 32)
-    assert [entry["run"] for entry in entries] == sorted(entry["run"] for entry in entries)
-    assert [entry["committed_at"] for entry in entries] == sorted(entry["committed_at"] for entry in entries)
-    rows = sigdir.open(paths.root).sql("SELECT import_id, text, line FROM rejects ORDER BY ALL").rows()
-    assert rows == [(2, "1bad(", 1), (3, "2bad(", 1), (3, "3bad(", 2)]
-    assert_clean(paths)
-
-
 # Rows that are POSTed during an import.
 
 

@@ -17,20 +17,18 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sigdir
-from sigdir.warehouse import QueryError, UnreadableWarehouse, Warehouse, WarehouseError
-from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse import QueryError, Warehouse, WarehouseError
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database, Result
 from sigdir.warehouse.sql.views import VIEWS
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_lines
 from tests.examples import examples
-from tests.warehouse.support import Run, digest_of, publish
+from tests.warehouse.support import Run, digest_of
 
 SIGNATURES = ["a1(uint256)", "b1()", "a2()", "c()", "b2(bool,(address,uint8[2])[],string)", "a3()", "b2()"]
 EVENTS = ["c()", "C(address)", "b2(bool)"]
@@ -136,24 +134,6 @@ def test_hex_of_takes_any_spelling_of_a_hash() -> None:
         assert engine().sql(f"SELECT hex_of({value})").rows() == [(expected,)], value
     for macro in ("signature_name", "parameter_list", "parameter_types", "hex_of"):
         assert engine().sql(f"SELECT {macro}(NULL)").rows() == [(None,)], macro
-
-
-@pytest.mark.long
-def test_old_log_entries_are_read_only_for_the_history(tmp_path: Path) -> None:
-    """After a checkpoint only imports and rejects read old entries, so only they fail on a damaged one."""
-    paths = Paths(tmp_path / "warehouse")
-    for number in range(8):
-        publish(paths, [f"f{number}()"], rejects=[f"{number}bad("])
-    compact(paths, everything)
-    DeltaTable(paths.table).create_checkpoint()
-    paths.log_entry(1).write_bytes(b'{"commitInfo": cut off')
-    warehouse = sigdir.open(paths.root)
-    assert warehouse.sql("SELECT count(*) FROM parameters").rows() == [(0,)]
-    for view in ("imports", "rejects"):
-        with pytest.raises(UnreadableWarehouse, match=str(paths.log_entry(1))) as caught:
-            warehouse.sql(f"SELECT count(*) FROM {view}").rows()
-        assert "\n" not in str(caught.value)
-    assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(8,)]
 
 
 # Files of the user's own.
