@@ -10,6 +10,7 @@ sync, and its real bytes from then on.
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -51,12 +52,14 @@ class Call:
         assert not quoted.endswith("..."), "strace has left bytes out"
         return bytes.fromhex(quoted.strip('"').replace("\\x", ""))
 
-    def path_of(self, argument: int, folder: int | None = None) -> str:
-        """A path argument, absolute; ``folder`` is the argument that it is relative to."""
-        path = self.bytes_of(argument).decode()
-        if not path.startswith("/") and folder is not None:
-            path = f"{self.file(folder)[1]}/{path}"
-        return path
+    def paths(self) -> list[str]:
+        """The path arguments of a call that names something, absolute: each may follow the folder that it is relative to."""
+        found, folder = [], ""
+        for number, argument in enumerate(self.arguments):
+            if argument.startswith('"'):
+                found.append(os.path.join(folder, self.bytes_of(number).decode()))
+            folder = self.file(number)[1]
+        return found
 
     def file(self, argument: int) -> tuple[int, str]:
         """A descriptor's number and path."""
@@ -150,7 +153,8 @@ class Disk:
                     yield call
                     self._sync(call, finals)
                 continue
-            apply: Callable[[Call], None] | None = getattr(self, f"_{call.name.rstrip('0123456789')}", None)
+            name = call.name.rstrip("0123456789")
+            apply: Callable[[Call], None] | None = getattr(self, f"_{name.removesuffix('at')}", None)
             assert apply is not None, f"the model does not know {call.name}"
             if call.name in _NAMING:
                 yield call
@@ -197,7 +201,7 @@ class Disk:
 
     # Calls.
 
-    def _openat(self, call: Call) -> None:
+    def _open(self, call: Call) -> None:
         flags = call.arguments[2]
         place = self._place(call.path)
         if place is None:
@@ -263,53 +267,30 @@ class Disk:
             node.synced = bytes(node.data)
 
     def _rename(self, call: Call) -> None:
-        self._move(call.path_of(0), call.path_of(1))
+        source = self._link(call)
+        if source is not None:
+            del source[0].names[source[1]]
 
-    def _renameat(self, call: Call) -> None:
-        self._move(call.path_of(1, folder=0), call.path_of(3, folder=2))
-
-    def _move(self, old: str, new: str) -> None:
+    def _link(self, call: Call) -> tuple[Folder, str] | None:
+        """Returns the place of the old name, if both names are inside."""
+        old, new = call.paths()
         source, target = self._place(old), self._place(new)
-        if source is not None and target is not None:
-            node = target[0].names[target[1]] = source[0].names.pop(source[1])
-            if not _is_synced(node):
-                self.named_early.append(new)
-
-    def _link(self, call: Call) -> None:
-        self._join(call.path_of(0), call.path_of(1))
-
-    def _linkat(self, call: Call) -> None:
-        self._join(call.path_of(1, folder=0), call.path_of(3, folder=2))
-
-    def _join(self, old: str, new: str) -> None:
-        source, target = self._place(old), self._place(new)
-        if source is not None and target is not None:
-            node = target[0].names[target[1]] = source[0].names[source[1]]
-            if not _is_synced(node):
-                self.named_early.append(new)
+        if source is None or target is None:
+            return None
+        node = target[0].names[target[1]] = source[0].names[source[1]]
+        if not _is_synced(node):
+            self.named_early.append(new)
+        return source
 
     def _unlink(self, call: Call) -> None:
-        self._remove(call.path_of(0))
-
-    def _unlinkat(self, call: Call) -> None:
-        self._remove(call.path_of(1, folder=0))
-
-    def _rmdir(self, call: Call) -> None:
-        self._remove(call.path_of(0))
-
-    def _remove(self, path: str) -> None:
-        place = self._place(path)
+        place = self._place(*call.paths())
         if place is not None:
             place[0].names.pop(place[1], None)
 
+    _rmdir = _unlink
+
     def _mkdir(self, call: Call) -> None:
-        self._make(call.path_of(0))
-
-    def _mkdirat(self, call: Call) -> None:
-        self._make(call.path_of(1, folder=0))
-
-    def _make(self, path: str) -> None:
-        place = self._place(path)
+        place = self._place(*call.paths())
         if place is not None:
             place[0].names[place[1]] = Folder()
 
