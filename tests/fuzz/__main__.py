@@ -9,23 +9,13 @@ is written to ``.fuzz`` and named on the last line; add it to ``FOUND`` in ``tes
 from __future__ import annotations
 
 import os
+import re
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
 TARGETS = ("grammar", "readers", "csv", "usage", "tar", "parquet", "bodies", "decoding", "log", "pack")
 CORPUS = Path(".fuzz")
-# numba cannot compile a function that Atheris has instrumented. So the grammar runs uncompiled, and for the
-# other targets modules with kernels are not instrumented.
-WITH_KERNELS = [
-    "sigdir.pipeline.formats.text",
-    "sigdir.signatures.canonicalise",
-    "sigdir.signatures.code_scan",
-    "sigdir.signatures.grammar_rows",
-    "sigdir.signatures.keccak_rows",
-    "sigdir.signatures.pack_kernels",
-    "sigdir.signatures.solve",
-]
 INSTRUMENTED = {
     "grammar": ["sigdir.signatures.grammar"],
     "readers": [
@@ -45,13 +35,24 @@ INSTRUMENTED = {
 }
 
 
+def with_kernels() -> list[str]:
+    """Modules that are not instrumented, because numba cannot compile a function that Atheris has changed."""
+    root = Path(__file__).parents[2]
+    return [
+        ".".join(["sigdir", *path.relative_to(root).with_suffix("").parts])
+        for layer in ("pipeline", "serve", "signatures", "warehouse")
+        for path in (root / layer).rglob("*.py")
+        if re.search(r"^@kernel\b", path.read_text(), re.MULTILINE)
+    ]
+
+
 def main(name: str, seconds: float) -> None:
-    if name == "grammar":
+    if name == "grammar":  # which is instrumented, so it runs uncompiled
         os.environ["NUMBA_DISABLE_JIT"] = "1"
     import atheris
 
     included = INSTRUMENTED[name]
-    excluded = [module for module in WITH_KERNELS if module not in included]
+    excluded = [module for module in with_kernels() if module not in included]
     with atheris.instrument_imports(include=included, exclude=excluded):
         from tests.fuzz import targets
     corpus = CORPUS / name

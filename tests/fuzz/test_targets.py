@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from base64 import b85decode
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import ROOT
 from tests.examples import examples
-from tests.fuzz.__main__ import WITH_KERNELS
 from tests.fuzz.targets import TARGETS, seeds
 from tests.pipeline.support import COMPRESSORS
 
@@ -81,24 +76,3 @@ def test_damaged_compressed_files(compressor: str) -> None:
 def test_earlier_findings(name: str, data: bytes) -> None:
     """Inputs that once broke a target no longer do."""
     TARGETS[name](data)
-
-
-def test_modules_with_kernels_are_not_instrumented() -> None:
-    """numba cannot compile what Atheris has changed: the fuzzer would report that as a fault of ours."""
-    modules = [
-        "sigdir." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for folder in ("pipeline", "serve", "signatures")
-        for path in (ROOT / folder).rglob("*.py")
-        if re.search(r"^@kernel\b", path.read_text(), re.MULTILINE)
-    ]
-    assert sorted(modules) == sorted(WITH_KERNELS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status"),
-    [(["cost", "--help"], 0), (["--help"], 0), ([], 2), (["nothing"], 2), (["cost", "soon"], 2)],
-)
-def test_the_command_says_how_it_is_used(arguments: list[str], status: int) -> None:
-    command = [sys.executable, "-m", "tests.fuzz", *arguments]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (ran.returncode, "usage: python -m tests.fuzz" in ran.stdout + ran.stderr) == (status, True), ran.stderr

@@ -17,13 +17,10 @@ from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.table.identity import FORMAT, Identity, write_identity
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import ROOT, SAFETY_SECONDS, import_files
-from tests.serve.support import serving
-from tests.torture.checks import by_contract, by_files, by_usage
-from tests.torture.clients import Client
-from tests.torture.contracts import ImportedContract
+from tests.conftest import ROOT, SAFETY_SECONDS
+from tests.torture.checks import by_files
 from tests.torture.ledger import Finding, Ledger, Row, Rows
-from tests.torture.plan import SHARED, draw, draw_stores
+from tests.torture.plan import SHARED, draw_stores
 from tests.torture.stores import StoreRound
 
 TEXTS = [f"f{number}(uint256)" for number in range(5)]
@@ -51,13 +48,6 @@ def test_nothing_is_lost_in_a_store(tmp_path: Path) -> None:
     kills: Counter[str] = Counter()
     assert StoreRound(tmp_path / "round", draw_stores(random.Random(2)), kills).play() > SHARED
     assert {"driver of local at written", "executor at task_written"} <= kills.keys()
-
-
-def test_a_round_is_drawn_from_seed_and_number_alone() -> None:
-    """A round can be played again whatever was played earlier."""
-    assert draw(1, 7, ["compact"]) == draw(1, 7, ["compact"])
-    assert draw(1, 7, []).posts == draw(1, 7, ["compact"]).posts
-    assert draw(1, 7, []) != draw(2, 7, []) != draw(2, 8, [])
 
 
 def a_ledger() -> Ledger:
@@ -115,27 +105,6 @@ def test_answers_that_contradict_each_other_are_a_finding() -> None:
         ledger.acknowledge(SIGNATURES, replace(ROWS[0], id=9))
     with pytest.raises(Finding, match="hash"):
         ledger.acknowledge(SIGNATURES, replace(ROWS[-1], hash=b"abcd"))
-
-
-@pytest.mark.long
-def test_a_contract_or_a_use_that_is_not_as_imported_is_a_finding(tmp_path: Path) -> None:
-    """What a finished import brought is there; of another contract and with other counts it is not."""
-    one = ImportedContract(7, 100)
-    for name, files in (("contract", one.abi_files()), ("use", one.usage_files())):
-        (tmp_path / name).mkdir()
-        for file, content in files.items():
-            (tmp_path / name / file).write_text(content)
-        import_files([tmp_path / name], tmp_path / "warehouse", usage=name == "use")
-    by_usage(tmp_path / "warehouse", [one])
-    with pytest.raises(Finding, match="the uses of the functions"):
-        by_usage(tmp_path / "warehouse", [replace(one, count=101)])
-    with serving(tmp_path / "warehouse", workers=1) as server:
-        client = Client(lambda: server.port)
-        by_contract(client, one, finished=True)
-        by_contract(client, replace(one, round=8), finished=False)
-        with pytest.raises(Finding, match="404"):
-            by_contract(client, replace(one, round=8), finished=True)
-        client.close()
 
 
 def test_files_that_the_log_does_not_name_are_a_finding(tmp_path: Path) -> None:
