@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sigdir
@@ -45,11 +44,11 @@ def by_http(server: Server, paths: Paths, ledger: Ledger, chance: random.Random,
         until(partial(_has_version, client, newest), f"worker {worker} to show version {newest}")
         for collection in COLLECTIONS:
             seen = ledger.seen(collection)
-            old = [] if whole else list(seen)
+            old = [] if whole else seen
             rows, count = rows_above(client, collection, old[-1].id if old else 0)
             if count != len(old) + len(rows):
                 raise Finding(f"worker {worker}: {collection}: {len(old) + len(rows)} rows, and the count is {count}")
-            ledger.check(collection, Rows.of([*old, *rows]), f"HTTP of worker {worker}")
+            ledger.check(collection, [*old, *rows], f"HTTP of worker {worker}")
         acknowledged = ledger.acknowledged()
         for row in chance.sample(acknowledged, min(_LOOKUPS, len(acknowledged))):
             look_up(client, *row)
@@ -69,14 +68,8 @@ def _two_workers(server: Server) -> list[int] | None:
 
 def sql_rows(root: Path, collection: Collection) -> Rows:
     """All folded rows, by SQL."""
-    query = (
-        f"SELECT id, epoch_us(created_at) AS created_at, text_signature, hash FROM {collection.view_name} ORDER BY id"
-    )
-    table: pa.Table = sigdir.open(root).sql(query).arrow().combine_chunks()
-    return Rows(
-        table["id"].to_numpy(), table["created_at"].to_numpy(),
-        table["text_signature"].to_pylist(), table["hash"].to_pylist(),
-    )  # fmt: skip
+    query = f"SELECT id, epoch_us(created_at), text_signature, hash FROM {collection.view_name} ORDER BY id"
+    return [Row(*row) for row in sigdir.open(root).sql(query).rows()]
 
 
 def by_sql(paths: Paths, ledger: Ledger) -> int:
@@ -161,10 +154,10 @@ def backup(root: Path, owed: dict[Collection, tuple[dict[str, Row], set[str]]]) 
     """Check that a backup has everything that was acknowledged before it started. Raises Finding."""
     paths = Paths(root)
     for collection, (acknowledged, present) in owed.items():
-        rows = list(sql_rows(root, collection))
+        rows = sql_rows(root, collection)
         rows += staged_rows(paths, collection, rows[-1].id if rows else 0)
-        check_order(collection, Rows.of(rows), str(root))
-        check_acknowledged(collection, Rows.of(rows), acknowledged, present, str(root))
+        check_order(collection, rows, str(root))
+        check_acknowledged(collection, rows, acknowledged, present, str(root))
 
 
 def staged_rows(paths: Paths, collection: Collection, above: int) -> list[Row]:

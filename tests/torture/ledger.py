@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.keccak import keccak256
@@ -20,8 +18,7 @@ class Finding(Exception):
     """The warehouse or the server is wrong. The message says how, in one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A row as it was read or acknowledged; ``created_at`` in microseconds since 1970, UTC."""
 
     id: int
@@ -39,33 +36,8 @@ class Row:
         return cls(record["id"], int(at.astype(np.int64)), record["text_signature"], hash)
 
 
-class Rows:
-    """All rows of one collection as they were read, oldest first."""
-
-    def __init__(
-        self, ids: npt.NDArray[np.int64], created_at: npt.NDArray[np.int64], texts: list[str], hashes: list[bytes]
-    ) -> None:
-        self.ids, self.created_at, self.texts, self.hashes = ids, created_at, texts, hashes
-
-    @classmethod
-    def of(cls, rows: Iterable[Row]) -> Rows:
-        given = list(rows)
-        return cls(
-            np.array([row.id for row in given], np.int64),
-            np.array([row.created_at for row in given], np.int64),
-            [row.text for row in given],
-            [row.hash for row in given],
-        )
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def by_text(self) -> dict[str, Row]:
-        return {row.text: row for row in self}
-
-    def __iter__(self) -> Any:
-        fields = (self.ids.tolist(), self.created_at.tolist(), self.texts, self.hashes)
-        return (Row(*row) for row in zip(*fields, strict=True))
+Rows = list[Row]
+"""All rows of one collection as they were read, oldest first."""
 
 
 class Ledger:
@@ -77,7 +49,7 @@ class Ledger:
         self._order: list[tuple[Collection, Row]] = []
         self._present: dict[Collection, set[str]] = {c: set() for c in COLLECTIONS}
         self._sent: dict[Collection, set[str]] = {c: set() for c in COLLECTIONS}
-        self._seen: dict[Collection, Rows] = {c: Rows.of([]) for c in COLLECTIONS}
+        self._seen: dict[Collection, Rows] = {c: [] for c in COLLECTIONS}
 
     def send(self, texts: Iterable[Text]) -> None:
         """Record that these texts are being sent; from now on they may be stored."""
@@ -120,45 +92,36 @@ class Ledger:
         acknowledged, present = self.owed()[collection]
         check_order(collection, rows, where)
         check_acknowledged(collection, rows, acknowledged, present, where)
-        for text in rows.texts:
-            if text not in self._sent[collection]:
-                raise Finding(f"{where}: {collection} has {text}, which no client sent")
+        for row in rows:
+            if row.text not in self._sent[collection]:
+                raise Finding(f"{where}: {collection} has {row.text}, which no client sent")
         seen = self._seen[collection]
-        if not (
-            len(rows) >= len(seen)
-            and np.array_equal(rows.ids[: len(seen)], seen.ids)
-            and np.array_equal(rows.created_at[: len(seen)], seen.created_at)
-            and rows.texts[: len(seen)] == seen.texts
-            and rows.hashes[: len(seen)] == seen.hashes
-        ):
+        if rows[: len(seen)] != seen:
             raise Finding(f"{where}: {collection} does not begin with the {len(seen)} rows of the previous round")
 
     def remember(self, collection: Collection, rows: Rows) -> None:
         """Record all rows, all of them folded. From now on they must be the first rows."""
-        seen = len(self._seen[collection])
-        for text, hash in zip(rows.texts[seen:], rows.hashes[seen:], strict=True):
-            if hash != keccak256(text.encode())[: collection.hash_bytes]:
-                raise Finding(f"{collection}: {text} has the hash {hash.hex()}")
+        for row in rows[len(self._seen[collection]) :]:
+            if row.hash != keccak256(row.text.encode())[: collection.hash_bytes]:
+                raise Finding(f"{collection}: {row.text} has the hash {row.hash.hex()}")
         self._seen[collection] = rows
 
 
 def check_order(collection: Collection, rows: Rows, where: str) -> None:
     """Check that ids and times rise and that no text occurs twice. Raises Finding."""
-    for name, column in (("id", rows.ids), ("created_at", rows.created_at)):
-        falls = np.flatnonzero(np.diff(column) <= 0)
-        if len(falls):
-            raise Finding(f"{where}: {collection}: {name} does not rise after {column[falls[0]]}")
-    if len(set(rows.texts)) < len(rows):
-        twice = sorted(rows.texts)
-        text = next(a for a, b in pairwise(twice) if a == b)
-        raise Finding(f"{where}: {collection}: {text} is stored more than once")
+    for older, newer in pairwise(rows):
+        if newer.id <= older.id or newer.created_at <= older.created_at:
+            raise Finding(f"{where}: {collection}: {newer} comes after {older}")
+    for one, other in pairwise(sorted(row.text for row in rows)):
+        if one == other:
+            raise Finding(f"{where}: {collection}: {one} is stored more than once")
 
 
 def check_acknowledged(
     collection: Collection, rows: Rows, acknowledged: Mapping[str, Row], present: set[str], where: str
 ) -> None:
     """Check that the rows contain every acknowledged row unchanged, and every present text. Raises Finding."""
-    found = rows.by_text()
+    found = {row.text: row for row in rows}
     for text, row in acknowledged.items():
         if found.get(text) != row:
             raise Finding(f"{where}: {collection}: acknowledged as {row}, stored as {found.get(text)}")

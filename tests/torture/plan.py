@@ -66,7 +66,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A kill -9 of a process of the server: ``supervisor``, ``worker`` or ``folder`` (the fold process)."""
+    """A kill -9 of a process of a server: ``supervisor``, ``worker``, ``folder`` (the fold process) or ``follower``."""
 
     at: float
     target: str
@@ -94,18 +94,9 @@ class StoreImport:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaKill:
-    at: float
-    """Seconds from the start."""
-    target: str
-    """``worker``, ``follower`` or ``supervisor``."""
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
 class StorePlan:
     imports: tuple[StoreImport, ...]
-    kills: tuple[ReplicaKill, ...]
+    kills: tuple[Kill, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +217,7 @@ def draw_stores(chance: random.Random) -> StorePlan:
     """What happens to a warehouse in a store."""
     imports = tuple(_store_import(chance, number % MACHINES) for number in range(2 * MACHINES))
     targets = chance.choices(("worker", "follower", "supervisor"), k=chance.randint(1, 3))
-    kills = (ReplicaKill(chance.uniform(0.5, 12.0), target, chance.randrange(4)) for target in targets)
+    kills = (Kill(chance.uniform(0.5, 12.0), target, chance.randrange(4)) for target in targets)
     return StorePlan(imports, tuple(sorted(kills, key=lambda kill: kill.at)))
 
 

@@ -31,7 +31,7 @@ from sigdir.warehouse.transfer.working_copy import pull
 from tests.conftest import ROOT
 from tests.torture import checks
 from tests.torture.clients import Client, ConnectionLost, rows_above
-from tests.torture.ledger import Finding, Rows, check_order
+from tests.torture.ledger import Finding, check_order
 from tests.torture.plan import MACHINES, SHARED, StoreImport, StorePlan
 from tests.torture.processes import HANGS_SECONDS, HOST, Server, run, until
 from tests.warehouse.support import environment
@@ -188,7 +188,7 @@ class StoreRound:
         """All texts, as a machine sees them that has no copy yet; none is there twice."""
         rows = checks.sql_rows(self._fresh(reader).root, SIGNATURES)
         check_order(SIGNATURES, rows, self._url)
-        return set(rows.texts)
+        return {row.text for row in rows}
 
     def _fresh(self, reader: str) -> Paths:
         copy = working_copy(self._url, self._folder / reader)
@@ -213,7 +213,7 @@ class StoreRound:
         for collection in COLLECTIONS:
             rows, count = rows_above(client, collection, 0)
             stored = checks.sql_rows(self._folder / "newest", collection)
-            if count != len(stored) or Rows.of(rows).texts != stored.texts:
+            if count != len(stored) or [row.text for row in rows] != [row.text for row in stored]:
                 raise Finding(f"the replica has {count} rows of {collection}, the store {len(stored)}")
         client.close()
         if replica.errors():

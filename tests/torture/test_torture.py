@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from sigdir.warehouse.table.identity import FORMAT, Identity, write_identity
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.torture.checks import by_files
-from tests.torture.ledger import Finding, Ledger, Row, Rows
+from tests.torture.ledger import Finding, Ledger, Row
 from tests.torture.plan import SHARED, draw_stores
 from tests.torture.stores import StoreRound
 
@@ -64,9 +63,9 @@ def test_rows_as_acknowledged_are_no_finding() -> None:
     """A row that was sent without a response may be stored or not."""
     ledger = a_ledger()
     ledger.send([(SIGNATURES, "unknown()")])
-    ledger.check(SIGNATURES, Rows.of(ROWS), "here")
+    ledger.check(SIGNATURES, ROWS, "here")
     unknown = Row(9, 2_000_000, "unknown()", b"1234")
-    ledger.check(SIGNATURES, Rows.of([*ROWS, unknown]), "here")
+    ledger.check(SIGNATURES, [*ROWS, unknown], "here")
 
 
 @pytest.mark.parametrize(
@@ -74,10 +73,10 @@ def test_rows_as_acknowledged_are_no_finding() -> None:
     [
         lambda rows: rows[1:],
         lambda rows: rows[:-1],
-        lambda rows: [*rows, replace(rows[0], id=9, created_at=2_000_000)],
-        lambda rows: [replace(rows[0], id=0), *rows[1:]],
-        lambda rows: [replace(rows[0], created_at=1), *rows[1:]],
-        lambda rows: [replace(rows[0], hash=b"abcd"), *rows[1:]],
+        lambda rows: [*rows, rows[0]._replace(id=9, created_at=2_000_000)],
+        lambda rows: [rows[0]._replace(id=0), *rows[1:]],
+        lambda rows: [rows[0]._replace(created_at=1), *rows[1:]],
+        lambda rows: [rows[0]._replace(hash=b"abcd"), *rows[1:]],
         lambda rows: [rows[1], rows[0], *rows[2:]],
         lambda rows: [*rows, Row(9, 2_000_000, "strange()", b"1234")],
     ],
@@ -86,25 +85,25 @@ def test_rows_as_acknowledged_are_no_finding() -> None:
 def test_rows_that_differ_from_the_ledger_are_a_finding(spoil: Callable[[list[Row]], list[Row]]) -> None:
     """Each is reported in a line that names the collection."""
     with pytest.raises(Finding, match=SIGNATURES):
-        a_ledger().check(SIGNATURES, Rows.of(spoil(ROWS)), "here")
+        a_ledger().check(SIGNATURES, spoil(ROWS), "here")
 
 
 def test_rows_that_were_there_once_stay() -> None:
     """Also rows that an import brought, which no response reported."""
     ledger = Ledger()
     ledger.send((SIGNATURES, text) for text in TEXTS)
-    ledger.remember(SIGNATURES, Rows.of(ROWS))
+    ledger.remember(SIGNATURES, ROWS)
     with pytest.raises(Finding, match="begin with the 5 rows"):
-        ledger.check(SIGNATURES, Rows.of(ROWS[1:]), "here")
+        ledger.check(SIGNATURES, ROWS[1:], "here")
 
 
 def test_answers_that_contradict_each_other_are_a_finding() -> None:
     """A text is acknowledged once, with its own hash."""
     ledger = a_ledger()
     with pytest.raises(Finding, match="twice"):
-        ledger.acknowledge(SIGNATURES, replace(ROWS[0], id=9))
+        ledger.acknowledge(SIGNATURES, ROWS[0]._replace(id=9))
     with pytest.raises(Finding, match="hash"):
-        ledger.acknowledge(SIGNATURES, replace(ROWS[-1], hash=b"abcd"))
+        ledger.acknowledge(SIGNATURES, ROWS[-1]._replace(hash=b"abcd"))
 
 
 def test_files_that_the_log_does_not_name_are_a_finding(tmp_path: Path) -> None:
