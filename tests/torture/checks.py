@@ -31,10 +31,7 @@ _ROOT_ENTRIES = 16
 
 
 def by_http(server: Server, paths: Paths, ledger: Ledger, chance: random.Random, whole: bool) -> int:
-    """Check that every worker has all rows; gives the number of lookups. Raises Finding.
-
-    The new rows are read page by page; with ``whole``, all rows are.
-    """
+    """Check that every worker has all new rows, or the ``whole``; gives the number of lookups. Raises Finding."""
     newest = read_snapshot(paths).version
     workers = until(lambda: _two_workers(server), "two workers")
     for worker in workers:
@@ -175,10 +172,7 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def by_contract(client: Client, one: ImportedContract, finished: bool) -> None:
-    """Check what a server says of a contract, of a call of it and of what the call returned.
-
-    A finished import is there whole, and so is one that was killed, if any of it is. Raises Finding, ConnectionLost.
-    """
+    """Check what a server says of a contract: all, or nothing if its import was killed. Raises Finding, ConnectionLost."""
     path = f"/api/v1/contracts/1/{one.address}/"
     status, found = client.request("GET", path)
     if status == 404 and not finished:

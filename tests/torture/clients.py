@@ -37,10 +37,7 @@ class Client:
         self._connection: HTTPConnection | None = None
 
     def request(self, method: str, path: str, body: bytes | None = None, headers: Any = None) -> tuple[int, Any]:
-        """Status and JSON of a response. Raises ConnectionLost if there is none, Finding for a status from 500.
-
-        One that has no place in line comes again.
-        """
+        """Status and JSON of a response; asks again if there was no place in line. Raises ConnectionLost, Finding."""
         if self._connection is None:
             self._connection = HTTPConnection(HOST, self._port(), timeout=HANGS_SECONDS)
         try:

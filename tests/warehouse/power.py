@@ -72,10 +72,7 @@ def _plain(escaped: str) -> str:
 
 
 def trace(command: Sequence[str], root: Path, folder: Path, environment: dict[str, str], cwd: Path) -> list[Call]:
-    """Run a command; the calls of all its threads on ``root`` and its writes to standard output, by time.
-
-    ``folder`` takes the trace. Skips the test where nothing can be traced.
-    """
+    """Run a command; the calls of its threads on ``root`` and its output, by time. Skips the test without strace."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("power loss is simulated from a trace of system calls: needs strace")

@@ -368,10 +368,7 @@ def sightings(snapshot: Snapshot, collection: Collection = SIGNATURES) -> list[d
 
 
 def assert_evidence_is_whole(paths: Paths, with_strays: bool = False) -> None:
-    """Assert that the evidence fits the table, that each row has a sighting, and that versions name every file of it.
-
-    ``with_strays`` allows files that no version names.
-    """
+    """Assert that each row has a sighting and verify is content; ``with_strays`` allows files that no version names."""
     snapshot = read_snapshot(paths)
     report = verify(paths, 1, "128MB", lambda *_: None, lambda _: None)
     assert report.findings == [], report.findings

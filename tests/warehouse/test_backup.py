@@ -124,10 +124,7 @@ def add_more(paths: Paths, name: str) -> None:
 
 @pytest.mark.parametrize("link", [False, True], ids=["", "linked"])
 def test_a_backup_is_the_same_warehouse(paths: Paths, copy: Paths, link: bool) -> None:
-    """Copied or linked, a backup has all rows, and its next ids lie above them. Only data files are linked.
-
-    The command reports the same numbers.
-    """
+    """Copied, or data files linked: all rows are there, and the next ids lie above them. The command reports the same."""
     report = backup(paths, copy, link)
     assert (report.version, report.rows, report.staged) == (3, 5, 2)
     assert_same(paths, copy)
@@ -246,10 +243,7 @@ def test_rows_that_arrive_during_a_backup_are_in_the_next_one(paths: Paths, copy
 
 
 def test_a_vacuum_during_a_backup_takes_old_versions_only(paths: Paths, copy: Paths) -> None:
-    """The backup leaves out what the vacuum deletes meanwhile, documents of evidence too, and has the newest version.
-
-    After a vacuum that was killed, the manifest of an old version may be there without its sources.
-    """
+    """The backup leaves out what a vacuum deletes meanwhile or, killed halfway, left without its sources."""
     compact(paths)
     sources = read_snapshot(paths, 1).evidence.sources_file
     assert sources is not None
@@ -328,10 +322,7 @@ def assert_refused(paths: Paths, copy: Paths, why: str) -> None:
 
 
 def test_a_folder_of_something_else_is_refused(paths: Paths, copy: Paths) -> None:
-    """A folder that is neither empty nor a backup of this warehouse stays as it is. So does one that is not apart.
-
-    While a backup holds the lock of the folder, another one fails and names its process.
-    """
+    """What is no backup of this warehouse stays as it is, also a folder within it and one that another backup writes."""
     other, foreign, letters = (Paths(copy.root.with_name(name)) for name in ("other", "foreign", "letters"))
     publish(other, ["other(uint256)"])
     backup(other, foreign)

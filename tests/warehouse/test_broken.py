@@ -158,10 +158,7 @@ def test_a_fold_on_a_full_disk_fails_until_there_is_room(tmp_path: Path) -> None
 
 
 def test_a_publisher_that_cannot_begin_leaves_nothing_open(paths: Paths) -> None:
-    """A publisher that fails at its begin leaves neither the lock nor a handle.
-
-    Without its last entry the log reads as an older table, so readers and publishers refuse it.
-    """
+    """Neither a lock nor a handle. A log without its last entry is refused, because it reads as an older table."""
     entry = paths.log_entry(2)
     content = entry.read_bytes()
     entry.write_bytes(b"")

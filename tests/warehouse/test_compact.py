@@ -147,10 +147,7 @@ sizes = st.lists(
 
 @given(sizes, st.sampled_from([small, everything, due]))
 def test_neighbours_are_merged_into_files_of_bounded_size(rows: list[int], choose: Choose) -> None:
-    """Every choice merges at least two neighbours, into a file of at most FILE_ROWS rows. A second compaction finds nothing.
-
-    The default and the server's choice rewrite no large file; no two small neighbours that fit together stay.
-    """
+    """Any choice merges neighbours that fit into a file, and leaves none; only ``everything`` rewrites large files."""
     files = files_with(rows)
     pieces = choose(files)
     assert all(len(piece) >= 2 and sum(file.rows for file in piece) <= FILE_ROWS for piece in pieces)
@@ -244,10 +241,7 @@ def test_a_large_file_is_cut_into_row_groups(paths: Paths, monkeypatch: pytest.M
 
 
 def test_history_has_a_compaction_and_imports_do_not(base: Base, tmp_path: Path) -> None:
-    """The commit has its own entry, which the command reports; imports, sources, rejects and counts are unchanged.
-
-    In the log every action has dataChange false, so tailers skip its rows; the high water stays, and deltalake lists our files.
-    """
+    """It has its own entry, whose actions change no data; imports, rejects and counts stay."""
     paths = base.copy(tmp_path)
     queries = [
         "SELECT * FROM imports ORDER BY import_id",

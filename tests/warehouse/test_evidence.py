@@ -108,10 +108,7 @@ def test_a_lists_sightings_are_read_once(paths: Paths) -> None:
 
 
 def test_the_label_of_a_source_says_nothing_of_the_folders_above(paths: Paths, tmp_path: Path) -> None:
-    """A file is called as it lies in the folder that the user named. With ``--source`` all files are one source.
-
-    Then each sighting names its file. A broken file does not replace what its source said: the rest may say the same.
-    """
+    """It is the file below the named folder, or that of ``--source``, which a broken file does not replace."""
     bring(paths, "lists/one.txt", "a(uint256)", "a(uint256)")
     report = bring(paths, "lists/two.txt", "a(uint256)", "b(uint256)", "a(uint)")
     assert (report.total("imported"), report.total("duplicate"), report.sightings) == (1, 4, 2)
@@ -170,10 +167,7 @@ def test_a_manifest_names_its_sources_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("point", ["", "begun", "indexed"])
 def test_a_late_post_takes_the_sightings_of_its_text(paths: Paths, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """A text that is POSTed while its import is published keeps the POST's id, and so does what the import says of it.
-
-    Before the ids are reserved the import folds the row; after that it stays staged.
-    """
+    """A text that is POSTed while its import is published keeps its id; the import folds it if the ids are not reserved yet."""
 
     def post(reached: str) -> None:
         if reached == point:
@@ -275,10 +269,7 @@ def test_posts_of_a_known_text_are_one_sighting(paths: Paths) -> None:
 
 
 def test_compaction_sorts_and_drops_what_no_longer_counts(paths: Paths, tmp_path: Path) -> None:
-    """The same sightings count before and after, in one file in the order of the ids.
-
-    Older versions stay, until vacuum removes the files that only they need; then they say that.
-    """
+    """The same sightings count, in one file in the order of ids; older versions stay until they are vacuumed."""
     texts = [f"f{number}(uint256)" for number in range(50)]
     bring(paths, "one.txt", *texts)
     bring(paths, "two.txt", *reversed(texts), "last(uint256)", "event E()")

@@ -107,10 +107,7 @@ def refuse(paths: Paths, commands: list[list[str]], why: str) -> None:
 
 @pytest.mark.parametrize("lost", ["", "staging", "identity", "both"])
 def test_another_format_is_refused_by_every_command(paths: Paths, tmp_path: Path, lost: str) -> None:
-    """The error has both numbers and what to do. Each of the two files that have the number is enough; one has to be there.
-
-    Without both, a new id would make it another warehouse than its backups and copies.
-    """
+    """Either of the two files that have the number is enough. Without both a new id would make it another warehouse."""
     other = FORMAT - 1 if lost == "identity" else FORMAT + 1
     write_identity(paths, Identity(other, "00"))
     if lost == "identity":

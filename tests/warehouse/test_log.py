@@ -40,10 +40,7 @@ def with_versions(paths: Paths, number: int) -> Paths:
 
 
 def test_each_version_is_what_a_new_reader_finds(paths: Paths) -> None:
-    """From an empty folder on, one version at a time and all of them in one step; reading again changes nothing.
-
-    Of folds, merges and imports: files, ids, times and watermarks of both collections are the same.
-    """
+    """After folds, merges, imports and foreign commits, one version at a time and all in one step."""
     tailer, late = LogTailer(paths), LogTailer(paths)
     assert tailer.newest() == late.newest() == Snapshot()
     for number in range(3):
@@ -153,10 +150,7 @@ def test_any_flipped_byte_of_an_entry_is_noticed(paths: Paths) -> None:
 
 
 def test_an_entry_without_digests_is_damaged(paths: Paths) -> None:
-    """Only other programs write such entries; also the newest one is refused, which staging has not noted.
-
-    Of another program's, statistics that are null are damage.
-    """
+    """Also the newest one, which staging has not noted. In another program's entry, statistics that are null are damage."""
     with_versions(paths, 2)
     state = read_state(paths, 1)
     with closing(sqlite3.connect(paths.staging)) as connection, connection:

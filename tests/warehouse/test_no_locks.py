@@ -42,8 +42,7 @@ CASES = {"flock": READERS, "flock of a backup": [BACKUP], "fcntl": [*READERS, BA
 
 @pytest.mark.parametrize("case", long_except({"flock", "fcntl"}, CASES))
 def test_readers_need_no_locks(tmp_path: Path, case: str) -> None:
-    """Neither those of whole files, as for a folder in which a reader spills, nor those of ranges, as for staging. A
-    backup locks its target alone."""
+    """Neither of whole files, as for spilling, nor of ranges, as for staging. A backup locks its target alone."""
     call, commands, paths = case.split(maxsplit=1)[0], CASES[case], Paths(tmp_path / "w")
     publish(paths, ["balanceOf(address)", "set(uint256)"])
     stage(paths, SIGNATURES, "staged(uint256)")

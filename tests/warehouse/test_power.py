@@ -142,10 +142,7 @@ def assert_kept(root: Path, required: Required) -> None:
 def cut_power(
     disk: Disk, calls: list[Call], memory: Path, required: Callable[[bytes], Required], go_on: Callable[[Path], object]
 ) -> None:
-    """Cut the power before call after call, check what is left each time, and run ``go_on`` on it.
-
-    ``memory`` is the folder for it; on a real disk its syncs would take most of the time.
-    """
+    """Cut the power before call after call, check what is left in the folder ``memory``, and run ``go_on`` on it."""
     moments = disk.moments(calls)
     every = max(1, moments // CUTS)
     chance = random.Random(7)
@@ -233,11 +230,7 @@ CHECKPOINT = (
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["fold", "after a publisher died", "with a checkpoint"])
 def test_a_fold_survives_power_loss(tmp_path: Path, memory: Path, kind: str) -> None:
-    """A POSTed row is on the disk before, while and after it moves into the table.
-
-    Also where a publisher was killed between naming a version and syncing the name. A checkpoint is whole or absent: it
-    replaces the log's entries, so half of one would lose rows.
-    """
+    """POSTed rows stay, also where a publisher died before it synced the entry's name, or the fold writes a checkpoint."""
     root = imported(tmp_path, 20)
     before = required_now(root)
     folding: list[str | Path] = ["-m", "sigdir", "fold", "--warehouse", root]

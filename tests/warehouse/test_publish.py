@@ -66,10 +66,7 @@ def version(paths: Paths) -> int:
 
 
 def test_one_version_has_the_rows_of_both_collections(tmp_path: Path) -> None:
-    """In a folder that is made. Texts keep their input order, hashes have the width of their collection, ids start at 1.
-
-    ``created_at`` lies within the import, to the microsecond, in the row and in the snapshot.
-    """
+    """In the order of the input, with ids from 1, hashes of their collection's width, and times within the import."""
     paths = Paths(tmp_path / "not" / "there" / "p%20c")
     before = time.time_ns() // 1000
     done = publish(paths, names("f", 250), names("E", 120))
@@ -314,10 +311,7 @@ def test_a_reader_sees_every_text_once_at_each_point(paths: Paths, monkeypatch: 
 
 
 def test_a_second_publisher_learns_who_holds_the_lock_or_waits(paths: Paths, tmp_path: Path) -> None:
-    """One that may not wait fails with Busy, which names the holder, and changes nothing.
-
-    One that waits reports whom it waits for, and then starts from the version of the first.
-    """
+    """Busy names the holder; one that waits says for whom, and starts from the version of the first."""
     publish(paths, ["f()"])
     message_file = tmp_path / "message"
     with other_process() as pool:

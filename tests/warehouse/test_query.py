@@ -90,10 +90,7 @@ def own(filled: Paths, tmp_path: Path) -> Paths:
 
 
 def test_views_have_the_same_columns_everywhere(filled: Paths, tmp_path: Path) -> None:
-    """Names, order and types are the same in an empty warehouse, in one where nothing was published, and in a filled one.
-
-    ``arrow`` gives the types of the table: no dictionary, no local time zone.
-    """
+    """Names, order and types, in SQL and in Arrow, of an empty warehouse, of its version 0 and of a filled one."""
     for warehouse in (sigdir.open(filled.root), sigdir.open(filled.root, 0), sigdir.open(empty_warehouse(tmp_path))):
         for view, columns in VIEWS.items():
             described = warehouse.sql(f"DESCRIBE {view}").rows()
@@ -253,10 +250,7 @@ def test_an_error_while_rows_are_written_ends_the_command(filled: Paths) -> None
 
 
 def test_a_warehouse_stays_at_its_version(own: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An open warehouse keeps its version until ``refresh``, and a pinned one keeps it then too.
-
-    A later change of the working directory changes nothing.
-    """
+    """Until ``refresh``, and a pinned one then too; also where the working directory changes."""
     monkeypatch.chdir(own.root.parent)
     warehouse = sigdir.open("warehouse")
     monkeypatch.chdir("/")
@@ -326,10 +320,7 @@ REFUSED = [
 
 
 def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths) -> None:
-    """Other files, the network, the caller's variables and the settings are out of reach.
-
-    No query writes a file, also not in the warehouse, because SQL may come from anyone.
-    """
+    """No other file, network, variable of the caller or setting; and it writes no file: SQL may come from anyone."""
     frame = pa.table({"secret": [1]})
     outside = own.root.with_name("outside.txt")
     outside.write_text("secret")
@@ -367,10 +358,7 @@ def test_only_listed_table_functions_can_be_called(own: Paths) -> None:
 
 
 def test_unsafe_sql_has_the_whole_engine(own: Paths) -> None:
-    """With unsafe=True queries read and write other files and change settings; the views are the same.
-
-    sigdir sql reads another file only with --unsafe, and its help says what that allows.
-    """
+    """With unsafe=True or --unsafe, whose help says so, queries read and write files and change settings."""
     outside = own.root.parent / "outside.csv"
     outside.write_text("secret\n7\n")
     query = f"SELECT secret FROM '{outside}'"

@@ -86,10 +86,7 @@ PATTERNS = ("", "literal", "{{}}", *(f"<{{{name}}}>" for name in FIELDS), "{text
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_template_renders_as_format_does(width: int) -> None:
-    """A template gives the bytes of str.format for the same rows, which JSON and CSV read back; also of one without a segment.
-
-    One with an unknown field raises KeyError.
-    """
+    """The bytes of str.format, which JSON and CSV read back; of a row without a segment too. An unknown field is a KeyError."""
     made = edges(width)
     segment, order = segment_of(made, width=width), random.Random(1).sample(range(len(made)), len(made))
     for pattern in PATTERNS:

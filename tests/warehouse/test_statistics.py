@@ -109,10 +109,7 @@ def test_parameters_and_names_are_counted(warehouse: Warehouse, counted: Statist
 
 
 def test_rare_types_are_summed_and_a_very_deep_list_is_one_tuple(tmp_path: Path) -> None:
-    """A warehouse may have arrays of any size, so types beyond the thirty most common are summed as the last entry.
-
-    A list with more than twenty levels is one tuple, so that no text makes the count slow.
-    """
+    """Types beyond the thirty most common are one entry; a list of more than twenty levels is a tuple, so none is slow."""
     paths = Paths(tmp_path / "warehouse")
     texts = [f"f{row}(uint256[{size}])" for size in range(1, 49) for row in range(1 + (size < 30))]
     publish(paths, [*texts, *(f"deep{row}({'(' * 9000}{')' * 9000},bool)" for row in range(2))])

@@ -98,10 +98,7 @@ def assert_readable(paths: Paths, contents: dict[int, Content], done: Vacuumed) 
 
 
 def test_a_dry_run_lists_what_a_real_run_removes(paths: Paths) -> None:
-    """A dry run changes nothing and lists each file and byte that a real run then removes.
-
-    A longer window brings no version back. The imports, their sources and rejects, and the entry of each commit stay.
-    """
+    """File by file; rows, history and rejects stay, and no longer window brings a version back."""
     Reader(paths).close()
     (paths.cache / "signatures-gone").mkdir()
     (paths.tmp / "dead").mkdir(parents=True)
@@ -175,10 +172,7 @@ def test_old_files_that_no_version_names_are_removed(paths: Paths) -> None:
 
 
 def test_what_is_in_use_stays(paths: Paths) -> None:
-    """A run folder whose lock is held stays, and the indexes of the newest version.
-
-    The indexes of replaced files are removed, though the files stay within the window.
-    """
+    """A living run's folder and the newest version's indexes; those of replaced files go before the files do."""
     make_folder(paths.cache)
     old = read_snapshot(paths, 5).files[SIGNATURES][-1]
     build_index(paths, old)
@@ -245,10 +239,7 @@ def test_a_log_that_cannot_be_read_stops_it(paths: Paths) -> None:
 
 
 def test_the_command_reports_files_bytes_and_versions(paths: Paths) -> None:
-    """The dry run and the real run report the same files, bytes and readable versions.
-
-    The error for --as-of with a vacuumed version names the version and vacuum; kept versions work.
-    """
+    """The same in a dry run; --as-of with a vacuumed version names the version and vacuum."""
     dry = call_command("vacuum", "--keep", "0s", "--dry-run", "--json", "--warehouse", paths.root)
     report = json.loads(dry.stdout)
     assert (report["dry_run"], report["keep_seconds"]) == (True, 0)

@@ -164,10 +164,7 @@ def test_a_flipped_byte_of_a_column_is_found(paths: Paths) -> None:
 
 
 def test_any_flipped_byte_is_found(paths: Paths) -> None:
-    """A flipped byte is found also outside of the checksums of pages: in page headers, blooms and the footer.
-
-    So is any shorter length, and a missing file.
-    """
+    """Also outside of the checksums of pages; so is any shorter length, and a missing file."""
     file = data_file(paths, -1)
     good = file.path.read_bytes()
     for length in (0, 3, len(good) // 2, len(good) - 1):
@@ -333,10 +330,7 @@ def edit_log(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def test_a_summary_that_does_not_add_up_is_found(paths: Paths) -> None:
-    """Wrong totals, sources, rows or import numbers of a commit are findings, and a high water below the highest id.
-
-    Above such a high water, staged rows would be folded a second time.
-    """
+    """Totals, sources, rows, import numbers; a high water below the highest id, above which rows would be folded twice."""
     remove_digests(paths)
     changes: list[tuple[Callable[[dict[str, Any]], object], str]] = [
         (lambda summary: summary["totals"].update(read=7), "import"),
@@ -438,10 +432,7 @@ def test_damaged_staging_is_found(paths: Paths, change: str, what: str) -> None:
 
 
 def test_a_damaged_or_lost_staging_file_is_found(paths: Paths) -> None:
-    """A row that is not as it was written: its checksum covers its id, time, text and digest. Pages of zeros. No file, a new file.
-
-    POSTed rows may be lost with it.
-    """
+    """A row that its checksum does not fit, pages of zeros, no file, a new file."""
     with closing(sqlite3.connect(paths.staging)) as connection, connection:
         connection.execute("UPDATE staged SET created_at = created_at - 1")
     assert_found(paths, "staging", "staging.sqlite", "is damaged; put staging.sqlite")
@@ -463,10 +454,7 @@ def test_a_damaged_or_lost_staging_file_is_found(paths: Paths) -> None:
 
 
 def test_a_damaged_index_is_found_with_its_remedy(paths: Paths) -> None:
-    """A damaged index is a finding with the command that removes it, because servers answer from it.
-
-    So is an index with the right number of rows and other values.
-    """
+    """The command that removes it; also one that has the right number of rows and other values."""
     file = data_file(paths)
     folder = paths.cache / index_name(SIGNATURES, file.path)
     for name in ("ids", "text"):

@@ -140,10 +140,7 @@ def test_every_command_reads_a_store(tmp_path: Path, url: str) -> None:
 
 
 def test_vacuum_removes_what_was_replaced(tmp_path: Path, url: str) -> None:
-    """In the store, after the window, data and evidence alike; the newest version and what others may commit stay.
-
-    Until then a version whose files a compaction replaced is read by a machine that never had them.
-    """
+    """Data and evidence, after the window; the newest version and what others may commit stay."""
     copy = copy_in(url, tmp_path / "one")
     for number in range(3):
         publish(copy, names(f"n{number}x", 3))
@@ -189,10 +186,7 @@ def together(work: Callable[[Paths], object], copies: Iterable[Paths]) -> None:
 
 
 def test_many_importers_lose_nothing(tmp_path: Path, url: str) -> None:
-    """Four machines make a warehouse at once: all take the id of the first. They import overlapping lists at once.
-
-    Each text is there once, every import is in the history.
-    """
+    """Four machines make one warehouse and import at once: it has one id, each text once and every import."""
     machines = [working_copy(url, tmp_path / f"machine{number}") for number in range(4)]
     together(lambda paths: pull(paths, make=True), machines)
     assert len({json.loads(paths.identity.read_bytes())["id"] for paths in machines}) == 1
@@ -212,10 +206,7 @@ def killed(cache: Path, point: str, *arguments: str | Path) -> None:
 
 @pytest.mark.parametrize("point", long_except({"uploaded"}, PLACE_POINTS))
 def test_an_import_is_killed(tmp_path: Path, folder: Path, url: str, cache: Path, point: str) -> None:
-    """Nothing is visible unless the entry is there; the next import, here or elsewhere, finds whole versions.
-
-    The next one here that ends removes what was left. One elsewhere does, once it is a day old.
-    """
+    """It is there as a whole or not at all; the next one here removes what was left, one elsewhere once it is a day old."""
     publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
     (tmp_path / "in.txt").write_text("a(uint)\nb(uint)\n")
     (tmp_path / "more.txt").write_text("c(uint)\n")
@@ -258,8 +249,7 @@ def test_a_compaction_is_killed(tmp_path: Path, url: str, cache: Path, point: st
 def test_documents_that_a_late_row_changes_are_uploaded_again(
     tmp_path: Path, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its text is staged in the copy after the first upload. The document of sources has other bytes then, and the same
-    size; it was not uploaded again, and nobody could read the version."""
+    """Their size stays the same; the document of sources was not uploaded again, and nobody could read the version."""
     copy = copy_in(url, tmp_path / "one")
     (folder / "in.txt").write_text("".join(f"f{number}(uint256)\n" for number in range(50)))
     upload, uploads = WorkingCopy.upload, []
@@ -540,10 +530,7 @@ FAULTS = {
 
 
 def test_a_failing_store(tmp_path: Path, s3: S3, hasty: None) -> None:
-    """The import ends with one line that names the object; nothing is visible, and it can be run again.
-
-    It succeeds once where the entry was created and the connection broke before the answer.
-    """
+    """The import ends with a line that names the object, and nothing is visible; an answer that was lost is no failure."""
     url = f"s3://{BUCKET}/{tmp_path.name}"
     publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
     (tmp_path / "in.txt").write_text("a(uint)\n")
@@ -756,10 +743,7 @@ def test_damage_of_an_older_version_in_the_store_is_named_by_who_asks_for_it(
 
 @pytest.mark.parametrize("place", ["table", "log"])
 def test_a_command_mends_the_copy_that_it_reads(tmp_path: Path, url: str, place: str) -> None:
-    """Its log before it reads it; what it finds damaged itself it fetches again, and says so.
-
-    So does a command that is given the copy's folder. Where the store does not have the file, the command's own error stays.
-    """
+    """By its address or folder: it fetches what it finds damaged and says so; where the store lacks it, its own error stays."""
     publish(copy_in(url, tmp_path / "one"), names("n", 3))
     query = ["sql", "SELECT count(text_signature) AS n FROM signatures", "--json", "--warehouse"]
     assert call_command(*query, url).exit_code == 0
