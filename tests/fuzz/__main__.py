@@ -14,7 +14,7 @@ import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
-TARGETS = ("grammar", "readers", "csv", "usage", "tar", "parquet", "bodies", "decoding", "log", "pack")
+TARGETS = ("grammar", "readers", "usage", "tar", "parquet", "bodies", "decoding", "log", "pack")
 CORPUS = Path(".fuzz")
 INSTRUMENTED = {
     "grammar": ["sigdir.signatures.grammar"],
@@ -23,8 +23,8 @@ INSTRUMENTED = {
         "sigdir.pipeline.streams",
         "sigdir.signatures.candidates",
         "sigdir.pipeline.formats",
+        "csv",
     ],
-    "csv": ["sigdir.pipeline.source", "sigdir.pipeline.formats.csv", "sigdir.pipeline.formats.hash_lines", "csv"],
     "usage": ["sigdir.pipeline.source", "sigdir.pipeline.usage_counts", "sigdir.pipeline.formats.column_tables"],
     "tar": ["sigdir.pipeline.archive", "sigdir.pipeline.inputs", "sigdir.pipeline.streams", "tarfile"],
     "parquet": ["sigdir.pipeline.formats.parquet"],

@@ -91,7 +91,7 @@ def _folder() -> Path:
 
 
 _ENDINGS = (
-    "", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".parquet", ".bz2", ".ts", ".vy", ".rs", ".huff", ".go",
+    "", ".txt", ".json", ".jsonl", ".csv", ".tsv", ".abi", ".sol", ".parquet", ".bz2", ".ts", ".vy", ".rs", ".huff", ".go",
 )  # fmt: skip
 
 
@@ -103,13 +103,6 @@ def readers(data: bytes) -> None:
     choice = data[0] if data else 0
     format = FORMATS[choice % len(FORMATS)].name if choice < 128 else None
     _read_or_refuse(_folder() / f"input{_ENDINGS[choice % len(_ENDINGS)]}", data[1:], format)
-
-
-def csv(data: bytes) -> None:
-    """As ``readers``, for CSV alone. The first byte chooses between the format and detection, and a name."""
-    choice = data[0] if data else 0
-    path = _folder() / ("rows.csv", "rows.tsv", "rows.txt")[choice % 3]
-    _read_or_refuse(path, data[1:], "csv" if choice < 128 else None)
 
 
 def usage(data: bytes) -> None:
@@ -327,12 +320,6 @@ def seeds(name: str) -> Iterator[bytes]:
     elif name == "pack":
         made = pack_bytes(TEXTS, 7, [encoded(SIGNATURES, _PACKED)])
         yield from (bytes([choice]) + form for choice in (0, 1) for form in (made, Pack(made).indexed()))
-    elif name == "csv":
-        for data, reading in SAMPLES.values():
-            if reading.format == "csv":
-                raw = data.encode() if isinstance(data, str) else data
-                yield from (bytes([choice]) + raw for choice in (0, 1, 2, _DETECTED))
-        yield bytes([_DETECTED]) + b'signature,hash\r\n"f(uint256,bool)",0x12345678\r\n'
     elif name == "tar":
         for format in (tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
             yield _archive(format, "a.txt")
@@ -377,6 +364,6 @@ def _archive(format: int, name: str, attributes: dict[str, str] | None = None) -
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    "grammar": grammar, "readers": readers, "csv": csv, "usage": usage, "tar": tar, "parquet": parquet, "bodies": bodies,
+    "grammar": grammar, "readers": readers, "usage": usage, "tar": tar, "parquet": parquet, "bodies": bodies,
     "decoding": decoding, "log": log, "pack": pack,
 }  # fmt: skip

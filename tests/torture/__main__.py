@@ -44,7 +44,7 @@ def main(seed: int, rounds: int, minutes: float | None, first: int, folder: Path
             if minutes is not None and time.monotonic() - began > 60 * minutes:
                 break
             torture.play(draw(seed, number, list(UPKEEP), first))
-            click.echo(f"round {number}: {time.monotonic() - began:.1f} s; {torture.figures.to_json()}", err=True)
+            click.echo(f"round {number}: {time.monotonic() - began:.1f} s; {torture.to_json()}", err=True)
         torture.close()
     except Finding as finding:
         click.echo(f"FOUND with --seed {seed} in round {number}: {finding}", err=True)
@@ -53,7 +53,7 @@ def main(seed: int, rounds: int, minutes: float | None, first: int, folder: Path
         sys.exit(1)
     finally:
         torture.end()
-        click.echo(torture.figures.to_json())
+        click.echo(torture.to_json())
     if folder is None:
         shutil.rmtree(kept, ignore_errors=True)
 

@@ -61,18 +61,8 @@ class Server:
     """A running ``sigdir serve``: a supervisor, two workers and a process that folds, or follows a store."""
 
     def __init__(self, warehouse: Path, errors: Path, fold_every: float, *options: str) -> None:
-        arguments: list[str | Path] = [
-            "serve",
-            "--warehouse",
-            warehouse,
-            "--host",
-            HOST,
-            "--port",
-            "0",
-            "--workers",
-            "2",
-        ]
-        arguments += ["--fold-every", str(fold_every), "--no-log-requests", *options]
+        arguments: list[str | Path] = ["serve", "--warehouse", warehouse, "--host", HOST, "--port", "0"]
+        arguments += ["--workers", "2", "--fold-every", str(fold_every), "--no-log-requests", *options]
         self._errors = errors
         with errors.open("wb") as stderr:
             self._process = subprocess.Popen(

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -33,35 +32,19 @@ UPKEEP: dict[str, Sequence[str]] = {
 """The commands besides import and fold, with their arguments. BESIDE is the folder that contains the warehouse."""
 
 
-@dataclass(slots=True)
-class Figures:
-    """How much was done."""
-
-    rounds: int = 0
-    kills: Counter[str] = field(default_factory=Counter)
-    posts: int = 0
-    """POSTs that were answered."""
-    acknowledged: int = 0
-    found: int = 0
-    """Rows, in all warehouses."""
-    lookups: int = 0
-    pages: int = 0
-    commands: Counter[str] = field(default_factory=Counter)
-    """Those that finished."""
-
-    def to_json(self) -> str:
-        return json.dumps({each.name: getattr(self, each.name) for each in fields(self)})
-
-
 class Torture:
     """Plays rounds on one warehouse after another in ``folder``, each with its server."""
 
     def __init__(self, folder: Path) -> None:
-        self.figures = Figures()
+        self.figures, self.kills, self.commands = Counter[str](), Counter[str](), Counter[str]()
         self._folder = folder
         self._server: Server | None = None
         self._orphans: list[Server] = []
         self._servers = 0
+
+    def to_json(self) -> str:
+        """How much was done: POSTs that were answered, rows that were found, kills, commands that finished."""
+        return json.dumps({**self.figures, "kills": self.kills, "commands": self.commands})
 
     # A round.
 
@@ -78,8 +61,8 @@ class Torture:
         self._check(plan)
         if plan.stores is not None:
             place = self._place / f"stores-{plan.round}"
-            self.figures.found += StoreRound(place, plan.stores, self.figures.kills).play()
-        self.figures.rounds += 1
+            self.figures["found"] += StoreRound(place, plan.stores, self.kills).play()
+        self.figures["rounds"] += 1
 
     def _start_warehouse(self, plan: Plan) -> None:
         self.close()
@@ -118,26 +101,26 @@ class Torture:
             others.append(pool.submit(self._kills, plan, began))
             reading = [pool.submit(reader.run, stop) for reader in readers]
             try:
-                self.figures.posts += sum(each.result() for each in work)
+                self.figures["posts"] += sum(each.result() for each in work)
                 for each in others:
                     each.result()
             finally:
                 stop.set()
             for each in reading:
                 each.result()
-        self.figures.pages += sum(reader.pages for reader in readers)
-        self.figures.lookups += sum(reader.lookups for reader in readers)
+        self.figures["pages"] += sum(reader.pages for reader in readers)
+        self.figures["lookups"] += sum(reader.lookups for reader in readers)
 
     def _kills(self, plan: Plan, began: float) -> None:
         for kill in plan.kills:
             time.sleep(max(0.0, began + kill.at - time.monotonic()))
             if kill.target != "supervisor":
-                self.figures.kills[kill.target] += self._running().kill_one(kill.target, kill.number)
+                self.kills[kill.target] += self._running().kill_one(kill.target, kill.number)
                 continue
             # The children it leaves run for a while at the same time as the next server.
             left = self._running()
             left.kill_supervisor()
-            self.figures.kills["supervisor"] += 1
+            self.kills["supervisor"] += 1
             self._orphans.append(left)
             self._start(plan.fold_every)
             time.sleep(kill.number / 4)
@@ -161,13 +144,13 @@ class Torture:
             *arguments, "--warehouse", self._paths.root, failpoint=command.failpoint, kill_after=command.kill_after
         )
         if done.returncode == -9 and (command.failpoint or command.kill_after):
-            self.figures.kills[f"{command.name} at {command.failpoint}" if command.failpoint else command.name] += 1
+            self.kills[f"{command.name} at {command.failpoint}" if command.failpoint else command.name] += 1
         elif done.returncode != 0:
             raise Finding(
                 f"{command.name} ended with status {done.returncode}: {done.stdout[-300:]!r} {done.stderr[-500:]!r}"
             )
         else:
-            self.figures.commands[command.name] += 1
+            self.commands[command.name] += 1
             if command.contract is not None:
                 self._ledger.exists(command.brings)
                 (self._whole if command.brings else self._used).append(command.contract)
@@ -199,7 +182,7 @@ class Torture:
     def _check(self, plan: Plan) -> None:
         server, ledger = self._running(), self._ledger
         chance = random.Random(f"{plan.seed}:{plan.round}:checks")
-        self.figures.lookups += checks.by_http(server, self._paths, ledger, chance, plan.reads_all)
+        self.figures["lookups"] += checks.by_http(server, self._paths, ledger, chance, plan.reads_all)
         self._check_contracts(plan, chance)
         run_to_success("fold", "--warehouse", self._paths.root)
         self._post_and_wait(plan)
@@ -212,8 +195,8 @@ class Torture:
             if each.errors():
                 raise Finding(f"the server reported {each.errors()[0]}")
         acknowledged = len(ledger.acknowledged())
-        self.figures.acknowledged += acknowledged - self._counted[0]
-        self.figures.found += rows - self._counted[1]
+        self.figures["acknowledged"] += acknowledged - self._counted[0]
+        self.figures["found"] += rows - self._counted[1]
         self._counted = (acknowledged, rows)
 
     def _check_contracts(self, plan: Plan, chance: random.Random) -> None:
