@@ -194,6 +194,14 @@ def copied(warehouse: Paths, folder: Path) -> Paths:
     return Paths(folder / "warehouse")
 
 
+def flip(file: Path, at: int | None = None, bit: int = 0) -> None:
+    """Flip a bit of a byte, by default the middle one, in a new file: the old one may be linked or mapped elsewhere."""
+    raw = bytearray(file.read_bytes())
+    raw[len(raw) // 2 if at is None else at] ^= 1 << bit
+    file.unlink()
+    file.write_bytes(raw)
+
+
 def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
     """The actions of a log entry as JSON."""
     return [json.loads(line) for line in paths.log_entry(version).read_bytes().splitlines()]
@@ -439,11 +447,13 @@ def call_command(*arguments: str | Path) -> click.testing.Result:
         signal.signal(signal.SIGTERM, handler)
 
 
-def assert_fails_in_one_line(result: click.testing.Result) -> None:
-    """Assert that the command ended with status 2 and one line on standard error."""
+def assert_fails_in_one_line(result: click.testing.Result, *named: str) -> None:
+    """Assert that the command ended with status 2 and one line on standard error, which has these parts."""
     assert isinstance(result.exception, SystemExit), repr(result.exception)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.stderr
     assert result.stderr.startswith("Error: ")
+    for part in named:
+        assert part in result.stderr
 
 
 # A disk that can be full.

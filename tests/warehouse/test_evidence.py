@@ -46,6 +46,7 @@ from tests.warehouse.support import (
     call_command,
     content_of,
     digest_of,
+    flip,
     fold,
     sightings,
     stage,
@@ -310,9 +311,7 @@ def test_verify_finds_damaged_evidence(paths: Paths) -> None:
     bring(paths, "one.txt", "a(uint256)", "b(uint256)")
     assert damaged() == []
     (file,) = read_snapshot(paths).evidence.files[SIGNATURES]
-    raw = bytearray(file.path.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    file.path.write_bytes(raw)
+    flip(file.path)
     assert any(finding.startswith("evidence") for finding in damaged())
     file.path.unlink()
     assert damaged() == ["evidence missing"]

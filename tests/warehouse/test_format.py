@@ -99,9 +99,7 @@ def refuse(paths: Paths, commands: list[list[str]], why: str) -> None:
 
     kept = files()
     for command in commands:
-        result = call_command(*command, "--warehouse", paths.root)
-        assert_fails_in_one_line(result)
-        assert why in result.stderr
+        assert_fails_in_one_line(call_command(*command, "--warehouse", paths.root), why)
         assert files() == kept
 
 

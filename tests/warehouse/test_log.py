@@ -23,13 +23,7 @@ from sigdir.warehouse.staging.transaction import NotedEntry
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
-from tests.warehouse.support import call_command, fold, log_actions, publish, remove_digests, stage
-
-
-def flip(file: Path, at: int, bit: int = 0) -> None:
-    data = bytearray(file.read_bytes())
-    data[at] ^= 1 << bit
-    file.write_bytes(data)
+from tests.warehouse.support import call_command, flip, fold, log_actions, publish, remove_digests, stage
 
 
 def with_versions(paths: Paths, number: int) -> Paths:

@@ -32,6 +32,7 @@ from tests.warehouse.support import (
     call_command,
     copied,
     digest_of,
+    flip,
     names,
     publish,
     stage,
@@ -411,9 +412,7 @@ def flip_hash(paths: Paths) -> None:
     """Flip one bit of a stored hash: without a checksum the engine would find another row or none."""
     file = data_file(paths)
     chunk = pq.read_metadata(file).row_group(0).column(FILE_SCHEMA.names.index("hash"))
-    content = bytearray(file.read_bytes())
-    content[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 0x10
-    file.write_bytes(content)
+    flip(file, chunk.data_page_offset + chunk.total_compressed_size - 1)
 
 
 def put_other_table(paths: Paths, columns: dict[str, Any], partition_by: list[str]) -> None:

@@ -36,7 +36,7 @@ from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_lines
 from tests.examples import long_except
 from tests.warehouse.ranking import Known, make_known
-from tests.warehouse.support import stage
+from tests.warehouse.support import flip, stage
 
 Expected = dict[tuple[Collection, int], Ranked]
 ROWS = " UNION ALL ".join(
@@ -205,14 +205,6 @@ def view_of(known: Known) -> View:
     return View(known.snapshot, segments, "", b"")
 
 
-def damage(column: Path) -> None:
-    """Put another file in its place, whose last byte differs: the old one stays mapped."""
-    raw = bytearray(column.read_bytes())
-    raw[-1] ^= 1
-    column.unlink()
-    column.write_bytes(raw)
-
-
 def test_columns_agree_with_sql(known: Known, database: Database) -> None:
     """A ranked lookup gives a hash's texts in the order of SQL, with what SQL says of each."""
     view = view_of(known)
@@ -240,7 +232,7 @@ def test_sql_reads_the_columns(known: Known, database: Database) -> None:
     folders = list(known.paths.cache.glob("*.summaries"))
     assert len(folders) == len(files)
     for folder in folders:
-        damage(folder / "counts")
+        flip(folder / "counts")
     assert Database(known.paths, known.snapshot).sql(query).rows() == wanted
 
 
@@ -322,7 +314,7 @@ def test_readers_build_what_is_missing(reader: Reader) -> None:
     counts = counts_of(reader.current(), "f()")
     [folder] = reader.paths.cache.glob("*.summaries")
     whole = (folder / "counts").read_bytes()
-    for spoil in (damage, lambda column: shutil.rmtree(column.parent)):
+    for spoil in (flip, lambda column: shutil.rmtree(column.parent)):
         spoil(folder / "counts")
         with closing(Reader(reader.paths)) as second:
             assert counts_of(second.current(), "f()") == counts

@@ -230,8 +230,7 @@ def test_a_log_that_cannot_be_read_stops_it(paths: Paths) -> None:
     """If the log cannot be read, nothing is removed."""
     before = files_below(paths.table) - {paths.log_entry(6)}
     paths.log_entry(6).write_text("{")
-    result = call_command("vacuum", "--keep", "0s", "--warehouse", paths.root)
-    assert_fails_in_one_line(result)
+    assert_fails_in_one_line(call_command("vacuum", "--keep", "0s", "--warehouse", paths.root))
     assert files_below(paths.table) >= before
 
 
@@ -256,9 +255,7 @@ def test_the_command_reports_files_bytes_and_versions(paths: Paths) -> None:
     assert not any(Path(entry["path"]).exists() for entry in report["removed"])
     for arguments in (["sql", "SELECT 1"], ["stats"]):
         result = call_command(*arguments, "--as-of", "4", "--warehouse", paths.root)
-        assert_fails_in_one_line(result)
-        assert "version 4 of" in result.stderr
-        assert "vacuum" in result.stderr
+        assert_fails_in_one_line(result, "version 4 of", "vacuum")
         assert call_command(*arguments, "--as-of", "6", "--warehouse", paths.root).exit_code == 0
 
 

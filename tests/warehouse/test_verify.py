@@ -35,6 +35,7 @@ from tests.warehouse.support import (
     call_command,
     copied,
     digest_of,
+    flip,
     remove_digests,
     seal_staged,
     stage,
@@ -102,12 +103,6 @@ def paths(base: Path, tmp_path: Path) -> Paths:
 
 def data_file(paths: Paths, number: int = 0, collection: Collection = SIGNATURES) -> DataFile:
     return read_snapshot(paths).files[collection][number]
-
-
-def flip(path: Path, at: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 0x10
-    path.write_bytes(content)
 
 
 # A sound warehouse.
