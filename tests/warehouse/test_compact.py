@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,12 +35,12 @@ from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
 from tests.examples import long_except
 from tests.warehouse.support import (
-    Content,
     Disk,
     assert_fails_in_one_line,
     assert_sequences_ahead,
     call_command,
     content_of,
+    copied,
     fold,
     log_actions,
     names,
@@ -55,22 +53,9 @@ from tests.warehouse.support import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
-    """A warehouse of many files, with staged rows, whose folder is copied for each test."""
-
-    root: Path
-    version: int
-    content: Content
-
-    def copy(self, folder: Path) -> Paths:
-        shutil.copytree(self.root, folder / "warehouse")
-        return Paths(folder / "warehouse")
-
-
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
-    """Imports with rejects, folds of one and of both collections, and staged rows."""
+def base(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    """A warehouse of many files, which each test copies: imports with rejects, folds of one and of both collections, and staged rows."""
     paths = Paths(tmp_path_factory.mktemp("base") / "warehouse")
     publish(paths, names("first", 250), names("First", 30), rejects=["1bad("])
     for number in range(8):
@@ -81,7 +66,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
         publish(paths, names(f"more{number}_", 5), rejects=[f"{number}bad("])
     stage(paths, SIGNATURES, "staged()", "stagedToo()")
     stage(paths, EVENT_SIGNATURES, "Staged()")
-    return Base(paths.root, read_snapshot(paths).version, content_of(paths))
+    return paths
 
 
 def file_counts(paths: Paths) -> dict[Collection, int]:
@@ -183,9 +168,9 @@ def test_folds_for_days_leave_few_files_and_little_work(rows_of_a_fold: int) -> 
 # The rows.
 
 
-def test_no_row_changes(base: Base, tmp_path: Path) -> None:
+def test_no_row_changes(base: Paths, tmp_path: Path) -> None:
     """Ids, times, texts, hashes, import numbers and order stay the same in the files, in SQL and for a server."""
-    paths = base.copy(tmp_path)
+    paths = copied(base, tmp_path)
     query = "SELECT * FROM {} ORDER BY id"
     before = [sigdir.open(paths.root).sql(query.format(v)).rows() for v in ("signatures", "event_signatures")]
     reader = Reader(paths)
@@ -194,9 +179,9 @@ def test_no_row_changes(base: Base, tmp_path: Path) -> None:
 
     done = compact(paths)
     assert done is not None
-    assert (done.snapshot.version, done.snapshot) == (base.version + 1, read_snapshot(paths))
+    assert (done.snapshot.version, done.snapshot) == (read_snapshot(base).version + 1, read_snapshot(paths))
     assert file_counts(paths) == {SIGNATURES: 1, EVENT_SIGNATURES: 1}
-    assert content_of(paths) == base.content
+    assert content_of(paths) == content_of(base)
     after = [sigdir.open(paths.root).sql(query.format(v)).rows() for v in ("signatures", "event_signatures")]
     assert after == before
     assert {collection: segments_of(reader, collection) for collection in COLLECTIONS} == served
@@ -240,9 +225,10 @@ def test_a_large_file_is_cut_into_row_groups(paths: Paths, monkeypatch: pytest.M
 # Reports.
 
 
-def test_history_has_a_compaction_and_imports_do_not(base: Base, tmp_path: Path) -> None:
+def test_history_has_a_compaction_and_imports_do_not(base: Paths, tmp_path: Path) -> None:
     """It has its own entry, whose actions change no data; imports, rejects and counts stay."""
-    paths = base.copy(tmp_path)
+    paths = copied(base, tmp_path)
+    version = read_snapshot(paths).version
     queries = [
         "SELECT * FROM imports ORDER BY import_id",
         "SELECT * FROM rejects ORDER BY import_id, line",
@@ -254,14 +240,14 @@ def test_history_has_a_compaction_and_imports_do_not(base: Base, tmp_path: Path)
     done = call_command("compact", "--json", "--warehouse", paths.root)
     assert done.exit_code == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["version"] == base.version + 1
+    assert report["version"] == version + 1
     assert report["collections"][EVENT_SIGNATURES]["files_before"] == 5
     old, warehouse = warehouse.snapshot, sigdir.open(paths.root)
     assert [warehouse.sql(query).rows() for query in queries] == before
     entry = warehouse.history()[-1]
-    assert (entry["kind"], entry["version"]) == ("compact", base.version + 1)
+    assert (entry["kind"], entry["version"]) == ("compact", version + 1)
     assert entry["collections"][SIGNATURES] == {
-        "files_before": 17, "files_after": 1, "rows": len(base.content[SIGNATURES])
+        "files_before": 17, "files_after": 1, "rows": len(content_of(base)[SIGNATURES])
     }  # fmt: skip
     assert {"import", "totals", "sources", "folded"}.isdisjoint(entry)
     after = json.loads(call_command("stats", "--json", "--warehouse", paths.root).stdout)
@@ -271,7 +257,7 @@ def test_history_has_a_compaction_and_imports_do_not(base: Base, tmp_path: Path)
         }  # fmt: skip
     assert after["collections"][SIGNATURES]["files"] == 1
 
-    actions = log_actions(paths, base.version + 1)
+    actions = log_actions(paths, version + 1)
     adds, removes = ([action[kind] for action in actions if kind in action] for kind in ("add", "remove"))
     assert {paths.table / remove["path"] for remove in removes} == {f.path for fs in old.files.values() for f in fs}
     assert len(adds) == 2
@@ -284,7 +270,7 @@ def test_history_has_a_compaction_and_imports_do_not(base: Base, tmp_path: Path)
     assert (again.exit_code, again.stdout) == (0, "nothing to compact\n")
     assert json.loads(call_command("compact", "--json", "--warehouse", paths.root).stdout)["version"] is None
     publish(paths, ["new()"])
-    assert call_command("compact", "--warehouse", paths.root).stdout.startswith(f"version {base.version + 3} published")
+    assert call_command("compact", "--warehouse", paths.root).stdout.startswith(f"version {version + 3} published")
 
 
 def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,9 +300,9 @@ def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: py
 # Servers.
 
 
-def test_indexes_are_built_before_the_commit(base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indexes_are_built_before_the_commit(base: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a server uses the folder, each new file has its index at the commit; otherwise none is built."""
-    paths = base.copy(tmp_path)
+    paths = copied(base, tmp_path)
     compact(paths)
     assert not paths.cache.exists()
     publish(paths, ["new()"], ["New()"])
@@ -335,10 +321,10 @@ def test_indexes_are_built_before_the_commit(base: Base, tmp_path: Path, monkeyp
 
 
 def test_a_server_retries_when_its_files_are_vacuumed(
-    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    base: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader whose files are compacted and vacuumed after it read the log takes the newer version."""
-    paths = base.copy(tmp_path)
+    paths = copied(base, tmp_path)
     calls: list[int] = []
 
     class OvertakenTailer(LogTailer):
@@ -354,7 +340,7 @@ def test_a_server_retries_when_its_files_are_vacuumed(
 
     monkeypatch.setattr("sigdir.warehouse.index.view.LogTailer", OvertakenTailer)
     reader = Reader(paths)
-    assert calls == [base.version, base.version + 1]
+    assert calls == [read_snapshot(base).version, read_snapshot(base).version + 1]
     for collection in COLLECTIONS:
         assert texts(segments_of(reader, collection)) == texts(visible(paths)[collection])
     reader.close()
@@ -399,9 +385,9 @@ def test_a_server_removes_unused_indexes_whoever_merged(paths: Paths) -> None:
 # Crashes.
 
 
-def test_a_damaged_file_is_named_and_nothing_changes(base: Base, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_nothing_changes(base: Paths, tmp_path: Path) -> None:
     """A file with a flipped byte, a truncated one or a missing one stops the compaction, which leaves no files."""
-    paths = base.copy(tmp_path)
+    paths = copied(base, tmp_path)
     file = read_snapshot(paths).files[SIGNATURES][0].path
     whole = file.read_bytes()
     at = len(whole) // 3
@@ -410,13 +396,13 @@ def test_a_damaged_file_is_named_and_nothing_changes(base: Base, tmp_path: Path)
         if damaged is not None:
             file.write_bytes(damaged)
         assert_fails_in_one_line(call_command("compact", "--warehouse", paths.root), file.name)
-        assert read_snapshot(paths).version == base.version
+        assert read_snapshot(paths).version == read_snapshot(base).version
         assert_nothing_left(paths)
 
 
-def test_a_full_disk_ends_the_command_in_one_line(base: Base, disk: Disk) -> None:
+def test_a_full_disk_ends_the_command_in_one_line(base: Paths, disk: Disk) -> None:
     """The command ends with status 2 and frees its space at once; with enough room it succeeds."""
-    paths = base.copy(disk.path)
+    paths = copied(base, disk.path)
     make_folder(paths.cache)
     free = 4
     while True:
@@ -426,13 +412,13 @@ def test_a_full_disk_ends_the_command_in_one_line(base: Base, disk: Disk) -> Non
         if result.exit_code == 0:
             break
         assert_fails_in_one_line(result)
-        assert read_snapshot(paths).version == base.version
+        assert read_snapshot(paths).version == read_snapshot(base).version
         named = {file.path for file in read_snapshot(paths).all_files()}
         assert set(paths.table.glob("collection=*/*")) == named
         assert disk.used() <= before + 64
         free += 16
     assert free > 4
-    assert content_of(paths) == base.content
+    assert content_of(paths) == content_of(base)
     disk.resize(64 * 1024)
     publish(paths, ["new()"])
     assert_nothing_left(paths)

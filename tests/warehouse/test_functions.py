@@ -80,18 +80,9 @@ ANSWERS = {
 
 
 def test_known_answers(samples: Warehouse) -> None:
-    """A bad signature or one of the other kind gives NULL, no error. Each imported text has the stored values."""
+    """A bad signature or one of the other kind gives NULL, no error."""
     for expression, value in ANSWERS.items():
         assert samples.sql(f"SELECT {expression}").rows() == [(value,)], expression
-    for view, function in (("signatures", "selector"), ("event_signatures", "topic0")):
-        query = f"""
-            SELECT count(*), count(*) FILTER ({function}(text_signature) = hex_signature),
-                   count(*) FILTER (canonical(text_signature) = text_signature),
-                   count(*) FILTER (starts_with(keccak256(text_signature), hex_signature))
-            FROM {view}"""
-        [counts] = samples.sql(query).rows()
-        assert counts[0] >= 40
-        assert set(counts) == {counts[0]}
 
 
 def test_long_columns_with_nulls(samples: Warehouse) -> None:

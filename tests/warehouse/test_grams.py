@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index import grams
 from sigdir.warehouse.index.grams import Grams, build_grams, grams_of
-from sigdir.warehouse.index.search import fixed_pieces, rows_with_text
+from sigdir.warehouse.index.search import rows_with_text
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
@@ -59,23 +59,6 @@ def test_any_fragment_is_found_as_a_scan_finds_it(texts: list[str], fragment: st
     assert indexed.with_text(fragment).tolist() == [row for piece in scanned for row in piece.tolist()]
     for pattern in (f"{fragment}*", f"*{fragment}*", f"?{fragment}*", f"{fragment}*(*uint*"):
         assert indexed.like(pattern, 9).tolist() == segment.like(pattern, 9).tolist()
-
-
-def test_all_pieces_of_a_pattern_are_looked_up() -> None:
-    """Also where the longest may stand in a list of types, which the index cannot tell; later blocks only if needed."""
-
-    def candidates(pattern: str) -> list[int]:
-        return [row for rows in found.candidates(*fixed_pieces(pattern)) or () for row in rows.tolist()]
-
-    texts = ["transfer(address,uint256)", "transferMany(address,uint256)", "send(address,uint256)", "transfer(bool)"]
-    found = grams_of_all(segment_of(texts))
-    assert candidates("transfer*(address,*)") == [0, 1, 3]
-    assert candidates("*sfer*Many*address*") == [1]
-    assert found.candidates(*fixed_pieces("??*(address,*)")) is None
-    segment = segment_of(["transfer(bool)"] * 40)
-    made = grams_of_all(segment)
-    cut = replace(segment, grams=Grams(made.starts, made.lists[: int(made.starts[grams._LISTS])]))
-    assert cut.like("transfer(*", 10).tolist() == list(range(10))
 
 
 def test_what_may_stand_in_a_list_of_types_is_left_to_the_scan() -> None:

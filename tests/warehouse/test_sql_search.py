@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import sigdir
 from sigdir.serve.pages.search import find
@@ -16,7 +14,6 @@ from sigdir.warehouse import QueryError, Warehouse
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_lines
-from tests.examples import examples
 from tests.warehouse.support import Run
 
 ROWS = 1 << 14  # have grams
@@ -68,14 +65,6 @@ def test_sql_finds_what_servers_find(warehouse: Warehouse, view: tuple[Paths, Vi
         found = warehouse.sql(f"SELECT {columns} FROM search(?) ORDER BY collection, id", [fragment]).rows()
         assert found == served(view[1], fragment), fragment
         assert warehouse.sql("SELECT count(*) FROM search(?)", [fragment]).rows() == [(len(found),)]
-
-
-@settings(max_examples=examples(40))
-@given(st.text(alphabet="aeBn0(1,$_*?[]u", max_size=6))
-def test_any_fragment_or_pattern(warehouse: Warehouse, view: tuple[Paths, View], fragment: str) -> None:
-    """Of letters, brackets and wildcards that rows have."""
-    found = warehouse.sql("SELECT collection, id, text_signature, hex_signature FROM search(?)", [fragment]).rows()
-    assert sorted(found) == served(view[1], fragment)
 
 
 def test_the_columns_are_those_of_the_views(warehouse: Warehouse) -> None:
