@@ -19,14 +19,11 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import document, ordered
 from sigdir.signatures.readings import Known, Readings
 from tests.signatures.assembly import push
+from tests.signatures.test_calldata import word
 
 RATIO = 64
 SELECTOR = keccak256(b"f()")[:4]
 Directory = Mapping[bytes, Sequence[Known]]
-
-
-def word(number: int) -> bytes:
-    return number.to_bytes(32)
 
 
 def asked(data: bytes, *texts: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from sigdir.signatures.types import (
     parse_declaration,
 )
 from sigdir.warehouse.evidence.files import BatchSightings, sightings_table
-from tests.signatures.strategies import Valid, any_text, parameter_names, valid
+from tests.signatures.strategies import Valid, any_text, valid
 from tests.signatures.test_grammar import columns
 
 SPELLED = [
@@ -271,42 +271,6 @@ def test_a_parsed_text_is_spelled(text: str) -> None:
     except BadDeclaration:
         return
     assert str(found) == text
-
-
-@st.composite
-def abi_entries(draw: st.DrawFn) -> dict[str, Any]:
-    """An entry as a compiler writes it, without internal types."""
-
-    def parameters(depth: int, **more: Any) -> list[dict[str, Any]]:
-        found = []
-        for _ in range(draw(st.integers(0, 3))):
-            one: dict[str, Any] = {"name": draw(st.one_of(st.just(""), parameter_names)), "type": "address[3]"}
-            if depth < 3 and draw(st.booleans()):
-                one |= {"type": draw(st.sampled_from(["tuple", "tuple[]"])), "components": parameters(depth + 1)}
-            found.append(one | {key: draw(value) for key, value in more.items()})
-        return found
-
-    word = draw(st.sampled_from(["function", "event", "error"]))
-    entry: dict[str, Any] = {"type": word, "name": draw(parameter_names)}
-    if word == "event":
-        entry |= {"inputs": parameters(0, indexed=st.booleans()), "anonymous": draw(st.booleans())}
-    else:
-        entry |= {"inputs": parameters(0)}
-    if word == "function":
-        mutability = draw(st.sampled_from(["view", "pure", "payable", "nonpayable"]))
-        entry |= {"outputs": parameters(0), "stateMutability": mutability}
-    return entry
-
-
-@given(abi_entries())
-def test_an_entry_comes_back_from_its_declaration(entry: dict[str, Any]) -> None:
-    """A compiler's entry is the same after it was a declaration, if its name is not a keyword of its kind."""
-    text, collection = abi_entry(entry, 1).text, EVENTS if entry["type"] == "event" else FUNCTIONS
-    try:
-        normalise(text, collection)
-    except GrammarError:
-        return
-    assert parse_declaration(declaration_of(entry)[1]).abi_entry() == entry
 
 
 _STATED = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from eth_abi.abi import encode
@@ -11,33 +10,24 @@ from hypothesis import strategies as st
 
 from sigdir.signatures.abi_decoder import layout_of
 from sigdir.signatures.inner_calls import commands_by_text
-from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.readings import MAX_READINGS, Form, Input, Known, Reading, Readings
+from sigdir.signatures.readings import MAX_READINGS, Form, Reading
 from sigdir.signatures.types import Type
 from tests.signatures.test_calldata import for_eth_abi, values_of
+from tests.signatures.test_readings import TRANSFER, call, calldata
+from tests.signatures.test_readings import read as read_input
 
-TRANSFER = "transfer(address,uint256)"
 EXECUTE, WITHOUT_DEADLINE = "execute(bytes,bytes[],uint256)", "execute(bytes,bytes[])"
 ME, TOKEN, OTHER = ("0x" + digits * 20 for digits in ("11", "22", "33"))
+MODIFY = "modifyLiquidities(bytes,uint256)"
+TRANSFER_CALL = call(TRANSFER, ME, 7)
 
 
-def _selector(text: str) -> bytes:
-    return keccak256(text.encode())[:4]
-
-
-DIRECTORY = {_selector(text): [Known(text)] for text in (EXECUTE, WITHOUT_DEADLINE, TRANSFER, "mint(address)")}
-TRANSFER_CALL = _selector(TRANSFER) + encode(["address", "uint256"], [ME, 7])
-
-
-def router_call(commands: bytes, inputs: Sequence[bytes]) -> bytes:
-    return _selector(EXECUTE) + encode(["bytes", "bytes[]", "uint256"], [commands, inputs, 1_800_000_000])
+def router_call(commands: bytes, inputs: list[bytes]) -> bytes:
+    return call(EXECUTE, commands, inputs, 1_800_000_000)
 
 
 def read(data: bytes) -> Reading:
-    readings = Readings([Input(Form.CALLDATA, data)])
-    while wanted := readings.wanted():
-        readings.supply({hash: DIRECTORY.get(hash, ()) for hash in wanted})
-    [[reading]] = readings.results()
+    [reading] = read_input(calldata(data), [EXECUTE, WITHOUT_DEADLINE, MODIFY, TRANSFER, "mint(address)"])
     return reading
 
 
@@ -85,7 +75,7 @@ def test_actions_in_commands_in_a_plan() -> None:
     settle = encode(["address", "uint256"], [TOKEN, 5])
     v4 = encode(["bytes", "bytes[]"], [bytes([0x06, 0x0C, 0x0F]), [swap, settle, settle]])
     plan = encode(["bytes", "bytes[]"], [bytes([0x10, 0x12]), [v4, TRANSFER_CALL]])
-    outer = read(_selector(WITHOUT_DEADLINE) + encode(["bytes", "bytes[]"], [b"\x21", [plan]]))
+    outer = read(call(WITHOUT_DEADLINE, b"\x21", [plan]))
     sub_plan = inside(outer)[1, 0]
     assert texts(outer) == ["EXECUTE_SUB_PLAN(bytes,bytes[])"]
     assert texts(sub_plan) == ["V4_SWAP(bytes,bytes[])", "V3_POSITION_MANAGER_CALL(bytes)"]
@@ -96,13 +86,9 @@ def test_actions_in_commands_in_a_plan() -> None:
 
 
 def test_actions_of_the_position_manager() -> None:
-    text = "modifyLiquidities(bytes,uint256)"
     actions = encode(["bytes", "bytes[]"], [b"\x0d\x11", [encode(["address", "address"], [TOKEN, OTHER]),
                       encode(["address", "address", "address"], [TOKEN, OTHER, ME])]])  # fmt: skip
-    readings = Readings([Input(Form.CALLDATA, _selector(text) + encode(["bytes", "uint256"], [actions, 1]))])
-    while wanted := readings.wanted():
-        readings.supply({hash: [Known(text)] for hash in wanted})
-    [[reading]] = readings.results()
+    reading = read(call(MODIFY, actions, 1))
     assert texts(inside(reading)[0,]) == ["SETTLE_PAIR(address,address)", "TAKE_PAIR(address,address,address)"]
 
 
@@ -153,6 +139,6 @@ def test_many_commands_are_bounded() -> None:
     inputs = count.to_bytes(32) + offsets + len(UNWRAP).to_bytes(32) + UNWRAP
     commands = count.to_bytes(32) + (b"\x0c" * count).ljust(-(-count // 32) * 32, b"\0")
     head = b"".join(number.to_bytes(32) for number in (96, 96 + len(commands), 1))
-    reading = read(_selector(EXECUTE) + head + commands + inputs)
+    reading = read(router_call(b"", [])[:4] + head + commands + inputs)
     assert len(inside(reading)) == MAX_READINGS
     assert "more calls" in reading.note
