@@ -17,6 +17,8 @@ import sigdir
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import DeployedContract, InterfaceText
+from sigdir.signatures.keccak import keccak256 as code_keccak256
+from sigdir.signatures.readings import Known
 from sigdir.warehouse.evidence.contracts import MAX_PROXIES, deployed_contract, deployments_at
 from sigdir.warehouse.log.manifest import CONTRACTS, Manifest
 from sigdir.warehouse.log.snapshot import read_snapshot
@@ -53,11 +55,6 @@ def imported(warehouse: Path, *arguments: str | Path) -> dict[str, Any]:
     assert result.status == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
     return found
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    return tmp_path / "warehouse"
 
 
 def explorer_answer(abi: list[dict[str, Any]], **more: str) -> dict[str, Any]:
@@ -111,7 +108,7 @@ def test_a_folder_that_an_address_names(warehouse: Path, tmp_path: Path) -> None
 def test_tables_of_code_hashes_share_the_interface_of_the_code(warehouse: Path, tmp_path: Path) -> None:
     """CSV, Parquet and JSON lines give addresses the interface of an artifact with this code, before it or after it."""
     code = "5f3560e01c8063a9059cbb14610014575f5ffd005b00"
-    code_hash = "0x" + keccak_of(bytes.fromhex(code)).hex()
+    code_hash = "0x" + code_keccak256(bytes.fromhex(code)).hex()
     rows = {
         "chain_id": [1, 1, 10],
         "address": [TOKEN, "0xnothing", OTHER],
@@ -146,16 +143,10 @@ def test_the_interface_of_a_code_is_kept_until_an_address_has_it(warehouse: Path
     assert imported(warehouse, tmp_path / "C.json")["interfaces"] == 1
     assert sigdir.open(warehouse).sql("SELECT known_by, functions FROM interfaces").rows() == [("code", 1)]
     assert not json.loads(invoke(warehouse, "verify", "--json").stdout)["notes"]
-    (tmp_path / "a.csv").write_text(f"address,code_hash\n{TOKEN},0x{keccak_of(bytes.fromhex(code)).hex()}\n")
+    (tmp_path / "a.csv").write_text(f"address,code_hash\n{TOKEN},0x{code_keccak256(bytes.fromhex(code)).hex()}\n")
     imported(warehouse, tmp_path / "a.csv")
     assert invoke(warehouse, "compact").status == 0
     assert at(warehouse, TOKEN).texts == {member(TRANSFER)}
-
-
-def keccak_of(code: bytes) -> bytes:
-    from Crypto.Hash import keccak
-
-    return keccak.new(digest_bits=256, data=code).digest()
 
 
 def test_a_table_of_texts_or_selectors(warehouse: Path, tmp_path: Path) -> None:
@@ -165,7 +156,7 @@ def test_a_table_of_texts_or_selectors(warehouse: Path, tmp_path: Path) -> None:
     report = imported(warehouse, tmp_path / "texts.csv", tmp_path / "selectors.csv")
     assert report["totals"] == {"read": 2, "imported": 1, "duplicate": 0, "rejected": 1}
     assert at(warehouse, TOKEN).texts == {member(WORKED)}
-    known = [sigdir_known(TRANSFER), sigdir_known(WORKED)]
+    known = [Known(TRANSFER), Known(WORKED)]
     assert [one.membership.name for one in at(warehouse, TOKEN).marked(bytes.fromhex("a9059cbb"), known)] == [
         "CANNOT",
         "HAS",
@@ -181,7 +172,7 @@ def test_an_address_has_the_texts_of_all_its_sources(warehouse: Path, tmp_path: 
         column = "selectors" if name == "c" else "signature"
         (tmp_path / f"{name}.csv").write_text(f"address,{column}\n{TOKEN},{row}\n")
         imported(warehouse, tmp_path / f"{name}.csv")
-    known, texts = [sigdir_known(TRANSFER), sigdir_known(WORKED)], {member(WORKED), member(EVENT.lower())}
+    known, texts = [Known(TRANSFER), Known(WORKED)], {member(WORKED), member(EVENT.lower())}
     assert at(warehouse, TOKEN).texts == texts
     assert at(warehouse, TOKEN).sources == ("c.csv", "b.csv", "a.csv")
     marked = at(warehouse, TOKEN).marked(bytes.fromhex("a9059cbb"), known)
@@ -235,12 +226,6 @@ def write_table(path: Path, rows: dict[str, list[str]]) -> None:
         path.write_text("\n".join(map(json.dumps, lines)))
     else:
         pyarrow.csv.write_csv(pa.table(rows), path)
-
-
-def sigdir_known(text: str) -> Any:
-    from sigdir.signatures.readings import Known
-
-    return Known(text)
 
 
 def test_an_abi_is_given_an_address(warehouse: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -167,10 +166,9 @@ def test_what_was_said_costs_nothing_again(tmp_path: Path) -> None:
         assert (report["published"], report["sightings"]) == (published, brought)
 
 
-@pytest.mark.parametrize("parts", [[("A",), ("B",)], [("A", "B"), ("B",)], [("A",), ("A", "B"), ("A",)]])
-def test_contracts_of_several_imports_add_up(tmp_path: Path, parts: Sequence[Sequence[str]]) -> None:
+def test_contracts_of_several_imports_add_up(tmp_path: Path) -> None:
     """A contract counts once for a source, however often it is imported; the others of the source stay."""
-    for number, names in enumerate(parts):
+    for number, names in enumerate(["A", "AB", "A"]):
         files = {f"{number}/{name}.json": json.dumps({"contractName": name, "abi": ABI}) for name in names}
         command(tmp_path / "w", *write_files(tmp_path, files), "--source", "ours")
     found = sigdir.open(tmp_path / "w").sql(

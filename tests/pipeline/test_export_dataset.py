@@ -1,13 +1,8 @@
-"""`sigdir export dataset` and `abis`: what other programs read, over HTTP with ranges too."""
+"""`sigdir export dataset` and `abis`: what other programs read."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import threading
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +15,8 @@ import sigdir
 from sigdir.pipeline.errors import BadTarget
 from sigdir.pipeline.export import Options, run_export
 from sigdir.pipeline.progress import Reporter
-from sigdir.serve.bulk.dumps import byte_range
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.types import parse_declaration
-from tests.clients.support import DUCKDB, LOAD_HTTPFS, need
 from tests.conftest import ROOT, import_files
 from tests.pipeline.support import invoke, keccak256
 
@@ -97,54 +90,9 @@ def test_the_card_counts_a_text_once(tmp_path: Path) -> None:
     assert "| `both` | 1 | not stated |" in card.read_text()
 
 
-class _Ranges(SimpleHTTPRequestHandler):
-    """Files with ranges; counts the bytes that it sends."""
-
-    sent: list[int]
-
-    def log_message(self, *arguments: Any) -> None:
-        return
-
-    def do_GET(self) -> None:
-        content = Path(self.translate_path(self.path)).read_bytes()
-        part = byte_range(self.headers.get("Range", ""), len(content))
-        first, end = part or (0, len(content))
-        self.send_response(206 if part else 200)
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Length", str(end - first))
-        if part:
-            self.send_header("Content-Range", f"bytes {first}-{end - 1}/{len(content)}")
-        self.end_headers()
-        self.sent.append(end - first)
-        self.wfile.write(content[first:end] if self.command == "GET" else b"")
-
-    do_HEAD = do_GET  # noqa: N815 - the base class has this name
-
-
-@pytest.fixture
-def served(dataset: Path) -> Iterator[str]:
-    _Ranges.sent = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Ranges, directory=str(dataset))) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/signatures.parquet"
-        server.shutdown()
-
-
-def test_polars_reads_a_dataset_over_http(served: str) -> None:
-    """By ranges: a hash is found without the whole file at once."""
-    found = pl.scan_parquet(served).filter(pl.col("hash") == "0xa9059cbb").collect()
+def test_polars_finds_a_hash(dataset: Path) -> None:
+    found = pl.scan_parquet(dataset / "signatures.parquet").filter(pl.col("hash") == "0xa9059cbb").collect()
     assert found["text_signature"].to_list() == [TRANSFER, SPAM]
-    assert len(_Ranges.sent) > 1
-
-
-def test_duckdb_reads_a_dataset_over_http(served: str) -> None:
-    """By ranges, with its extension for HTTP, which is on PyPI for an older DuckDB than ours."""
-    need(DUCKDB)
-    query = f"SELECT text_signature FROM '{served}' WHERE hash = '0xa9059cbb' ORDER BY position"
-    program = f'{LOAD_HTTPFS}print(duckdb.sql("{query}").fetchall())'
-    done = subprocess.run([DUCKDB, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == (f"{[(TRANSFER,), (SPAM,)]}\n", "")
-    assert len(_Ranges.sent) > 1
 
 
 # The table of declarations.

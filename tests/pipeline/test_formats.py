@@ -758,6 +758,8 @@ _TOPICS_TOO = (
     f"signature;bytes4;hash;type\n{TRANSFER};0xa9059cbb;{topic(TRANSFER)};\n{TRANSFER};0xa9059cbc;{topic(TRANSFER)};\n"
     f"{MOVED};;0x{TOPIC};event\n"
 )
+_MANY_DIGITS = [f'{{"text_signature": {sign}{"9" * 10_000}}}' for sign in ("", "1e")]
+_SURROGATE = '{"text_signature": "a\\ud800()"}'
 BAD_HASHES: list[Any] = ["0xa9059c", "a9059cbb00", "0xa9059cbz", "", "transfer", 7, [], {}, True]
 _SPELLED = ("0xa9059cbb", "a9059cbb", "0XA9059CBB", "A9059CBB")
 
@@ -820,6 +822,26 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
     "a lone surrogate": (
         "map", '{"12345678": "a\\ud800()", "0dbe671f": "a()"}',
         Reading("map", ["a()"], [], [Reject("encoding", r"a\xed\xa0\x80()", 2, 1)]),
+    ),
+    "numbers of very many digits": (
+        "input", json_lines('{"text_signature": "a()"}', *_MANY_DIGITS),
+        Reading("rows", ["a()"], [], [Reject("bad_entry", text, 0, line) for line, text in enumerate(_MANY_DIGITS, 2)]),
+    ),
+    "a lone surrogate in rows": (
+        "input", json_lines('{"text_signature": "a()"}', _SURROGATE),
+        Reading("rows", ["a()"], [], [Reject("bad_entry", _SURROGATE, 0, 2)]),
+    ),
+    "NUL in a map": (
+        "map", '{"12345678": "a\\u0000()", "87654321": "\\u0000"}',
+        Reading("map", [], [], [Reject("bad_name", "a\0()", 2, 1), Reject("bad_name", "\0", 1, 2)]),
+    ),
+    "NUL in CSV": (
+        "nul.csv", 'text_signature\na()\n"b(\0)"\n\0\n',
+        Reading("csv", ["a()"], [], [Reject("unknown_type", "b(\0)", 3, 3), Reject("bad_name", "\0", 1, 4)]),
+    ),
+    "NUL in a text": (
+        "nul.txt", "a()\nb(\0)\nc()\n\0\n",
+        Reading("text", ["a()", "c()"], [], [Reject("unknown_type", "b(\0)", 3, 2), Reject("bad_name", "\0", 1, 4)]),
     ),
     "a contract without entries": ("Context.json", json.dumps(_CONTRACT, indent=2), Reading("json")),
     "an ABI without entries": ("Context.abi", "[]", Reading("abi")),
@@ -1287,12 +1309,21 @@ def test_code_with_declarations(read: Read, name: str) -> None:
 
 
 def test_types_of_the_text_column(read: Read) -> None:
-    """The text column may have any of Arrow's types for text, and a text of invalid UTF-8 is one reject."""
+    """It may have any of Arrow's types for text; values of another type and texts of invalid UTF-8 are rejects."""
     dictionary = pa.dictionary(pa.int32(), pa.string())
     for type in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), dictionary):
         column = pa.array(["a()", None, "b(uint)"]).cast(type)
         reading = read("input", parquet_bytes({"signature": column}))
         assert reading == Reading("parquet", ["a()", "b(uint256)"], [], [Reject("bad_entry", "", 0, 2)])
+    neither = [Reject("bad_entry", "", 0, line) for line in (1, 2)]
+    for column in (
+        pa.array([1, 2]), pa.array([True, None]), pa.array([None, None]), pa.array([["a()"], []]),
+        pa.array([{"a": "b()"}, None]), pa.array([2**62, -(2**62)], pa.timestamp("us")),
+        pa.array([2**31 - 1, -(2**31)], pa.date32()),
+    ):  # fmt: skip
+        assert read("input", parquet_bytes({"text_signature": column})) == Reading("parquet", rejects=neither)
+    reading = read("input", parquet_bytes({"text_signature": pa.array([b"12", b"ab"], pa.binary(2))}))
+    assert [(reject.reason, reject.text) for reject in reading.rejects] == [("bad_name", "12"), ("bad_entry", "ab")]
     raw = pa.array([b"a()", b"b(\xff)", b"c()"], pa.binary())
     column = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
     reading = read("input", parquet_bytes({"text_signature": column}))

@@ -30,7 +30,7 @@ from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_m
 from sigdir.signatures.grammar import OK
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
 from tests.examples import long_except
-from tests.pipeline.support import invoke, parquet_bytes, peak_mib, write_files
+from tests.pipeline.support import invoke, parquet_bytes, peak_mib
 
 MIB = 1 << 20
 MOST_MIB = 800
@@ -286,48 +286,6 @@ def test_a_source_of_very_many_tokens_is_refused() -> None:
         assert has_too_many_tokens(too_many), too_many[:2]
     for fine in (b";" * most + b" " * most, b"word " * (most - 8), b"a" * 16 * most, b"w\xc3\xb6rd\t\r\n" * (most - 8)):
         assert not has_too_many_tokens(fine), fine[:9]
-
-
-# Odd JSON.
-
-
-def test_odd_json_is_counted(tmp_path: Path, imported: Import) -> None:
-    """Repeated keys, numbers of 10,000 digits, lone surrogates and NUL are counted, in documents and in lines."""
-    digits = "9" * 10_000
-    contents = {
-        "twice.json": '{"a9059cbb": "transfer(address,uint256)", "a9059cbb": "transfer(address,uint256)"}',
-        "number.jsonl": f'{{"text_signature": "a()"}}\n{{"text_signature": {digits}}}\n{{"text_signature": "b()", "id": {digits}}}\n',
-        "float.jsonl": f'{{"text_signature": "a()"}}\n{{"text_signature": 1e{digits}}}\n',
-        "surrogate.json": '{"12345678": "a\\ud800()", "87654321": "\\udfff\\ud800"}',
-        "surrogate.jsonl": '{"text_signature": "a()"}\n{"text_signature": "a\\ud800()"}\n',
-        "nul.json": '{"12345678": "a\\u0000()", "87654321": "\\u0000"}',
-        "nul.jsonl": '{"text_signature": "a()"}\n{"text_signature": "a\\u0000()"}\n{"text_signature": "b()\0"}\n',
-        "nul.csv": 'text_signature\na()\n"b(\0)"\n\0\n',
-        "nul.txt": "a()\nb(\0)\nc()\n\0\n",
-    }
-    outcome = imported(*write_files(tmp_path / "in", contents))
-    outcome.assert_counted()
-    assert [file["path"] for file in outcome.report["files"] if file["read"] < 2] == []
-    assert len(outcome.report["files"]) == len(contents)
-    document = tmp_path / "number.json"
-    document.write_text(f'{{"12345678": {digits}}}')
-    imported(document).assert_refused(f"{document}: broken JSON: ")
-
-
-# Parquet.
-
-
-def test_a_text_column_of_any_type_is_counted(tmp_path: Path, imported: Import) -> None:
-    """Every type of Arrow is read or rejected row by row, never an error."""
-    columns = [
-        pa.array([1, 2]), pa.array([["a()"], []]), pa.array([{"a": "b()"}, None]), pa.array([2**62, -(2**62)], pa.timestamp("us")),
-        pa.array([2**31 - 1, -(2**31)], pa.date32()), pa.array([None, None]), pa.array([b"12", b"ab"], pa.binary(2)),
-        pa.array([True, None]), pa.array(["a()", "b()"], pa.string_view()), pa.array([b"\xff", b""]),
-    ]  # fmt: skip
-    files = {f"{number}.parquet": parquet_bytes({"text_signature": column}) for number, column in enumerate(columns)}
-    outcome = imported(*write_files(tmp_path, files))
-    outcome.assert_counted()
-    assert [file["read"] for file in outcome.report["files"]] == [2] * len(columns)
 
 
 # Folders and names.

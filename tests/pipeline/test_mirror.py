@@ -329,37 +329,6 @@ def test_a_restored_backup_goes_on_mirroring(warehouse: Path, tmp_path: Path) ->
         assert len(asked) == 1
 
 
-@pytest.mark.long
-def test_a_copy_taken_while_rows_are_posted_and_imported(
-    original: Server, way: Way, warehouse: Path, tmp_path: Path
-) -> None:
-    """Whatever comes while it runs is there after one more run. Only the feed is sure of imports."""
-    stop = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not stop.is_set():
-            post_text(original.port, f"meanwhile{number}(address)")
-            post_text(original.port, f"Meanwhile{number}(address)", EVENTS_PATH)
-            number += 1
-            if way == "changes" and number % 20 == 10:
-                lines = "\n".join(f"imported{number}x{row}()" for row in range(50))
-                import_files(write_files(tmp_path, {"more.txt": lines}), original.folder)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for _ in range(4):
-            mirror(url_of(original), warehouse, way=way, policy=RetryPolicy(rate=100, tries=3, delay=0.01))
-    finally:
-        stop.set()
-        writer.join(SAFETY_SECONDS)
-    mirror(url_of(original), warehouse, way=way)
-    for collection in COLLECTIONS:
-        assert sorted(texts(warehouse, collection)) == sorted(served(original, collection))
-        assert len(texts(warehouse, collection)) > 150
-
-
 # Servers that are told what to answer.
 
 

@@ -713,18 +713,6 @@ def test_structs_that_grow_without_end() -> None:
     assert sizes[0] > sizes[-1] == len("function f999(D12 a)")
 
 
-@pytest.mark.long
-@pytest.mark.slow
-def test_many_functions() -> None:
-    """A hundred thousand functions on one line are all found."""
-    functions = "".join(
-        f"function f{n}(uint a,address[] b) public returns (bool) {{return a>{n};}}" for n in range(100_000)
-    )
-    found = texts(f"contract C {{{functions}}}")
-    assert len(found) == 100_000
-    assert found[-1] == "f99999(uint,address[])"
-
-
 _TOKENS = (
     "contract", "library", "is", "function", "struct", "enum", "type", "event", "error", "mapping", "uint", "C", "L", "S",
     "f", "(", ")", "{", "}", "[", "]", ";", ",", ".", "=", "=>", "3", "public", "external", "constant", "indexed",
