@@ -7,6 +7,7 @@ which is faster and enough for inputs that are odd but not large.
 from __future__ import annotations
 
 import bz2
+import gc
 import gzip
 import io
 import json
@@ -14,6 +15,7 @@ import lzma
 import os
 import subprocess
 import time
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,11 +28,15 @@ import pyarrow.parquet as pq
 import pytest
 from backports import zstd
 
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats import solidity, vyper
 from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
+from sigdir.pipeline.inputs import find
+from sigdir.pipeline.source import Source
 from sigdir.signatures.grammar import OK
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
 from tests.examples import long_except
-from tests.pipeline.support import invoke, parquet_bytes, peak_mib
+from tests.pipeline.support import invoke, parquet_bytes, peak_mib, write_files
 
 MIB = 1 << 20
 MOST_MIB = 800
@@ -286,6 +292,51 @@ def test_a_source_of_very_many_tokens_is_refused() -> None:
         assert has_too_many_tokens(too_many), too_many[:2]
     for fine in (b";" * most + b" " * most, b"word " * (most - 8), b"a" * 16 * most, b"w\xc3\xb6rd\t\r\n" * (most - 8)):
         assert not has_too_many_tokens(fine), fine[:9]
+
+
+# Projects.
+
+SOLIDITY = (
+    "a b;", "event e{}(a,b);", "error e{}();", "enum e{} {{}}", "struct e{} {{ a b; a c; }}", 'import "{}";',
+    "contract e{} is a,b,c {{}}", "function f() public returns (a,b,c);", "error e{}((a),(b,c));",
+)  # fmt: skip
+VYPER = (
+    "a b\n", "import a{}\n", "a{}: public(b)\n", "event a{}: pass\n", "struct a{}:\n    b: c\n    d: e\n", "flag a{}:\n    b\n",
+    "interface a{}:\n    def b(c: d) -> e: view\n", "@external\ndef a{}(b: c, d: e = 1) -> (f, g): pass\n",
+    "a{}: public(HashMap[b, HashMap[c, d[4]]])\n", "a{}: constant(b) = 1+1+1+1\n",
+    "a{}: public(b[-1][-1])\n", "a{}: public(b()()()())\n", "a{}: b = c\nexports: (d.e, d.f)\n",
+)  # fmt: skip
+DENSE = [
+    *(("a.sol", one) for one in SOLIDITY), *(("remappings.txt", one) for one in ("a\n", "a=b\n")),
+    *(("a.vy", one) for one in VYPER),
+]  # fmt: skip
+
+
+def add_all(project: solidity.Project | vyper.Project, sources: list[Source]) -> None:
+    for source in sources:
+        with source.open(lambda _: None):
+            project.add(source)
+
+
+@pytest.mark.parametrize(("name", "statement"), DENSE)
+def test_the_memory_of_a_project_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, statement: str
+) -> None:
+    """Whatever sources consist of, one that comes when the memory for them is full is refused by its name."""
+    most, module = (1 << 20, vyper) if name == "a.vy" else (1 << 19, solidity)
+    monkeypatch.setattr(module, "MAX_KEPT", most)
+    dense = "".join(map(statement.format, range(250)))
+    write_files(tmp_path, {f"{number:02}/{name}": dense for number in range(40)})
+    sources, project = find([str(tmp_path)]), module.Project([str(tmp_path)])
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadInput, match=rf"/[0-9]{{2}}/{name}: the \w+ sources before it fill the memory"):
+            add_all(project, sources)
+        gc.collect()  # what the collector would free later is not kept
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert most / 5 < taken < 2 * most
 
 
 # Folders and names.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import json
 import re
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -431,55 +429,21 @@ def test_many_errors_are_all_rejects() -> None:
 # Several sources.
 
 
-def add_all(sources: Project, given: list[str]) -> list[str]:
-    """Add the files below the given paths; the path of each."""
-    paths = []
-    for source in find(given):
-        with source.open(lambda _: None):
-            sources.add(source)
-        paths.append(source.path)
-    return paths
-
-
 def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Reading]:
     """Write the files and read them together, or those below ``paths``; by name what became of each."""
     write_files(folder, files)
     given = [str(folder / path) for path in paths or [""]]
     sources = Project(given)
-    found = {str(Path(path).relative_to(folder)): Reading([], [], []) for path in add_all(sources, given)}
+    found: dict[str, Reading] = {}
+    for source in find(given):
+        with source.open(lambda _: None):
+            sources.add(source)
+        found[str(Path(source.path).relative_to(folder))] = Reading([], [], [])
     for each, work in zip(found.values(), sources.read(), strict=True):
         assert callable(work)
         for batch in work():
             extend(each, read_batch(batch))
     return found
-
-
-@pytest.mark.parametrize(
-    ("name", "statement"),
-    [
-        ("a.sol", "a b;"), ("a.sol", "event e{}(a,b);"), ("a.sol", "error e{}();"), ("a.sol", "enum e{} "+"{{}}"),
-        ("a.sol", "struct e{} {{ a b; a c; }}"), ("a.sol", 'import "{}";'), ("a.sol", "contract e{} is a,b,c {{}}"),
-        ("a.sol", "function f() public returns (a,b,c);"), ("a.sol", "error e{}((a),(b,c));"), ("remappings.txt", "a\n"), ("remappings.txt", "a=b\n"),
-    ],
-)  # fmt: skip
-def test_the_memory_of_a_project_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, statement: str
-) -> None:
-    """Whatever sources consist of, one that comes when the memory for them is full is refused by its name."""
-    most = 1 << 19
-    monkeypatch.setattr("sigdir.pipeline.formats.solidity.MAX_KEPT", most)
-    dense = "".join(map(statement.format, range(250)))
-    write_files(tmp_path, {f"{number:02}/{name}": dense for number in range(40)})
-    sources = Project([str(tmp_path)])
-    tracemalloc.start()
-    try:
-        with pytest.raises(BadInput, match=rf"/[0-9]{{2}}/{name}: the Solidity sources before it fill the memory"):
-            add_all(sources, [str(tmp_path)])
-        gc.collect()  # what the collector would free later is not kept
-        taken = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert most / 4 < taken < 2 * most
 
 
 def test_a_large_file_with_remappings_is_refused(tmp_path: Path) -> None:

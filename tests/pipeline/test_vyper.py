@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import tracemalloc
 from pathlib import Path
@@ -14,7 +13,6 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.vyper import MAX_KEPT, Project
 from sigdir.pipeline.formats.vyper.source_unit import MAX_BYTES
 from sigdir.pipeline.inputs import find
-from sigdir.pipeline.source import Source
 from sigdir.signatures.collections import EVENT_SIGNATURES
 from tests.conftest import import_files
 from tests.pipeline.support import texts, write_files
@@ -252,46 +250,15 @@ def test_a_source_has_a_size(tmp_path: Path) -> None:
         read_path(path)
 
 
-def add_all(project: Project, sources: list[Source]) -> None:
-    for source in sources:
-        with source.open(lambda _: None):
-            project.add(source)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "a b", "import a{}", "a{}: public(b)", "event a{}: pass", "struct a{}:\n    b: c\n    d: e", "flag a{}:\n    b",
-        "interface a{}:\n    def b(c: d) -> e: view", "@external\ndef a{}(b: c, d: e = 1) -> (f, g): pass",
-        "a{}: public(HashMap[b, HashMap[c, d[4]]])", "a{}: constant(b) = 1+1+1+1",
-        "a{}: public(b[-1][-1])", "a{}: public(b()()()())", "a{}: b = c\nexports: (d.e, d.f)",
-    ],
-)  # fmt: skip
-def test_the_memory_of_a_project_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
-    """Whatever sources consist of, one that comes when the memory for them is full is refused by its name."""
-    most = 1 << 21
-    monkeypatch.setattr("sigdir.pipeline.formats.vyper.MAX_KEPT", most)
-    dense = "".join(map((statement + "\n").format, range(250)))
-    write_files(tmp_path, {f"{number:02}/a.vy": dense for number in range(99)})
-    sources, project = find([str(tmp_path)]), Project([str(tmp_path)])
-    tracemalloc.start()
-    try:
-        with pytest.raises(BadInput, match=r"/[0-9]{2}/a.vy: the Vyper sources before it fill the memory for them"):
-            add_all(project, sources)
-        gc.collect()  # what the collector would free later is not kept
-        taken = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert most / 5 < taken < 2 * most
-
-
 def test_one_source_takes_little_of_the_memory_of_a_project(tmp_path: Path) -> None:
     """The last one is read where there is any left."""
     dense = "".join(f"a{number}: constant(b) = {'-1' * 12}\n" for number in range(2500))
-    sources, project = find(map(str, write_files(tmp_path, {"a.vy": dense}))), Project([str(tmp_path)])
+    [source] = find(map(str, write_files(tmp_path, {"a.vy": dense})))
+    project = Project([str(tmp_path)])
     tracemalloc.start()
     try:
-        add_all(project, sources)
+        with source.open(lambda _: None):
+            project.add(source)
         taken = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
