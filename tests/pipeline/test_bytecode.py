@@ -15,21 +15,16 @@ from sigdir.pipeline.source import Source
 from sigdir.signatures.bytecode import analyse, contract_key
 from sigdir.signatures.evidence import LISTED, Sighting, Witness
 from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.types import parse_declaration
 from tests.pipeline.support import canonicalised, invoke, texts_and_sightings, write_files
 from tests.pipeline.test_corpora import corpus
 from tests.signatures.assembly import creation_code, dispatcher, error_code, event_code, metadata
 from tests.signatures.test_bytecode import CONTRACTS
 
 
-def abi(*names: str) -> list[dict[str, Any]]:
-    """ABI entries from texts like `error Bad()`; each parameter has its type as name."""
-    entries = []
-    for text in names:
-        kind, _, rest = text.partition(" ")
-        name, _, types = rest.rstrip(")").partition("(")
-        inputs = [{"type": one, "name": f"p{one}", "indexed": False} for one in types.split(",") if one]
-        entries.append({"type": kind, "name": name, "inputs": inputs})
-    return entries
+def abi(*texts: str) -> list[dict[str, Any]]:
+    """ABI entries from texts like `error Bad()`."""
+    return [parse_declaration(text.replace(",", ", ")).abi_entry() for text in texts]
 
 
 TEXTS = ("function f(uint256)", "event E(address)", "error Bad()")

@@ -10,6 +10,7 @@ import pytest
 
 from sigdir.pipeline.clashes import PARTS, TEXTS, find_clashes
 from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.types import parse_declaration
 from tests.conftest import ROOT
 from tests.pipeline.support import invoke, write_files
 
@@ -18,11 +19,7 @@ BURN, OTHER = "burn(uint256)", "collate_propagate_storage(bytes16)"  # both are 
 
 def abi(*functions: str) -> str:
     """An ABI with functions of the form ``name(type)`` or ``name()``."""
-    entries = [
-        {"type": "function", "name": name, "inputs": [{"type": one} for one in types.rstrip(")").split(",") if one]}
-        for name, _, types in (function.partition("(") for function in functions)
-    ]
-    return json.dumps(entries)
+    return json.dumps([parse_declaration(f"function {text}").abi_entry() for text in functions])
 
 
 def test_two_texts_of_one_selector_clash_across_files_and_formats(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import DeployedContract, InterfaceText
 from sigdir.signatures.keccak import keccak256 as code_keccak256
 from sigdir.signatures.readings import Known
+from sigdir.signatures.types import parse_declaration
 from sigdir.warehouse.evidence.contracts import MAX_PROXIES, deployed_contract, deployments_at
 from sigdir.warehouse.log.manifest import CONTRACTS, Manifest
 from sigdir.warehouse.log.snapshot import read_snapshot
@@ -33,9 +34,7 @@ CALL = "0xa9059cbb" + f"{0xAB:064x}{7:064x}"
 
 
 def entry(text: str, kind: str = "function") -> dict[str, Any]:
-    name, _, types = text.rstrip(")").partition("(")
-    inputs = [{"name": f"p{n}", "type": each} for n, each in enumerate(filter(None, types.split(",")))]
-    return {"type": kind, "name": name, "inputs": inputs} | ({"outputs": []} if kind == "function" else {})
+    return parse_declaration(f"{kind} {text}".replace(",", ", ")).abi_entry()
 
 
 def member(text: str, kind: Kind = Kind.FUNCTION) -> InterfaceText:

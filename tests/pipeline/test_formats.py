@@ -21,8 +21,6 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import csv
@@ -33,7 +31,6 @@ from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES
 from sigdir.signatures.grammar import REASONS
 from tests.conftest import import_files
-from tests.examples import examples
 from tests.pipeline.support import COMPRESSORS, canonicalised, keccak256, parquet_bytes, read_alone, write_files
 
 
@@ -1382,28 +1379,3 @@ def test_own_data_files_are_read(tmp_path: Path, warehouse: Path) -> None:
     )
     assert read_path(functions, by=2) == Reading("parquet", TEXT_READING.functions)
     assert read_path(events) == Reading("parquet", [], TEXT_READING.events)
-
-
-# All readers.
-
-
-@settings(max_examples=examples(100))
-@given(name=st.sampled_from(list(SAMPLES)), cut=st.data())
-def test_damaged_input_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, name: str, cut: st.DataObject
-) -> None:
-    """A damaged input is read with every candidate counted, or refused in one line that names the file."""
-    raw = raw_sample(name)
-    at = cut.draw(st.integers(0, len(raw)))
-    to = cut.draw(st.integers(at, min(len(raw), at + 20)))
-    piece = cut.draw(st.binary(max_size=3))
-    path = tmp_path_factory.getbasetemp() / "damaged"
-    path.write_bytes(raw[:at] + piece + raw[to:])
-    try:
-        read_path(path, SAMPLES[name][1].format)
-    except BadInput as error:
-        message = str(error)
-    else:
-        message = f"{path}: read"
-    assert message.startswith(f"{path}: ")
-    assert len(message.splitlines()) == 1

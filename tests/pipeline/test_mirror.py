@@ -200,53 +200,6 @@ def test_killed_at_any_step_it_goes_on(original: Server, way: Way, warehouse: Pa
 
 
 @pytest.mark.long
-def test_the_server_is_killed_and_comes_back(
-    way: Way, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The copy waits for it, and goes on with what was acknowledged in between."""
-    fill(tmp_path / "mortal", tmp_path)
-    monkeypatch.setattr("sigdir.pipeline.mirror.CHANGES_ROWS", 50)
-    permits = threading.Semaphore(0)  # one for each request, so that each kill meets the copy in the middle
-    get = Fetcher.get
-
-    def get_with_permit(fetcher: Fetcher, *arguments: Any, **options: Any) -> bytes:
-        permits.acquire()
-        return get(fetcher, *arguments, **options)
-
-    monkeypatch.setattr(Fetcher, "get", get_with_permit)
-    reports: list[MirrorReport] = []
-
-    def copy() -> None:
-        reports.append(mirror(url_of(server), warehouse, way=way, policy=RetryPolicy(rate=1e6, tries=100, delay=0.01)))
-
-    copying = threading.Thread(target=copy)
-    port = 20_000 + os.getpid() % 10_000  # the kernel gives it to no client, so it is free when the server comes back
-    for life, rows in enumerate((150, 300, 0)):
-        with serving(tmp_path / "mortal", "--port", str(port), workers=1) as server:
-            port = server.port
-            if life == 0:
-                copying.start()
-            if rows:
-                permits.release(4)
-                until(lambda: len(spooled(warehouse)) >= rows, "rows of this life")  # noqa: B023
-            assert post_text(port, f"behind{life}()").status == 201
-            if rows:
-                server.kill()
-                permits.release()  # this request meets no server, and is tried again until there is one
-                continue
-            permits.release(1000)
-            copying.join(SAFETY_SECONDS)
-            assert len(reports) == 1
-            mirror(url_of(server), warehouse, way=way)
-            assert same_rows(warehouse, server)
-
-
-def spooled(warehouse: Path) -> list[bytes]:
-    """The rows that are fetched and not imported yet."""
-    return [line for file in warehouse.glob("mirrors/*/signatures.ndjson") for line in file.read_bytes().splitlines()]
-
-
-@pytest.mark.long
 def test_what_a_mirror_left_is_checked_and_cleared(warehouse: Path) -> None:
     """`sigdir verify` reads each state and its spool; `sigdir vacuum` takes what nothing goes on from."""
     rows = [row(number, f"f{number}()") for number in range(1, 6)]
@@ -476,8 +429,8 @@ def test_one_mirror_of_a_directory_at_a_time_by_a_state_that_can_be_read(warehou
 
 def test_nobody_answers(warehouse: Path) -> None:
     """It is said in one line, and silence is not waited for longer than said."""
-    done = invoke(warehouse, "mirror", "http://127.0.0.1:1", "--tries", "1", "--quiet")
-    assert (done.status, done.stderr.count("\n"), "Connection refused\n" in done.stderr) == (2, 1, True)
+    done = invoke(warehouse, "mirror", "http://127.0.0.1:1", "--tries", "2", "--quiet")
+    assert (done.status, done.stderr.count("\n"), "Connection refused, 2 times\n" in done.stderr) == (2, 1, True)
     quiet = threading.Event()
 
     def script(*_: Any) -> Reply:

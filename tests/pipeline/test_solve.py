@@ -88,10 +88,7 @@ def test_a_topic_is_tried_first_and_with_all_lists(folder: Path) -> None:
     """Its hit is proof, and each list more is one more chance of a false hit of a selector."""
     topics = [TOPIC_TEXT, "Withdrawn(address)"]
     wanted = {selector(HIDDEN): None} | {keccak256(text): None for text in topics}
-    report = solved(folder, wanted, most_lists=1, state=folder.parent / "state.json")
-    assert [one.text for one in report.solutions] == topics
-    searches = json.loads((folder.parent / "state.json").read_bytes())["searches"]
-    assert [sorted({len(hash) for hash, *_ in hits}) for _, hits in searches] == [[64], [64], []]
+    assert [one.text for one in solved(folder, wanted, most_lists=1).solutions] == topics
 
 
 def test_the_code_says_which_lists_are_tried(folder: Path) -> None:
