@@ -7,6 +7,8 @@ import gzip
 import io
 import lzma
 import signal
+import subprocess
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +32,7 @@ from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.table.paths import Paths
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
 from tests.warehouse.support import table_of
 
 CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
@@ -64,6 +67,24 @@ def invoke(warehouse: Path, *arguments: str | Path, stdin: bytes = b"") -> Comma
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return CommandResult(result.exit_code, result.stdout_bytes, result.stderr)
+
+
+def run_watched(warehouse: Path, *arguments: str | Path, most: int) -> tuple[CommandResult, int]:
+    """Run ``sigdir`` as a process; kill it if it has over ``most`` MiB resident or hangs. How it ended, and its peak."""
+    command = [*command_line(), *map(str, arguments)]
+    peak, deadline = 0, time.monotonic() + SAFETY_SECONDS
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while process.poll() is None:
+            peak = max(peak, peak_mib(process.pid))
+            if peak > most or time.monotonic() > deadline:
+                process.kill()
+            time.sleep(0.01)
+        out, error = process.stdout.read(), process.stderr.read().decode()
+    return CommandResult(process.returncode, out, error), peak
 
 
 def read_alone(format: Format, source: Source) -> Iterator[ReadTask]:

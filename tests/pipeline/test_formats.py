@@ -592,14 +592,12 @@ WRITTEN: dict[str, tuple[Iterable[str], Callable[[bytes], bytes]]] = {
 
 @pytest.mark.parametrize(("name", "way"), [(name, way) for way, (names, _) in WRITTEN.items() for name in names])
 def test_a_sample_is_the_same_however_it_is_written(read: Read, name: str, way: str) -> None:
-    """Under a neutral name the format and the compression are known by content, and the input is read to the last entry."""
-    assert read("input", WRITTEN[way][1](raw_sample(name))) == SAMPLES[name][1]
+    """Under a neutral name format and compression are known by content; a format that is named is used whatever the name is.
 
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_format_may_be_named(read: Read, name: str) -> None:
-    """A format that the user names is used whatever the content or file name suggest."""
-    data, expected = SAMPLES[name]
+    The input is read to the last entry.
+    """
+    data, expected = WRITTEN[way][1](raw_sample(name)), SAMPLES[name][1]
+    assert read("input", data) == expected
     assert read("wrong.sol", data, expected.format) == expected
 
 

@@ -13,8 +13,6 @@ import io
 import json
 import lzma
 import os
-import subprocess
-import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -34,9 +32,8 @@ from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_m
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import Source
 from sigdir.signatures.grammar import OK
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
 from tests.examples import long_except
-from tests.pipeline.support import invoke, parquet_bytes, peak_mib, write_files
+from tests.pipeline.support import CommandResult, invoke, parquet_bytes, run_watched, write_files
 
 MIB = 1 << 20
 MOST_MIB = 800
@@ -45,12 +42,15 @@ MOST_MIB = 800
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an import ended: exit status, report if any, standard error, peak of resident memory in MiB."""
+    """How an import ended: exit status, report if any, standard error."""
 
     status: int
     report: dict[str, Any]
     error: str
-    peak: int
+
+    @classmethod
+    def of(cls, result: CommandResult) -> Outcome:
+        return cls(result.status, json.loads(result.stdout or "{}"), result.stderr)
 
     @property
     def totals(self) -> tuple[int, int, int, int]:
@@ -78,41 +78,18 @@ Import = Callable[..., Outcome]
 
 @pytest.fixture
 def imported(warehouse: Path) -> Import:
-    def run(*paths: Path | str) -> Outcome:
-        result = invoke(warehouse, "import", "--quiet", "--json", *paths)
-        return Outcome(result.status, json.loads(result.stdout or "{}"), result.stderr, 0)
-
-    return run
+    return lambda *paths: Outcome.of(invoke(warehouse, "import", "--quiet", "--json", *paths))
 
 
 @pytest.fixture
 def bounded(warehouse: Path) -> Import:
-    def run(*paths: Path | str, most: int = MOST_MIB) -> Outcome:
-        """Import; kill the process if it has more than ``most`` MiB resident."""
-        command = [*command_line(), "import", "--quiet", "--json", *map(str, paths)]
-        with subprocess.Popen(
-            command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
-            outcome = _watch(process, most)
-        assert outcome.peak <= most, f"{outcome.peak} MiB"
-        assert "Traceback" not in outcome.error
-        return outcome
+    def run(*paths: Path, most: int = MOST_MIB) -> Outcome:
+        result, peak = run_watched(warehouse, "import", "--quiet", "--json", *paths, most=most)
+        assert peak <= most, f"{peak} MiB"
+        assert "Traceback" not in result.stderr
+        return Outcome.of(result)
 
     return run
-
-
-def _watch(process: subprocess.Popen[bytes], most: int) -> Outcome:
-    """Wait for a process; kill it if it exceeds ``most`` MiB or hangs."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    peak, deadline = 0, time.monotonic() + SAFETY_SECONDS
-    while process.poll() is None:
-        peak = max(peak, peak_mib(process.pid))
-        if peak > most or time.monotonic() > deadline:
-            process.kill()
-        time.sleep(0.01)
-    out, error = process.stdout.read(), process.stderr.read().decode()
-    return Outcome(process.returncode, json.loads(out) if out else {}, error, peak)
 
 
 # Bombs.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,10 +21,10 @@ from sigdir.pipeline.fetch import Fetcher, FetchError
 from sigdir.pipeline.mirror import CHANGES_BYTES, CHANGES_ROWS, PAGE_BYTES, MirrorReport, Options, Way, run_mirror
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import SIGNATURES
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
+from tests.conftest import SAFETY_SECONDS
 from tests.examples import long_except
 from tests.pipeline.directories import EAGER, NOT_THERE, Reply, Script, pages_of, reply, row, scripted, sending
-from tests.pipeline.support import peak_mib, texts
+from tests.pipeline.support import CommandResult, run_watched, texts
 from tests.serve.support import SIGNATURES_PATH
 
 MOST_MIB = 512
@@ -326,10 +325,8 @@ LARGE: list[tuple[Way, Script, str]] = [
 def test_memory_has_a_bound(warehouse: Path, way: Way, script: Script, reason: str) -> None:
     """Of an answer that is as large as one may be and has very many values."""
     with scripted(script) as server:
-        status, error, peak = run_command(warehouse, server.url, way)
-    assert reason in error
-    assert (status, error.count("\n")) == (2, 1)
-    assert peak <= MOST_MIB
+        done = run_command(warehouse, server.url, way)
+    assert (done.status, done.stderr.count("\n"), reason in done.stderr) == (2, 1, True), done.stderr
 
 
 @pytest.mark.long
@@ -352,22 +349,14 @@ def test_memory_has_a_bound_for_answers_of_long_rows(warehouse: Path) -> None:
         return 200, {}, answers[int(query.get("after", "s0")[1:])]
 
     with scripted(script) as server:
-        status, error, peak = run_command(warehouse, server.url, "changes")
-    assert (status, error) == (0, "")
+        done = run_command(warehouse, server.url, "changes")
+    assert (done.status, done.stderr) == (0, "")
     assert len(texts(warehouse)) == 3 * CHANGES_ROWS
-    assert peak <= MOST_MIB
 
 
-def run_command(warehouse: Path, url: str, way: Way) -> tuple[int, str, int]:
-    """Mirror the functions of a directory; returns exit status, standard error and the peak of memory in MiB."""
+def run_command(warehouse: Path, url: str, way: Way) -> CommandResult:
+    """Mirror the functions of a directory in bounded memory."""
     options = ["--way", way, "--rate", "1000", "--collection", SIGNATURES, "--quiet"]
-    with subprocess.Popen(
-        [*command_line(), "mirror", url, *options], cwd=ROOT, env=environment(warehouse),
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        assert process.stderr is not None
-        peak = 0
-        while process.poll() is None:
-            peak = max(peak, peak_mib(process.pid))
-            time.sleep(0.01)
-        return process.returncode, process.stderr.read().decode(), peak
+    result, peak = run_watched(warehouse, "mirror", url, *options, most=MOST_MIB)
+    assert peak <= MOST_MIB, f"{peak} MiB"
+    return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -25,8 +25,6 @@ RECEIPT: dict[str, Any] = {
     "logs": [],
 }
 MINIMAL = f"0x363d3d373d3d3d363d73{TARGET[2:]}5af43d82803e903d91602b57fd5bf3"
-
-Answer = Callable[[str, Any], Any]
 
 
 class NodeServer(ThreadingHTTPServer):
