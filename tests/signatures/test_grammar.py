@@ -173,36 +173,25 @@ REJECTED: list[tuple[str, str, int]] = [
     # bad names: of the declaration, of a parameter
     ("fé()", "bad_name", 2),
     ("\ufefff()", "bad_name", 1),
-    ("fo o()", "bad_name", 4),
     ("Function f()", "bad_name", 10),
     ("function f g()", "bad_name", 12),
     ("f(uint;)", "bad_name", 7),
     ("f(function(uint) internal cb)", "bad_name", 27),
-    ("f(() x y)", "bad_name", 8),
     # unknown types
-    ("f(uint256,)", "unknown_type", 11),
-    ("f((uint,))", "unknown_type", 9),
-    ("f(tuple[])", "unknown_type", 3),
-    ("f(MyEnum e)", "unknown_type", 3),
     ("f(\0)", "unknown_type", 3),
     ("f(" + "a" * 300 + ")", "unknown_type", 3),
     # bad widths
     *((f"f(uint{width})", "bad_width", 3) for width in range(300) if width not in INTEGER_WIDTHS),
     ("f(uint99999999999999999999)", "bad_width", 3),
     # bad arrays
-    ("f(uint[00])", "bad_array", 7),
-    ("f(uint[1,2])", "bad_array", 7),
-    ("f(uint[2**3])", "bad_array", 7),
     ("f(uint[3)", "bad_array", 7),
     ("f(uint[", "bad_array", 7),
-    ("f(uint[] [ 1 2 ])", "bad_array", 10),
     # parentheses
     ("f(", "unbalanced", 3),
     ("f(uint  ", "unbalanced", 9),
     ("f() ) external", "unbalanced", 5),
     ("f() returns (uint", "unbalanced", 18),
     # indexed
-    ("event E(uint indexed,uint indexed,uint indexed,uint indexed)", "too_many_indexed", 7),
     ("event  E(bool indexed a,bool indexed b,bool indexed c,bool indexed d,bool e);", "too_many_indexed", 8),
     ("event E(" + "bool indexed," * 4 + "bool indexed) anonymous", "too_many_indexed", 7),
     # not an entry, or text after its end
