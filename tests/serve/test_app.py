@@ -22,9 +22,7 @@ from sigdir.serve.app import create_app, routes
 from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
-from sigdir.serve.lists import paging, resources
 from sigdir.serve.metrics import Counts
-from sigdir.serve.pages.page import ViewPage
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader
 from tests.serve.support import (
@@ -164,7 +162,7 @@ def test_a_part_of_a_text_has_256_characters(app: Application, path: str) -> Non
     assert request(app, "HEAD", f"{path}?text_signature={'a' * 257}").status == 400
 
 
-@pytest.mark.parametrize("page", ["0", "-1", "abc", "", "1.0", "LAST", "9" * 100, "%00", "%FF", "26", "1%20last"])
+@pytest.mark.parametrize("page", ["0", "", "%00", "26"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_pages_that_do_not_exist(app: Application, page: str, method: str) -> None:
     """A page that does not exist is 404 with the contract's message."""
@@ -407,48 +405,13 @@ def test_a_lookup_keeps_its_tag_until_its_answer_changes(app: Application) -> No
 
 @pytest.mark.parametrize(
     "path",
-    ["?page=99999", "?page=0", "?page=2&text_signature=pagedRow", "?cursor=nonsense", "99999999/", "nonsense/",
-     "?format=xml"],
+    [*(SIGNATURES_PATH + rest for rest in ("?page=0", "?page=2&text_signature=pagedRow", "?cursor=nonsense", "99999999/",
+                                          "nonsense/", "?format=xml")), "/selector/0x00000000/"],
 )  # fmt: skip
 def test_what_is_not_there_is_not_unmodified(app: Application, path: str) -> None:
     """A condition does not turn a 404 into a 304."""
-    tag = get(app, SIGNATURES_PATH).header("ETag")
-    for known in (tag, "*"):
-        assert get(app, SIGNATURES_PATH + path, {"If-None-Match": known}).status == 404
-
-
-@pytest.mark.parametrize(
-    "query", ["", "page=2&page_size=1", "page=last", "text_signature=unmodified", "page=2&page_size=1&text_signature=unm",
-              "cursor=", "cursor=s2"]
-)  # fmt: skip
-def test_an_unmodified_page_is_not_rendered(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
-    """The ETag is compared first. It names the address, so no row is looked for or counted."""
-    client = make_app()
-    for text in ("unmodified1()", "unmodified2()"):
-        client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
-    full = client.simulate_get(SIGNATURES_PATH, query_string=query)
-    assert full.status_code == 200
-    monkeypatch.setattr(resources, "page_of", None)
-    monkeypatch.setattr(paging, "selections_of", None)
-    again = client.simulate_get(SIGNATURES_PATH, query_string=query, headers={"If-None-Match": full.headers["ETag"]})
-    assert (again.status_code, again.content) == (304, b"")
-
-
-def test_an_unmodified_html_page_is_not_rendered(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is looked for either; ``*`` needs the page."""
-    client = make_app()
-    client.simulate_post(SIGNATURES_PATH, json={"text_signature": "unmodifiedPage()"})
-    paths = [f"/selector/{selector('unmodifiedPage()')}/", "/search/?q=unmodifiedPage", "/browse/functions/", "/"]
-    tags = [client.simulate_get(path).headers["ETag"] for path in paths]
-    assert len(set(tags)) == len(tags)
-    with monkeypatch.context() as patch:
-        patch.setattr(ViewPage, "_page", None)
-        for path, tag in zip(paths, tags, strict=True):
-            answer = client.simulate_get(path, headers={"If-None-Match": tag})
-            assert (answer.status_code, answer.content) == (304, b""), path
-    for known in (*tags, "*"):
-        assert client.simulate_get("/selector/0x00000000/", headers={"If-None-Match": known}).status_code == 404
-    assert client.simulate_get(paths[0], headers={"If-None-Match": "*"}).status_code == 304
+    for known in (get(app, SIGNATURES_PATH).header("ETag"), get(app, "/").header("ETag"), "*"):
+        assert get(app, path, {"If-None-Match": known}).status == 404
 
 
 UNPACK: Mapping[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "zstd": zstd.decompress, "": bytes}
@@ -524,6 +487,11 @@ BAD_TEXTS: list[tuple[str, bytes, dict[str, str], int, Any]] = [
     ("blanks", b"  ", JSON, 400, r"JSON parse error - "),
     ("two values", b"{}{}", JSON, 400, r"JSON parse error - "),
     ("deep", b"[" * 100_000, JSON, 400, r"JSON parse error - "),
+    ("not a number", b'{"text_signature": NaN}', JSON, 400, None),
+    ("a long number", b'{"text_signature": ' + b"9" * 10_000 + b"}", JSON, 400, None),
+    ("a large number", b'{"text_signature": 1e' + b"9" * 10_000 + b"}", JSON, 400, None),
+    ("many fields", b"a=b&" * 5_000, FORM, 400, None),
+    ("many parts", *multipart({f"x{number}": "y" for number in range(5_000)}), 400, None),
     ("no boundary", b"x", {"Content-Type": "multipart/form-data"}, 400, r"Multipart form parse error - "),
     ("cut multipart", multipart({"text_signature": "cut()"})[0][:-20], multipart({})[1], 400,
      r"Multipart form parse error - "),
@@ -869,39 +837,6 @@ def test_a_source_that_declares_nothing_is_fine(app: Application, body: bytes, h
 
 
 # Limits.
-
-
-@pytest.mark.parametrize("path", [SIGNATURES_PATH, ABI_PATH, SOLIDITY_PATH])
-def test_odd_json_is_refused(app: Application, path: str) -> None:
-    """Deep, with numbers of 10,000 digits, half characters, NUL, and keys that come twice."""
-    field = {SIGNATURES_PATH: "text_signature", ABI_PATH: "contract_abi", SOLIDITY_PATH: "source_code"}[path]
-    values = [
-        "[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000, "9" * 10_000, "1e" + "9" * 10_000,
-        "-" + "0." + "9" * 10_000, '"\\ud800"', '"\\udfff\\ud800()"', '"a\\u0000()"', "NaN", "Infinity", "{}", "[[]]",
-    ]  # fmt: skip
-    for value in values:
-        for body in (f'{{"{field}": {value}}}', f'{{"{field}": "x", "{field}": {value}}}', f'{{"x": {value}}}', value):
-            answer = request(app, "POST", path, body.encode(), JSON)
-            assert answer.status in (201, 400), body[:50]
-            if path != SOLIDITY_PATH:
-                assert answer.status == 400, body[:50]
-    if path == ABI_PATH:
-        for value in values:
-            for abi in (value, f"[{value}]", f'[{{"type": "function", "name": "f", "inputs": {value}}}]'):
-                assert post(app, path, {field: abi}).status in (201, 400)
-
-
-def test_forms_of_very_many_parts_are_refused(app: Application) -> None:
-    """Thousands of parts, of fields, of headers in a part, and a boundary that is everywhere."""
-    body, headers = multipart({f"x{number}": "y" for number in range(5_000)})
-    assert request(app, "POST", SIGNATURES_PATH, body, headers).status == 400
-    assert request(app, "POST", SIGNATURES_PATH, b"a=b&" * 5_000, FORM).status == 400
-    lines = b"".join(b"X-%d: y\r\n" % number for number in range(20_000))
-    part = b"--the-boundary\r\n" + lines + b'Content-Disposition: form-data; name="text_signature"\r\n\r\nf()\r\n'
-    assert request(app, "POST", SIGNATURES_PATH, part + b"--the-boundary--\r\n", headers).status == 400
-    for filling in (b"--the-boundary\r\n", b"\r\n--the-boundary", b"\r\n--", b"\r\n"):
-        answer = request(app, "POST", ABI_PATH, filling * ((1 << 20) // len(filling)), headers)
-        assert answer.status == 400
 
 
 @pytest.mark.parametrize(

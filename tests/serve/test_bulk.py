@@ -27,7 +27,6 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.index.view import TakesLong, short_only
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
@@ -362,19 +361,6 @@ def test_a_range_of_a_version_never_changes(client: Any) -> None:
     assert (again.status_code, again.content) == (304, b"")
     for path in ("/range/signatures/a90/1", "/range/signatures/a90/3", "/range/signatures/A90/2"):
         assert client.simulate_get(path).headers["location"] == "/range/signatures/a90/2"
-
-
-def test_a_range_is_made_once(stored: Path) -> None:
-    """Then the thread that read the request answers it, in each size."""
-    with opened(stored) as storage:
-        client = falcon.testing.TestClient(create_app(Settings(stored), *storage))
-        for query in ("", "padded=1"):
-            with short_only(), pytest.raises(TakesLong):
-                client.simulate_get("/range/signatures/a90/2", query_string=query)
-            made = fetched(client, "/range/signatures/A90", query)
-            with short_only():
-                again = client.simulate_get("/range/signatures/a90/2", query_string=query)
-            assert again.content == made.content
 
 
 def test_padded_ranges_have_one_size(client: Any) -> None:

@@ -6,13 +6,12 @@ import json
 import random
 import re
 import shutil
-import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -329,27 +328,6 @@ def test_the_table_is_bounded_and_its_error_too(warehouse: Path, monkeypatch: py
     counted = {bytes.fromhex(one.hash[2:]): one.count for one in found}
     assert set(heavy) <= counted.keys()
     assert all(true[hash] - true.total() / 50 <= count <= true[hash] for hash, count in counted.items())
-
-
-def test_a_full_table_is_written_beside_the_answer(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, and by another thread; an answer waits only where that does not keep up."""
-    monkeypatch.setattr(misses, "LARGEST", 50)
-    monkeypatch.setattr(misses, "_SECONDS", SAFETY_SECONDS)
-    paths, counting = Paths(warehouse), Misses(Paths(warehouse).misses)
-    writers: list[str] = []
-    opened_file = misses._opened
-
-    def noted(file: Path) -> AbstractContextManager[sqlite3.Connection]:
-        writers.append(threading.current_thread().name)
-        return opened_file(file)
-
-    monkeypatch.setattr(misses, "_opened", noted)
-    counting.add([bytes([0, 0, 0, number]) for number in range(49)])
-    assert not paths.misses.exists()
-    counting.add([bytes([0, 0, 1, 0])])
-    until(lambda: writers, "the counts to be written")
-    counting.add([bytes([0, 0, 2, number]) for number in range(100)])
-    assert (len(writers), writers[0] == threading.current_thread().name) == (2, False)
 
 
 def test_many_begin_the_table_at_once(warehouse: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.serve.core.settings import MIB
-from sigdir.serve.core.texts import canonical_text
 from sigdir.serve.dialects import openchain
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.signatures.grammar import GrammarError
-from sigdir.warehouse.index.template import render_lines
 from tests.conftest import import_files
 from tests.serve.conftest import MANY
 from tests.serve.support import (
@@ -289,29 +286,6 @@ def test_a_body_that_is_no_json_is_refused(app: Application) -> None:
     assert set(answer.header("Allow").split(", ")) == {"OPTIONS", "POST"}
 
 
-@given(
-    st.lists(
-        st.sampled_from(["f(uint)", "event E(uint indexed a)", "function g()", "error X()", "bad(", "f(uint256)", ""])
-        | st.text(st.sampled_from("fE(),uint 8[]é\ud800\0"), max_size=9),
-        min_size=1,
-        max_size=9,
-    ),
-    st.sampled_from(["function", "event"]),
-)
-def test_texts_together_are_as_texts_alone(app: Application, given: list[str], kind: str) -> None:
-    """An import canonicalises each text as a POST of it does."""
-    stored, reasons = {}, {}
-    for text in given:
-        try:
-            new = canonical_text(openchain.KINDS[kind], text.encode("utf-8", "replace").decode())
-            stored[text] = f"0x{new.hash.hex()}"
-        except GrammarError as error:
-            reasons[text] = {"reason": error.reason, "position": error.column}
-    found = imported(app, {kind: given})[kind]
-    assert found["imported"] | found["duplicated"] == stored
-    assert (found["invalid"], found["reasons"]) == (list(reasons), reasons)
-
-
 # Stats and export.
 
 
@@ -344,36 +318,15 @@ def rows_of(texts: Sequence[str]) -> list[Row]:
     return [Row(number, number, text, digest(text)[:4]) for number, text in enumerate(texts, 1)]
 
 
-@pytest.mark.parametrize(("size", "rows"), [(1, 100), (1000, 1), (40, 3)])
-def test_an_export_is_cut_anywhere(size: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks have the lines of all segments in order, whatever bounds them."""
-    monkeypatch.setattr(openchain, "_CHUNK_BYTES", size)
-    monkeypatch.setattr(openchain, "_CHUNK_ROWS", rows)
-    texts = [f"f{'x' * (number % 50)}{number}()" for number in range(60)]
-    parts = [texts[:1], texts[1:31], [], texts[31:]]
-    view = view_of([segment_of(rows_of(part), slack=len(part) % 2) for part in parts])
-    chunks = list(openchain._chunks(view))
-    assert b"".join(chunks).decode() == "".join(f"{selector(text)},{text}\n" for text in texts)
-    assert len(chunks) >= 60 // max(rows, size // 5)
-
-
 def test_an_exports_chunks_are_small() -> None:
-    """A chunk is below 2 MiB for short and long texts, so the server's memory is bounded."""
+    """A chunk is below 2 MiB for short and long texts, so the server's memory is bounded; together they are all lines."""
     short, long = [f"f{number}()" for number in range(60_000)], ["g" * 60_000 + f"{number}()" for number in range(60)]
     for texts in (short, long):
-        sizes = [len(chunk) for chunk in openchain._chunks(view_of([segment_of(rows_of(texts))]))]
-        assert len(sizes) > 3
-        assert max(sizes) < 2 * MIB
-
-
-def test_lines_are_rendered_from_any_row() -> None:
-    """The kernel renders what string formatting renders, also for hashes of 32 bytes."""
-    texts = ["A()", "Bb(uint256)", "C(address)"]
-    rows = [Row(number, number, text, digest(text)) for number, text in enumerate(texts)]
-    segment = segment_of(rows, width=32)
-    assert render_lines(segment, 1, 3).decode() == "".join(f"{topic(t)},{t}\n" for t in texts[1:])
-    assert render_lines(segment, 2, 2) == b""
-    assert openchain._size(segment) == sum(len(f"{topic(t)},{t}\n") for t in texts)
+        segments = [segment_of(rows_of(texts[:50])), segment_of([]), segment_of(rows_of(texts[50:]), slack=1)]
+        chunks = list(openchain._chunks(view_of(segments)))
+        assert len(chunks) > 3
+        assert max(map(len, chunks)) < 2 * MIB
+        assert b"".join(chunks).decode() == "".join(f"{selector(text)},{text}\n" for text in texts)
 
 
 # The older dialect.

@@ -192,24 +192,6 @@ def test_what_takes_long_is_not_short_until_it_is_kept(reader: Reader, find: Cal
         assert find(view) == found
 
 
-def test_the_order_that_is_kept_is_the_one_that_was_found(reader: Reader) -> None:
-    view = reader.refreshed()
-    ordered = ranked_rows(view, SIGNATURES, TRANSFER)
-    assert [row.text for row in ordered] == ["transfer(address,uint256)", "many_msg_babbage(bytes1)"]
-    with short_only():
-        assert ranked_rows(view, SIGNATURES, TRANSFER) == ordered
-
-
-def test_what_one_text_needs_is_short(reader: Reader) -> None:
-    view = reader.refreshed()
-    view.found.clear()
-    with short_only():
-        assert [row.text for row in ranked_rows(view, SIGNATURES, DEPOSIT)] == ["deposit()"]
-        assert [known.text for known in known_texts(view, DEPOSIT)] == ["deposit()"]
-        assert known_returns(view, bytes(4)) == ()
-        assert known_descriptors(view, bytes(4), PLACE) == ()
-
-
 def test_pages_for_people_are_rendered_by_threads(client: TestClient) -> None:
     """And so are errors; a page that is kept is sent at once, packed or not."""
     html = "text/html,*/*;q=0.8"

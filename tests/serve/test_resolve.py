@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 from falcon.testing import TestClient
 
@@ -21,8 +19,6 @@ from sigdir.serve.http.negotiate import JSON, NDJSON
 from sigdir.serve.lists.paging import page_of
 from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.template import render_texts
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.publish import fold
@@ -171,18 +167,6 @@ def test_one_hash_is_answered_as_among_others(app: Application, hash: str) -> No
         assert (alone.header(name), listed.header(name)) == (among.header(name), both.header(name))
 
 
-def test_a_hash_that_many_texts_have_is_answered_whole_and_in_bounded_pieces(view: View) -> None:
-    """Ten thousand times a hash of some texts: no piece holds them all."""
-    row = Row(1, 1, "f()", b"\0\0\0\1")
-    crowded = segment_of([Row(id, id, f"f{id}()", row.hash) for id in range(1, 101)], by_hash=True)
-    view = View(Snapshot(), {SIGNATURES: (crowded,), EVENT_SIGNATURES: ()}, "", b"")
-    pieces, _ = resolved(view, hashes_of(b"00000001\n" * 10_000, ""))
-    assert max(map(len, pieces)) < 1.1 * (1 << 20)
-    lines = b"".join(pieces).splitlines()
-    assert len(lines) == 10_000
-    assert {json.loads(line)["texts"][99] for line in lines} == {"f100()"}
-
-
 def test_the_length_of_an_answer_is_bounded() -> None:
     """A text of 64 KiB, asked for again and again, is refused before it is written; a few times it comes in pieces."""
     row = Row(1, 1, "a" * 65_000 + "()", b"\0\0\0\1")
@@ -193,24 +177,6 @@ def test_the_length_of_an_answer_is_bounded() -> None:
     pieces, _ = resolved(view, hashes_of(b"00000001\n" * 500, ""))
     assert max(map(len, pieces)) < 1.1 * (1 << 20)
     assert b"".join(pieces).count(b"aa()") == 500
-
-
-def test_texts_that_are_too_long_together_are_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The texts of all segments count: the one that goes beyond the limit is refused by its lengths."""
-    rows = [Row(id, id, f"{id:0998}()", id.to_bytes(4)) for id in range(1, 41)]
-    segments = tuple(segment_of(some, by_hash=True) for some in (rows[:20], rows[20:]))
-    view = View(Snapshot(), {SIGNATURES: segments, EVENT_SIGNATURES: ()}, "", b"")
-    rendered: list[int] = []
-
-    def render(segment: Segment, rows: npt.NDArray[np.int64]) -> list[bytes]:
-        rendered.append(len(rows))
-        return render_texts(segment, rows)
-
-    monkeypatch.setattr(resolve, "render_texts", render)
-    monkeypatch.setattr(resolve, "MAX_ANSWER", 39_999)
-    with pytest.raises(HttpError) as refused:
-        resolved(view, [row.hash.hex().encode() for row in rows])
-    assert (refused.value.status, rendered) == (413, [20])
 
 
 @pytest.mark.parametrize(
