@@ -49,7 +49,7 @@ SLOW = (
     "serve/test_decode.py", "pipeline/test_decode_file.py", "warehouse/test_power.py",
     "signatures/test_kernels.py", "pipeline/test_corpora.py", "serve/test_background.py",
     "warehouse/test_sql_limits.py", "serve/test_dialects.py",
-    "test_hanging.py", "warehouse/test_stores.py", "fuzz/test_targets.py",
+    "warehouse/test_stores.py", "fuzz/test_targets.py",
     "fuzz/test_cost.py", "test_patterns.py", "pipeline/test_export_pack.py", "signatures/test_pack.py",
     "signatures/test_contract.py", "test_install.py", "test_notebook.py",
     "serve/test_operations.py", "serve/test_app.py", "serve/test_suppressed.py",

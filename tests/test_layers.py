@@ -153,38 +153,15 @@ def test_nothing_of_a_dependency_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("sigdir/signatures/a.py", "from sigdir.warehouse import log"),
         ("sigdir/warehouse/a.py", "def f():\n    import sigdir.pipeline.run"),
         ("sigdir/warehouse/log/a.py", "from sigdir.warehouse.index.view import View"),
-        ("sigdir/warehouse/log/a.py", "from sigdir.warehouse import Warehouse"),
         ("sigdir/pipeline/a.py", "from serve import app"),
-        ("sigdir/pipeline/a.py", "import warehouse.paths"),
         ("sigdir/pipeline/a.py", "from . import run"),
-        ("sigdir/serve/pages/a.py", "from sigdir.serve.app import create_app"),
-        ("sigdir/serve/pages/a.py", "from sigdir.serve import app"),
         ("sigdir/serve/pages/a.py", "from sigdir.serve.servers.start import bind"),
         ("sigdir/serve/a.py", "import waitress.server"),
-        ("sigdir/serve/http/a.py", "from sigdir.serve.lists.query import parse"),
         ("sigdir/pipeline/a.py", "import duckdb"),
-        ("sigdir/pipeline/a.py", "from deltalake import DeltaTable"),
-        ("sigdir/cli/a.py", "import falcon"),
     ],
 )
 def test_a_wrong_import_is_found(path: str, source: str) -> None:
     """Each of these imports is reported."""
     assert list(violations(path, ast.parse(source)))
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import waitress.parser\nwaitress.parser.split_uri = None",
-        "from granian import server\nserver.Worker.start = None",
-        "import falcon as f\nsetattr(f, 'App', None)",
-        "import falcon\ndel falcon.App",
-        "import falcon\nfalcon.App.x += 1",
-    ],
-)
-def test_a_replacement_is_found(source: str) -> None:
-    """Each of these assignments and deletions is reported."""
-    assert list(replacements("a.py", ast.parse(source)))

@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -210,22 +209,11 @@ def test_every_text_has_enough_contrast_in_the_dark(page_of: Open) -> None:
 
 
 @pytest.mark.parametrize("path", SOME_PATHS)
-def test_a_page_can_be_read_aloud_and_fits_a_phone(page_of: Open, path: str) -> None:
-    """One main, one h1, names on all links, buttons and fields, headings in order; no horizontal scrolling."""
+def test_a_page_fits_a_phone(page_of: Open, path: str) -> None:
+    """Nothing scrolls sideways, and the links at the top are one line."""
     page = page_of(path, **PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("nav").first.evaluate("nav => nav.offsetHeight < 45 && nav.scrollWidth <= nav.clientWidth")
-    assert page.locator("main").count() == 1
-    assert page.locator("h1").count() == 1
-    assert page.locator("html[lang=en]").count() == 1
-    unnamed = (
-        "all => all.filter(e => !(e.ariaLabel || e.labels?.[0]?.textContent || e.textContent || '').trim()).length"
-    )
-    assert (
-        page.locator("a, button, input:not([type=hidden]), textarea:not([hidden]), select").evaluate_all(unnamed) == 0
-    )
-    levels = page.locator("h1, h2, h3").evaluate_all("all => all.map(e => +e.tagName[1])")
-    assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
 def test_long_cells_are_as_wide_as_a_phone(page_of: Open) -> None:
