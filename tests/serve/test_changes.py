@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -17,7 +13,6 @@ from sigdir.serve.bulk.changes import changes
 from sigdir.serve.lists.paging import cursor_at, id_of, page_of
 from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import Publisher, fold
@@ -26,7 +21,6 @@ from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_lines
 from tests.processes import run_forked
 from tests.serve.support import (
     EVENTS_PATH,
-    LISTS,
     SIGNATURES_PATH,
     Application,
     Place,
@@ -36,11 +30,8 @@ from tests.serve.support import (
     post_text,
     record_of,
     segment_of,
-    until,
     view_of,
-    whole,
 )
-from tests.warehouse.support import Run
 
 CHANGES_PATH = "/api/v1/changes/"
 
@@ -204,70 +195,3 @@ def test_a_row_posted_while_an_import_is_in_work_waits_for_it(app: Application) 
         with publisher.staging.exclusive() as staging:
             staging.end_publish("run")
     assert step(app, SIGNATURES, start, 1000) == ([row], cursor_at(SIGNATURES, row["id"]), False)
-
-
-class Traffic:
-    """Threads that POST to an application, and mirrors that follow it; the exit of the block raises their errors."""
-
-    def __init__(self, app: Application) -> None:
-        self.app = app
-        self.mirrors: dict[Collection, list[dict[str, Any]]] = {collection: [] for collection in COLLECTIONS}
-        self._posted = count()
-        self._stopping, self._pool = threading.Event(), ThreadPoolExecutor(4)
-
-    def __enter__(self) -> Self:
-        self._posters = [self._pool.submit(self._post, number) for number in range(2)]
-        limits = {SIGNATURES: 7, EVENT_SIGNATURES: 900}
-        self._threads = [*self._posters, *(self._pool.submit(self._follow, *one) for one in limits.items())]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.result()
-        self._pool.shutdown()
-
-    def _post(self, number: int) -> None:
-        while not self._stopping.is_set():
-            text = f"posted{number}_{next(self._posted)}(uint256)"
-            assert [post_text(self.app, text, path).status for path in LISTS.values()] == [201, 201]
-            time.sleep(0.01)
-
-    def _follow(self, collection: Collection, limit: int) -> None:
-        after, more, are_posted = "", True, False
-        while more or not are_posted:
-            are_posted = all(poster.done() for poster in self._posters)
-            rows, after, more = step(self.app, collection, after, limit)
-            self.mirrors[collection] += rows
-
-    def await_posts(self) -> None:
-        """Return when some more rows have been POSTed."""
-        before = get(self.app, SIGNATURES_PATH).json()["count"]
-        until(lambda: get(self.app, SIGNATURES_PATH).json()["count"] > before, "POSTs")
-
-
-@pytest.mark.long
-def test_a_mirror_has_every_row_once_whatever_is_posted_imported_and_killed(tmp_path: Path) -> None:
-    """Mirrors of both collections beside POSTs, folds, imports, and imports that are killed.
-
-    Every import that lives writes for as long as some rows are POSTed, which are shown before its own
-    although their ids are higher. At the end the mirrors are the table, row by row.
-    """
-    with application(tmp_path / "warehouse") as app:
-        paths = Paths(app.folder)
-        with Traffic(app) as traffic:
-            for turn, point in enumerate(("begun", "written", "committed")):
-                lines = [f"{kind}turn{turn}_{n}(uint256)" for n in range(50) for kind in ("", "event ")]
-                traffic.await_posts()
-                kill_an_import(app.folder, lines, point)
-                traffic.await_posts()
-                fold(paths)
-                texts = [f"lived{turn}_{n}(uint256)" for n in range(100)]
-                with Run(paths, [texts], [texts], digest=keccak256_column) as run:
-                    run.publish(progress=lambda _: traffic.await_posts())
-                fold(paths)
-        for collection in COLLECTIONS:
-            final = whole(app, collection)
-            assert len({row["id"] for row in final}) == len(final) > 350
-            assert follow(app, collection) == final
-            assert traffic.mirrors[collection] == final

@@ -81,16 +81,6 @@ def test_many_hashes_of_long_texts_are_refused(app: Application) -> None:
     assert get(app, lookup + ",".join(hashes[:9])).status == 200
 
 
-def test_dumps_are_whole(app: Application) -> None:
-    """Lines are written a megabyte at a time, and the files read so too."""
-    lines = get(app, "/dumps/latest/signatures.ndjson", {"Accept": "*/*"})
-    while lines.status == 302:
-        lines = get(app, lines.header("Location"))
-    assert [json.loads(line)["text_signature"] for line in lines.body.splitlines()] == TEXTS
-    export = get(app, "/signature-database/v1/export")
-    assert [line.partition(b",")[2].decode() for line in export.body.splitlines()] == TEXTS
-
-
 def test_streams_that_nobody_reads_use_up_one_number_of_permits(app: Application) -> None:
     """Pages, resolved hashes, dumps and exports share it; all else is answered. A permit is free when its client hangs up."""
     body = "\n".join(map(selector, TEXTS)).encode()

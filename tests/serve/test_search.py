@@ -12,10 +12,7 @@ from falcon.testing import TestClient
 
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
-from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.evidence.usage import hashes_used
-from sigdir.warehouse.index import terms
-from sigdir.warehouse.log.manifest import Manifest
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from tests.conftest import import_files, import_lines
 from tests.pipeline.support import invoke, keccak256
 from tests.serve.support import FORM, opened
@@ -98,19 +95,6 @@ QUERIES = {
 def test_structure_is_found(client: TestClient, query: str) -> None:
     """In files and among staged rows, pieces and hashes too: standards first, then better evidence, then older ones."""
     assert found(client, query) == QUERIES[query]
-
-
-def test_uses_are_counted_once_for_a_search(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many files and staged rows there are: a table of usage is large."""
-    counted: list[str] = []
-
-    def counting(manifest: Manifest, collection: Collection, least: int, most: int) -> Any:
-        counted.append(collection)
-        return hashes_used(manifest, collection, least, most)
-
-    monkeypatch.setattr(terms, "hashes_used", counting)
-    assert found(client, "usage:7..8") == ["stop()"]
-    assert counted == [SIGNATURES, EVENT_SIGNATURES]
 
 
 def test_events_have_their_own_matches(client: TestClient) -> None:

@@ -114,13 +114,6 @@ def test_who_may_store(served: Served, path: str) -> None:
     assert sent(client, path, body, Authorization=basic).status_code == (303 if path == STORE else 401)
 
 
-@pytest.mark.parametrize("path", STORING)
-def test_anybody_stores_where_no_token_is_set(served: Served, path: str) -> None:
-    """The request that others refuse is stored."""
-    assert sent(served.client(), path, STORING[path]).status_code in (200, 201, 303)
-    assert served.rows() == 1
-
-
 @pytest.mark.parametrize("settings", [{"read_only": True}, {"write_token": TOKEN}], ids=["read-only", "token"])
 def test_posts_that_store_nothing_stay_open(served: Served, settings: dict[str, Any]) -> None:
     """Decoding, resolving and the preview."""
