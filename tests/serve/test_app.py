@@ -124,23 +124,16 @@ def assert_record(record: dict[str, Any], text: str, collection: Collection = SI
 # Lists and rows.
 
 
-def test_a_list_is_count_links_and_rows(app: Application) -> None:
-    """The envelope has four members, the newest row comes first, and the type is JSON."""
-    answer = get(app, f"{SIGNATURES_PATH}?text_signature=pagedRow")
-    page = answer.json()
-    assert list(page) == ["count", "next", "previous", "results"]
-    assert [page[name] for name in ("count", "next", "previous")] == [25, None, None]
-    assert [record["text_signature"] for record in page["results"]] == PAGED[::-1]
-    assert answer.header("Content-Type") == "application/json"
-
-
 def test_pages_are_linked_with_scheme_and_host_of_the_request(app: Application) -> None:
-    """A client that follows ``next`` from page 1 sees all pages, at the address that it used."""
+    """A client that follows ``next`` from page 1 sees all pages, at the address that it used. Each has four members."""
     link: str | None = f"http://{HOST}{SIGNATURES_PATH}?text_signature=pagedRow&page_size=10"
     texts: list[str] = []
     links = []
     while link is not None:
-        page = get(app, link.removeprefix(f"http://{HOST}")).json()
+        answer = get(app, link.removeprefix(f"http://{HOST}"))
+        page = answer.json()
+        assert (list(page), page["count"]) == (["count", "next", "previous", "results"], 25)
+        assert answer.header("Content-Type") == "application/json"
         texts += [record["text_signature"] for record in page["results"]]
         links.append((page["previous"], page["next"]))
         link = page["next"]

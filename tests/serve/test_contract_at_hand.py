@@ -69,6 +69,7 @@ def test_the_text_of_the_abi_comes_first(app: Application, abi: Any) -> None:
     [transfer] = [one for one in found["candidates"] if one["text_signature"] == TRANSFER]
     assert (transfer["confidence"], transfer["reasons"][-1]) == ("low", "the contract's ABI has another text for it")
     assert found["contract"] == {"by": "abi", "functions": 1, "events": 0, "errors": 1, "unread": 0}
+    assert decoded(app, abi=[*WORK_ABI, {"type": "poem"}])["contract"]["unread"] == 1
 
 
 def test_without_a_contract_the_answer_says_so(app: Application) -> None:
@@ -151,26 +152,6 @@ def test_code_says_which_functions_there_are(app: Application) -> None:
     assert set(memberships(found).values()) == {None}
     assert found["contract"]["proxies"] == [{"name": "EIP-1167 minimal proxy", "address": "0x" + "ab" * 20}]
     assert post(app, PATH, {"code": proxy}).json()["kind"] == "contract"
-
-
-@pytest.mark.parametrize(
-    ("fields", "field", "why"),
-    [
-        ({"abi": "["}, "abi", "not JSON"), ({"abi": 7}, "abi", "a list"), ({"abi": {}}, "abi", "a list"), ({"abi": [1]}, "abi", "a list"),
-        ({"abi": [{"type": "poem"}]}, "abi", 'the first is entry 1, bad entry at column 1 in \'{"type": "poem"}\''),
-        ({"abi": [entry("f", "uint7")]}, "abi", "the first is entry 1, bad width 'uint7' at column 12 in 'function f(uint7 p0)'"),
-        ({"abi": WORK_ABI, "code": "0x00"}, "abi", "not both"), ({"code": 7}, "code", "hex digits"), ({"code": "0xzz"}, "code", "'z'"),
-    ],
-)  # fmt: skip
-def test_a_contract_that_cannot_be_read_names_its_field(
-    app: Application, fields: dict[str, Any], field: str, why: str
-) -> None:
-    """Alone it is a 400; in a list the other inputs are answered. An ABI with some bad entries is read without them."""
-    answer = post(app, PATH, {"data": CALL} | fields)
-    assert (answer.status, list(answer.json())) == (400, [field])
-    assert why in answer.json()[field][0]
-    bad, good = post(app, PATH, [{"data": CALL} | fields, {"data": CALL, "abi": [*WORK_ABI, {"type": "poem"}]}]).json()
-    assert (bad["kind"], bad["field"], good["contract"]["unread"]) == ("error", field, 1)
 
 
 def test_files_and_sql_take_it_too(app: Application, tmp_path: Path) -> None:

@@ -131,21 +131,6 @@ def test_long_data_is_posted(app: Application) -> None:
     assert post(app, PATH, {"data": "00" * (2 * MAX_BYTES)}).status == 413
 
 
-@pytest.mark.parametrize("data", ["", "0xa9", "xyz", "0xa9059cb", "a9059cbb0"])
-def test_bad_calldata_is_400(app: Application, data: str) -> None:
-    answer = get(app, f"{PATH}?data={data}")
-    assert (answer.status, list(answer.json())) == (400, ["data"])
-
-
-@pytest.mark.parametrize("empty", ["", "0x"])
-def test_empty_data_beside_an_input_is_not_the_call(app: Application, empty: str) -> None:
-    """As nodes' transactions may have both; without another name blank data is refused."""
-    found = post(app, PATH, {"data": empty, "input": CALLDATA})
-    assert (found.status, found.json()["selector"]) == (200, "0xa9059cbb")
-    blank = post(app, PATH, {"data": "", "input": None})
-    assert (blank.status, blank.json()) == (400, {"data": ["This field may not be blank."]})
-
-
 MULTICALL = "multicall(bytes[])"
 MULTICALL_DATA = selector(MULTICALL) + encode(["bytes[]"], [[bytes.fromhex(CALLDATA[2:])]]).hex()
 LOG = {"topics": ["0x" + digits.zfill(64) for digits in (TOPIC, "ab" * 20, "cd" * 20)], "data": f"0x{1000:064x}"}
@@ -180,17 +165,48 @@ def test_a_list_of_mixed_inputs_is_answered_in_its_order(app: Application) -> No
         assert number["kind"] == "error"
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"topics": ["0x12"]}, "topics"), ({"topics": ["0x" + "11" * 32] * 5}, "topics"), ({"topics": 7}, "topics"),
-        ({"data": "0x12345678", "as": "poem"}, "as"), ({"data": 7}, "data"), ({}, "data"),
-        ({"topics": [], "texts": ["x"] * 9}, "texts"), ([CALLDATA] * 1001, "inputs"),
-    ],
-)  # fmt: skip
-def test_a_bad_input_is_400_and_names_the_field(app: Application, body: Any, field: str) -> None:
-    answer = post(app, PATH, body)
+ONE = f"0x{1:064x}"
+CALLED: dict[str, Any] = {"data": ONE, "selector": selector(TRANSFER), "as": "return"}
+BAD_TYPE = {"type": "function", "name": "f", "inputs": [{"name": "p0", "type": "uint7"}]}
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    *(({"data": data}, "data", "") for data in ("", "0xa9", "xyz", "0xa9059cb", "a9059cbb0", 7)),
+    ({}, "data", ""), ({"data": "", "input": None}, "data", "This field may not be blank."),
+    *(({"topics": topics}, "topics", "") for topics in (["0x12"], ["0x" + "11" * 32] * 5, 7)),
+    ({"topics": [], "texts": ["x"] * 9}, "texts", ""), ({"data": "0x12345678", "as": "poem"}, "as", ""),
+    ({"data": ONE, "as": "return"}, "selector", ""), ({"topics": [ONE], "selector": "0xa9059cbb", "as": "return"}, "topics", ""),
+    *((CALLED | {"selector": selector}, "selector", "") for selector in ("0xa9059c", 7, "0xzz")),
+    (CALLED | {"data": None}, "data", ""), (CALLED | {"data": "0x1"}, "data", ""), (CALLED | {"texts": ["f()"]}, "texts", ""),
+    *(({"data": ONE, "texts": [text], "as": "return"}, "texts", "") for text in ("event E()", "f(")),
+    *(({"data": CALLDATA, "abi": abi}, "abi", why) for abi, why in (
+        ("[", "not JSON"), (7, "a list"), ({}, "a list"), ([1], "a list"),
+        ([{"type": "poem"}], 'the first is entry 1, bad entry at column 1 in \'{"type": "poem"}\''),
+        ([BAD_TYPE], "the first is entry 1, bad width 'uint7' at column 12 in 'function f(uint7 p0)'"),
+    )),
+    ({"data": CALLDATA, "abi": [], "code": "0x00"}, "abi", "not both"),
+    ({"data": CALLDATA, "code": 7}, "code", "hex digits"), ({"data": CALLDATA, "code": "0xzz"}, "code", "'z'"),
+    *(({"data": CALLDATA, "to": TO, "chain": chain}, "chain", why) for chain, why in (
+        (0, "0 is no chain"), (True, "true is no chain"), ("x", "'x' is no chain"),
+    )),
+    ({"data": CALLDATA, "chain": 1, "to": "0x12"}, "to", "'0x12' is no address"),
+    ({"data": CALLDATA, "chain": 1, "to": ["0x"]}, "to", '["0x"] is no address'), ({"data": CALLDATA, "chain": 1}, "to", "needs an address"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "field", "why"), BAD, ids=lambda value: ascii(value)[:40])
+def test_an_input_that_cannot_be_read_names_its_field(
+    app: Application, fields: dict[str, Any], field: str, why: str
+) -> None:
+    """Alone it is a 400; in a list the other inputs are answered."""
+    answer = post(app, PATH, fields)
     assert (answer.status, list(answer.json())) == (400, [field])
+    assert why in answer.json()[field][0]
+    bad, good = post(app, PATH, [fields, CALLDATA]).json()
+    assert (bad["kind"], bad["field"], good["kind"]) == ("error", field, "calldata")
+
+
+def test_what_no_list_can_be_is_refused(app: Application) -> None:
+    assert list(post(app, PATH, [CALLDATA] * 1001).json()) == ["inputs"]
+    assert list(get(app, f"{PATH}?data=0xa9059cb").json()) == ["data"]
 
 
 def test_a_get_may_say_what_the_data_is(app: Application) -> None:

@@ -123,25 +123,6 @@ def test_data_that_no_declaration_fits_says_so(app: Application) -> None:
     assert nothing["candidates"][0]["declaration"] == "function transfer(address, uint256)"
 
 
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"data": ONE}, "selector"), ({"data": ONE, "selector": "0xa9059c"}, "selector"), ({"data": ONE, "selector": 7}, "selector"),
-        ({"data": ONE, "selector": "0xzz"}, "selector"), ({"selector": "0xa9059cbb"}, "data"), ({"data": "0x1", "selector": "0xa9059cbb"}, "data"),
-        ({"data": ONE, "selector": "0xa9059cbb", "texts": ["f()"]}, "texts"), ({"data": ONE, "texts": ["event E()"]}, "texts"),
-        ({"data": ONE, "texts": ["f("]}, "texts"), ({"topics": [ONE], "selector": "0xa9059cbb"}, "topics"),
-    ],
-)  # fmt: skip
-def test_bad_input_names_the_field(app: Application, fields: dict[str, Any], field: str) -> None:
-    """Alone it is a 400; in a list the others are answered."""
-    given = {"as": "return", **fields}
-    answer = post(app, PATH, given)
-    assert (answer.status, list(answer.json())) == (400, [field])
-    good = {"as": "return", "data": ONE, "selector": selector(TRANSFER)}
-    bad, found = post(app, PATH, [given, good]).json()
-    assert (bad["kind"], bad["field"], found["kind"]) == ("error", field, "return")
-
-
 def test_a_get_a_command_and_the_page_answer_the_same(app: Application) -> None:
     """By selector and by text. The page's form leads to an address that can be shared, with the API's answer behind it."""
     fields = {"data": ONE, "as": "return", "selector": selector(TRANSFER)}

@@ -86,19 +86,6 @@ def test_an_address_that_nobody_has_seen(app: Application) -> None:
     assert (answer.status, answer.json()) == (404, {"detail": f"No import has seen the interface of 1:{NOWHERE}."})
 
 
-@pytest.mark.parametrize(("fields", "field", "why"), [
-    ({"chain": 0, "to": TOKEN}, "chain", "0 is no chain"), ({"chain": True, "to": TOKEN}, "chain", "true is no chain"),
-    ({"chain": "x", "to": TOKEN}, "chain", "'x' is no chain"), ({"chain": 1, "to": "0x12"}, "to", "'0x12' is no address"),
-    ({"chain": 1, "to": ["0x"]}, "to", '["0x"] is no address'), ({"chain": 1}, "to", "needs an address"),
-])  # fmt: skip
-def test_what_is_no_address_is_refused(app: Application, fields: dict[str, Any], field: str, why: str) -> None:
-    """The answer names the field. In a list the other inputs are read."""
-    answer = post(app, PATH, {"data": CALL} | fields)
-    assert (answer.status, why in answer.json()[field][0]) == (400, True), answer.body
-    bad, good = post(app, PATH, [{"data": CALL} | fields, CALL]).json()
-    assert (bad["kind"], bad["field"], good["kind"]) == ("error", field, "calldata")
-
-
 def test_what_is_at_an_address(app: Application) -> None:
     """Who says so, and the texts with their declarations; a hidden text keeps its selector, and nothing else of it is shown."""
     answer = get(app, CONTRACT)
