@@ -21,9 +21,7 @@ import sigdir
 from sigdir.pipeline.errors import BadTarget
 from sigdir.pipeline.export import Options, run_export
 from sigdir.pipeline.progress import Reporter
-from sigdir.serve.app import create_app
 from sigdir.serve.bulk.dumps import byte_range
-from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
@@ -32,7 +30,7 @@ from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files, import_lines
 from tests.pipeline.support import invoke
-from tests.serve.support import EVENTS_PATH, Answer, Application, application, get, opened, post_text, request, whole
+from tests.serve.support import EVENTS_PATH, Answer, Application, application, get, post_text, request, whole
 from tests.warehouse.support import remove_digests
 
 
@@ -318,8 +316,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(stored: Path) -> Iterator[falcon.testing.TestClient]:
-    with opened(stored) as storage:
-        yield falcon.testing.TestClient(create_app(Settings(stored), *storage))
+    with application(stored) as app:
+        yield app.client
 
 
 def fetched(client: falcon.testing.TestClient, path: str, query: str = "") -> Any:
@@ -380,15 +378,13 @@ def test_other_prefixes_are_refused_with_the_reason(client: Any, prefix: str) ->
 def test_what_is_posted_or_suppressed_makes_another_version(tmp_path: Path, warehouse: Path) -> None:
     """A staged text comes with the version that folds it; a suppressed one leaves under a new name."""
     import_lines(warehouse, TRANSFER)
-    with opened(warehouse) as storage:
-        client = falcon.testing.TestClient(create_app(Settings(warehouse), *storage))
-        client.simulate_post("/api/v1/signatures/", json={"text_signature": SPAM})
-        assert sigdir.Pack(fetched(client, "/range/signatures/a90").content).lookup("0xa9059cbb") == [TRANSFER]
+    with application(warehouse) as app:
+        assert post_text(app, SPAM).status == 201
+        assert sigdir.Pack(fetched(app.client, "/range/signatures/a90").content).lookup("0xa9059cbb") == [TRANSFER]
         assert invoke(warehouse, "fold").status == invoke(warehouse, "suppress", TRANSFER).status == 0
-    with opened(warehouse) as storage:
-        client = falcon.testing.TestClient(create_app(Settings(warehouse), *storage))
-        assert client.simulate_get("/range/signatures/a90").headers["location"].startswith("/range/signatures/a90/2.")
-        assert sigdir.Pack(fetched(client, "/range/signatures/a90").content).lookup("0xa9059cbb") == [SPAM]
+    with application(warehouse) as app:
+        assert get(app, "/range/signatures/a90").header("Location").startswith("/range/signatures/a90/2.")
+        assert sigdir.Pack(fetched(app.client, "/range/signatures/a90").content).lookup("0xa9059cbb") == [SPAM]
 
 
 @pytest.mark.parametrize("padded", [False, True])

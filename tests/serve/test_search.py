@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 from falcon.testing import TestClient
 
-from sigdir.serve.app import create_app
-from sigdir.serve.core.settings import Settings
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from tests.conftest import import_files, import_lines
 from tests.pipeline.support import invoke, keccak256
-from tests.serve.support import FORM, opened
+from tests.serve.support import application, post_text
 
 PATH = "/api/v1/search/"
 SWAPS = [f"swap{n}(uint256,address)" for n in range(30)]
@@ -45,13 +43,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[TestClient]:
-    with opened(folder) as storage:
-        client = TestClient(create_app(Settings(folder), *storage))
-        answer = client.simulate_post(
-            "/api/v1/signatures/", body="text_signature=staged(address,uint256)", headers=FORM
-        )
-        assert answer.status_code == 201
-        yield client
+    with application(folder) as app:
+        assert post_text(app, "staged(address,uint256)").status == 201
+        yield app.client
 
 
 def found(client: TestClient, query: str, collection: str = SIGNATURES, **parameters: str) -> list[str]:
@@ -161,9 +155,8 @@ def test_the_texts_of_a_hash_have_their_rank_in_every_answer(tmp_path: Path) -> 
     older, named = "refundETHAll(address)", "changeKeeper(address)"
     import_lines(tmp_path / "warehouse", older, named, source="first")
     import_lines(tmp_path / "warehouse", named, source="second")
-    with opened(tmp_path / "warehouse") as storage:
-        client = TestClient(create_app(Settings(tmp_path / "warehouse"), *storage))
-        assert found(client, "0x09779838") == [named, older]
-        assert [found(client, "0x09779838", page=str(page), page_size="1") for page in (1, 2)] == [[named], [older]]
+    with application(tmp_path / "warehouse") as app:
+        assert found(app.client, "0x09779838") == [named, older]
+        assert [found(app.client, "0x09779838", page=str(page), page_size="1") for page in (1, 2)] == [[named], [older]]
     printed = invoke(tmp_path / "warehouse", "search", "0x09779838").stdout.decode()
     assert printed == f"0x09779838  {named}\n0x09779838  {older}\n"

@@ -12,13 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from falcon.testing import Result, TestClient
 
-from sigdir.serve.app import create_app
 from sigdir.serve.core.named_queries import parse_queries, read_queries
-from sigdir.serve.core.settings import Settings
 from sigdir.warehouse import QueryError
 from tests.conftest import import_lines
 from tests.pipeline.support import invoke
-from tests.serve.support import TRANSFER, opened, selector
+from tests.serve.support import TRANSFER, application, get, selector
 
 PATH = "/api/v1/sql/"
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
@@ -47,11 +45,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[TestClient]:
-    warehouse = folder / "warehouse"
-    with opened(warehouse) as storage:
-        yield TestClient(
-            create_app(Settings(warehouse, sql=True, sql_queries=folder / "queries.sql", sql_seconds=20), *storage)
-        )
+    with application(folder / "warehouse", sql=True, sql_queries=folder / "queries.sql", sql_seconds=20) as app:
+        yield app.client
 
 
 def ask(client: TestClient, sql: str, **parameters: str) -> Result:
@@ -115,9 +110,8 @@ def test_an_etag_names_the_query_of_the_operator(folder: Path) -> None:
     tags = []
     for text in (QUERIES, QUERIES.replace("1 AS one", "2 AS one")):
         (file := folder / "edited.sql").write_text(text)
-        with opened(folder / "warehouse") as storage:
-            server = TestClient(create_app(Settings(folder / "warehouse", sql=True, sql_queries=file), *storage))
-            tags += [{server.simulate_get(path).headers["etag"] for path in (f"{PATH}?query=one", PATH, "/sql/")}]
+        with application(folder / "warehouse", sql=True, sql_queries=file) as app:
+            tags += [{get(app, path).header("ETag") for path in (f"{PATH}?query=one", PATH, "/sql/")}]
     assert tags[0].isdisjoint(tags[1])
 
 
@@ -236,10 +230,9 @@ def test_the_page_shows_rows_inputs_and_errors(client: TestClient) -> None:
 
 
 def test_sql_is_off_by_default(folder: Path) -> None:
-    with opened(folder / "warehouse") as storage:
-        client = TestClient(create_app(Settings(folder / "warehouse"), *storage))
-        assert [client.simulate_get(path).status_code for path in (PATH, "/sql/")] == [404, 404]
-        assert "/sql/" not in client.simulate_get("/docs/").text.partition("<section")[0].replace("/api/v1/sql/", "")
+    with application(folder / "warehouse") as app:
+        assert [get(app, path).status for path in (PATH, "/sql/")] == [404, 404]
+        assert '<a href="/sql/">' not in get(app, "/docs/").body.decode()
 
 
 def test_few_threads_cannot_serve_sql(tmp_path: Path) -> None:
