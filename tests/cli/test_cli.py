@@ -121,7 +121,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param(LOADED_BY, ["--help"], "click", {*ENGINES, "sigdir.warehouse", "sigdir.serve"}, id="help"),
         pytest.param(LOADED_BY, ["serve|--help"], "sigdir.serve.servers.supervisor", ENGINES, id="serve"),
         pytest.param(OPENED, ["{warehouse}"], "sigdir.warehouse.index.view", {"duckdb", "pandas"}, id="worker"),
-        pytest.param(LOADED_BY, ["stats"], "sigdir.warehouse.log.snapshot", {"duckdb", "pandas"}, id="stats"),
         pytest.param(LOADED_BY, QUERIES, "sigdir.warehouse.sql.engine", NOT_FOR_A_QUERY, id="sql"),
         pytest.param(
             LOADED_BY, [*IMPORTS, "sql|SELECT reasons FROM ranked"], "sigdir.pipeline.run", {"pandas"}, id="import"

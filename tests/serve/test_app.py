@@ -790,13 +790,10 @@ def test_a_source_that_declares_nothing_is_fine(app: Application, body: bytes, h
 @pytest.mark.parametrize(
     "query",
     [
-        "page=" + "9" * 100, "page=" + "0" * 5000 + "1", "page=" + "0" * 16_000, "page_size=" + "9" * 5000,
-        "page_size=" + "0" * 5000 + "1", "page=%00", "page_size=%00", "ordering=%00", "format=%00", "%00=%00", "%00",
-        "hex_signature=" + "a" * 16_000, "hex_signature=%00&text_signature=%00&created_at__gte=%00",
-        "text_signature=" + "a" * 16_000, "text_signature=%FF%FE", "text_signature=%C3", "%FF=%FF&page_size=1",
-        "text_signature=%", "text_signature=%zz", "%%%", "a=%u0041", "&" * 16_000, "=" * 16_000, "a&" * 8_000,
-        "a=1&" * 4_000 + "page_size=1", "created_at__gte=" + "9" * 5000, "created_at__gte=2026-01-31T12:00:00." + "9" * 5000,
-        "format=" + "x" * 10_000, "ordering=" + "," * 16_000, "text_signature=%ED%A0%80&page_size=1", ";", "?", "page=1?page=2",
+        "page=" + "0" * 16_000, "page_size=" + "9" * 5000, "%00=%00", "hex_signature=%00&text_signature=%00&created_at__gte=%00",
+        "hex_signature=" + "a" * 16_000, "text_signature=%FF%FE", "text_signature=%", "&" * 16_000, "a=1&" * 4_000 + "page_size=1",
+        "created_at__gte=2026-01-31T12:00:00." + "9" * 5000, "format=" + "x" * 10_000, "ordering=" + "," * 16_000,
+        "text_signature=%ED%A0%80&page_size=1", "?", "page=1?page=2",
     ],
     ids=lambda query: query[:24],
 )  # fmt: skip

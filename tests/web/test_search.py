@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from sigdir.serve.pages.record import abi_json
 from sigdir.serve.pages.search import find
 from sigdir.serve.pages.search_query import parse_search
 from sigdir.signatures.abi import abi_entry
-from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES
+from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, FUNCTIONS, SIGNATURES, Collection
 from sigdir.signatures.grammar import normalise
 from sigdir.signatures.keccak import keccak256
 from tests.serve.support import Row, segment_of, view_of
@@ -125,25 +124,17 @@ def test_a_long_text_is_found_by_its_hash() -> None:
     "text", ["f()", "f(uint256)", "f(address,uint256[3][])", "f((uint256,bool)[],bytes)", "f(((int8)[2],string)[][1])",
              "f(function)", "f(())"]
 )  # fmt: skip
-def test_an_abi_has_its_text(text: str) -> None:
-    """An import of the ABI reads the same text."""
-    abi = abi_json(SIGNATURES, text)
+@pytest.mark.parametrize(("collection", "kind"), [(SIGNATURES, FUNCTIONS), (EVENT_SIGNATURES, EVENTS)])
+def test_an_abi_has_its_text(collection: Collection, kind: int, text: str) -> None:
+    """An import of the ABI reads the same text. No parameter of an event is indexed: a text does not say which are."""
+    abi = abi_json(collection, text)
     assert abi is not None
     [entry] = json.loads(abi)
-    assert entry["type"] == "function"
+    said = {entry.get("anonymous"), *(parameter.get("indexed") for parameter in entry["inputs"])}
+    assert said == {False if kind == EVENTS else None}
     read = abi_entry(entry, 1)
     assert normalise(read.text, declared_kind=read.declared_kind).text == text
-    assert read.declared_kind == FUNCTIONS
-
-
-def test_an_event_is_an_event() -> None:
-    abi = abi_json(EVENT_SIGNATURES, "E(uint256,(bool))")
-    assert abi is not None
-    [entry] = json.loads(abi)
-    assert (entry["type"], entry["anonymous"]) == ("event", False)
-    assert [item["indexed"] for item in entry["inputs"]] == [False, False]
-    tuple_of: dict[str, Any] = entry["inputs"][1]
-    assert tuple_of["components"] == [{"name": "", "type": "bool"}]
+    assert read.declared_kind == kind
 
 
 @pytest.mark.parametrize("text", ["f(" + "(" * 40 + "uint256" + ")" * 41, "f(" + ",".join(["uint256"] * 600) + ")"])
