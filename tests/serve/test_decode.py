@@ -98,11 +98,6 @@ def test_each_text_of_the_selector_is_tried(app: Application) -> None:
     }
 
 
-def test_bytes_left_over_are_counted(app: Application) -> None:
-    first = decoded(app, CALLDATA + "00" * 5)["candidates"][0]
-    assert (first["exact"], first["left_over"]) == (False, 5)
-
-
 def test_a_selector_without_texts_has_no_candidates(app: Application) -> None:
     assert decoded(app, "0x00000000") == {
         "kind": "calldata", "selector": "0x00000000", "bytes": 4, "texts": 0, "candidates": [],
@@ -135,16 +130,6 @@ MULTICALL = "multicall(bytes[])"
 MULTICALL_DATA = selector(MULTICALL) + encode(["bytes[]"], [[bytes.fromhex(CALLDATA[2:])]]).hex()
 LOG = {"topics": ["0x" + digits.zfill(64) for digits in (TOPIC, "ab" * 20, "cd" * 20)], "data": f"0x{1000:064x}"}
 PANIC = f"0x4e487b71{0x11:064x}"
-
-
-def test_calls_inside_a_call_are_decoded_in_place(app: Application) -> None:
-    """The nested reading has its path, its text and its confidence; the value keeps its bytes."""
-    post_text(app, MULTICALL)
-    [found] = [one for one in decoded(app, MULTICALL_DATA)["candidates"] if one["decodes"]]
-    assert found["parameters"] == [{"type": "bytes[]", "value": [CALLDATA]}]
-    [nested] = found["nested"]
-    assert (nested["path"], nested["kind"], nested["selector"]) == ([0, 0], "calldata", "0xa9059cbb")
-    assert (nested["candidates"][0]["text_signature"], nested["candidates"][0]["confidence"]) == (TRANSFER, "high")
 
 
 def test_a_list_of_mixed_inputs_is_answered_in_its_order(app: Application) -> None:
