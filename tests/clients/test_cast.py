@@ -9,15 +9,9 @@ import pytest
 
 from sigdir.signatures.collections import EVENT_SIGNATURES
 from tests.clients.support import CAST, Front, Served
-from tests.serve.support import TOPIC, TRANSFER, found, post_text, selector
+from tests.serve.support import TRANSFER, found, post_text, selector
 
 pytestmark = pytest.mark.skipif(not CAST.exists(), reason=f"{CAST} is not installed: make -C tests/clients")
-
-
-def test_4byte(front: Front) -> None:
-    """Only the canonical text is found, although a colliding text is older."""
-    assert front.run(CAST, "4byte", "0xa9059cbb") == f"{TRANSFER}\n"
-    assert front.run(CAST, "4byte", "0x23b872dd") == "transferFrom(address,address,uint256)\n"
 
 
 def test_4byte_of_an_unknown_selector(front: Front, server: Served) -> None:
@@ -28,19 +22,6 @@ def test_4byte_of_an_unknown_selector(front: Front, server: Served) -> None:
     assert "No matching function signatures found" in missed.stderr
     assert post_text(server.port, text).status == 201
     assert front.run(CAST, "4byte", selector(text)) == f"{text}\n"
-
-
-def test_4byte_event(front: Front) -> None:
-    """A topic is found."""
-    assert front.run(CAST, "4byte-event", f"0x{TOPIC}") == "Transfer(address,address,uint256)\n"
-
-
-def test_4byte_calldata(front: Front) -> None:
-    """Calldata is decoded with the text found."""
-    data = "0xa9059cbb" + "0a2ac0c368dc8ec680a0c98c907656bd97067595".rjust(64, "0") + f"{1234:064x}"
-    lines = front.run(CAST, "4byte-calldata", data).splitlines()
-    assert lines[0] == f'1) "{TRANSFER}"'
-    assert lines[2].split()[0] == "1234"
 
 
 def test_decode_error(front: Front) -> None:

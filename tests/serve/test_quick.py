@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -13,54 +12,34 @@ from typing import Any
 import pytest
 from falcon.testing import TestClient, create_req
 
-from sigdir.serve.app import create_app
-from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.writer import Writer
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index import view as index_view
 from sigdir.warehouse.index.build import segment_of
-from sigdir.warehouse.index.ranked import contract_at, known_descriptors, known_returns, known_texts, ranked_rows
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, TakesLong, View, short_only
 from sigdir.warehouse.index.visible import change_list
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.suppressed import entries_of
-from tests.conftest import SAFETY_SECONDS, import_files, import_lines
-from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH, opened
+from tests.conftest import SAFETY_SECONDS, import_lines
+from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH, application, post_text
 
 RESOLVE_PATH, LOOKUP_PATH = "/api/v1/resolve/", "/signature-database/v1/lookup"
 
 
-PLACE = (1, bytes.fromhex("a1" * 20))
-ABI = [{"type": "function", "name": "supply", "inputs": [], "outputs": [{"type": "uint256"}]}]
-DESCRIPTOR = {
-    "$schema": "https://eips.ethereum.org/assets/eip-7730/erc7730-v2.schema.json",
-    "context": {"contract": {"deployments": [{"chainId": 1, "address": "0x" + "a1" * 20}]}},
-    "metadata": {"owner": "Acme"},
-    "display": {"formats": {"supply()": {"intent": "Ask", "fields": []}}},
-}
-
-
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """A warehouse in which transfer's selector has two texts, and supply's a declaration and a descriptor."""
-    folder = tmp_path_factory.mktemp("short")
-    (folder / "abi.json").write_text(json.dumps(ABI))
-    (folder / "descriptor.json").write_text(json.dumps(DESCRIPTOR))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse in which transfer's selector has two texts."""
     texts = ("transfer(address,uint256)", "many_msg_babbage(bytes1)", "deposit()")
-    warehouse = import_lines(folder / "data", *texts)
-    import_files([folder / "abi.json", folder / "descriptor.json"], warehouse)
-    with closing(Reader(Paths(warehouse))) as reader:
-        yield reader
+    return import_lines(tmp_path_factory.mktemp("short") / "data", *texts)
 
 
 @pytest.fixture(scope="module")
-def client(reader: Reader) -> Iterator[TestClient]:
-    with closing(Writer(reader.paths, reader)) as writer:
-        yield TestClient(create_app(Settings(reader.paths.root), reader, writer))
+def client(folder: Path) -> Iterator[TestClient]:
+    with application(folder) as app:
+        yield app.client
 
 
 def is_short(
@@ -113,10 +92,9 @@ def test_quick_is_what_needs_no_scan(client: TestClient, path: str, query: str, 
     assert is_short(client, path, query) is is_short(client, path, query, "application/json", "gzip, zstd") is quick
 
 
-def test_a_ranked_lookup_scans_nothing(reader: Reader) -> None:
-    with closing(Writer(reader.paths, reader)) as writer:
-        client = TestClient(create_app(Settings(reader.paths.root, rank_lists=True), reader, writer))
-        reader.current().found.clear()
+def test_a_ranked_lookup_scans_nothing(folder: Path) -> None:
+    with application(folder, rank_lists=True) as app:
+        client = app.client
         assert is_short(client, SIGNATURES_PATH)
         assert is_short(client, SIGNATURES_PATH, "hex_signature=d0e30db0", encodings="gzip")
         assert is_short(client, SIGNATURES_PATH, "hex_signature__in=d0e30db0,00000001&filter=false")
@@ -166,30 +144,7 @@ def test_nobody_waits_for_another_thread_that_loads_a_version(tmp_path: Path, mo
         assert loaded.result().count(SIGNATURES) == 2
 
 
-TRANSFER, DEPOSIT, SUPPLY = (bytes.fromhex(digits) for digits in ("a9059cbb", "d0e30db0", "047fc9aa"))
 CALL = "data=0xa9059cbb" + "00" * 64
-
-
-@pytest.mark.parametrize(
-    "find",
-    [
-        lambda view: ranked_rows(view, SIGNATURES, TRANSFER),
-        lambda view: known_texts(view, TRANSFER),
-        lambda view: known_returns(view, SUPPLY),
-        lambda view: known_descriptors(view, SUPPLY, PLACE),
-        lambda view: contract_at(view, *PLACE),
-    ],
-    ids=["order", "texts", "returns", "descriptors", "contract"],
-)
-def test_what_takes_long_is_not_short_until_it_is_kept(reader: Reader, find: Callable[[View], object]) -> None:
-    """It may need names of all texts, or row groups of evidence. What is kept then is what was found."""
-    view = reader.refreshed()
-    view.found.clear()
-    with short_only(), pytest.raises(TakesLong):
-        find(view)
-    found = find(view)
-    with short_only():
-        assert find(view) == found
 
 
 def test_pages_for_people_are_rendered_by_threads(client: TestClient) -> None:
@@ -207,38 +162,36 @@ def test_pages_for_people_are_rendered_by_threads(client: TestClient) -> None:
 
 
 def test_an_error_is_logged_once(
-    reader: Reader, client: TestClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the thread that answers with it."""
 
-    def fails() -> View:
+    def fails(_: Reader) -> View:
         raise UnreadableWarehouse("damaged")
 
-    monkeypatch.setattr(reader, "current", fails)
+    monkeypatch.setattr(Reader, "current", fails)
     html = "text/html,*/*;q=0.8"
     assert not is_short(client, "/search/", "q=transfer", html)
     assert client.simulate_get("/search/", query_string="q=transfer", headers={"Accept": html}).status_code == 503
     assert capsys.readouterr().err == "error: GET /search/: UnreadableWarehouse: damaged\n"
 
 
-def test_what_takes_long_to_pack_is_not_short(reader: Reader) -> None:
+def test_what_takes_long_to_pack_is_not_short(tmp_path: Path) -> None:
     """Of a page the length of its texts decides."""
-    with closing(Writer(reader.paths, reader)) as writer:
-        client = TestClient(create_app(Settings(reader.paths.root), reader, writer))
+    with application(tmp_path / "data") as app:
         for number in range(3):
-            new = {"text_signature": f"f{number}({'uint256,' * 5000}uint256)"}
-            assert client.simulate_post(SIGNATURES_PATH, json=new).status_code == 201
+            assert post_text(app, f"f{number}({'uint256,' * 5000}uint256)").status == 201
         query = "page_size=3&created_at__gt=2020-01-01T00:00:00"
-        assert is_short(client, SIGNATURES_PATH, query)
-        assert not is_short(client, SIGNATURES_PATH, query, encodings="gzip")
+        assert is_short(app.client, SIGNATURES_PATH, query)
+        assert not is_short(app.client, SIGNATURES_PATH, query, encodings="gzip")
 
 
 def test_to_render_many_long_texts_takes_long(warehouse: Path) -> None:
     """Of one hash, of several, or of a page that is not kept yet. One text has 64 KB at most."""
     texts = [f"f{number}({'uint256,' * 8000}uint256)" for number in range(5)]
     hashes = ["0x" + keccak256(text.encode())[:4].hex() for text in texts]
-    with opened(import_lines(warehouse, *texts)) as storage:
-        client = TestClient(create_app(Settings(warehouse, rank_lists=True), *storage))
+    with application(import_lines(warehouse, *texts), rank_lists=True) as app:
+        client = app.client
         assert is_short(client, SIGNATURES_PATH, f"hex_signature={hashes[0]}")
         assert not is_short(client, SIGNATURES_PATH, f"hex_signature__in={','.join(hashes)}")
         assert not is_short(client, SIGNATURES_PATH)

@@ -265,20 +265,6 @@ def test_a_file_of_suppressed_rows_alone_is_no_file(tmp_path: Path, warehouse: P
         assert served.get("/dumps/latest/signatures.ndjson").text == ""
 
 
-def test_a_server_that_sees_a_new_list_writes_nothing(served: Served) -> None:
-    """Of an empty one nothing is built; else whoever changes the list builds it, the order of texts too."""
-    served.paths.suppressed.write_text("# nothing yet\n\n")
-    view = served.reader.refreshed()
-    assert {file.path for file in view.snapshot.all_files()} == set(served.paths.data_files())
-    assert view.suppressed.id == ""
-    assert not served.paths.visible.exists()
-    change_list(served.paths, add=entries_of(RUDE))
-    written = sorted(served.paths.visible.rglob("*"))
-    assert any(entry.suffix == ".summaries" for entry in written)
-    served.reader.refreshed()
-    assert sorted(served.paths.visible.rglob("*")) == written
-
-
 def test_later_imports_and_compactions_are_masked_before_they_are_seen(served: Served, tmp_path: Path) -> None:
     """An import stores a suppressed text, no server shows it, and the publisher has written what servers show."""
     served.suppress("function brandNewRude(uint256)")
