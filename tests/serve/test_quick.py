@@ -227,6 +227,15 @@ def test_two_words_are_quick(client: TestClient, query: str, quick: bool) -> Non
     assert is_short(client, "/api/v1/decode/", query) is quick
 
 
+def test_a_decoding_is_not_short_until_its_texts_are_kept(folder: Path) -> None:
+    """The texts of a selector may need the names of all texts, and row groups of evidence."""
+    with application(folder) as app:
+        for query in (CALL, f"{CALL}&chain=1&to=0x{'ab' * 20}"):
+            assert not is_short(app.client, "/api/v1/decode/", query)
+            app.client.simulate_get("/api/v1/decode/", query_string=query)
+            assert is_short(app.client, "/api/v1/decode/", query)
+
+
 REQUEST = create_req()
 LIMIT = 1 << 20
 
