@@ -16,9 +16,10 @@ import pyarrow as pa
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.arrow import Array, numbers
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
-from sigdir.signatures.columns import Rows
+from sigdir.signatures.columns import Rows, binary_column
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, Witness
-from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
+from sigdir.signatures.keccak_rows import keccak256_column
+from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, HASH_BYTES, KEY_BYTES
 from sigdir.warehouse.log.manifest import CONTRACTS
 from sigdir.warehouse.publish.mapped import MappedDraft
 from sigdir.warehouse.sql.contracts import (
@@ -27,7 +28,6 @@ from sigdir.warehouse.sql.contracts import (
     DEPLOYMENTS,
     TEXTS,
     ContractTables,
-    binary_column,
 )
 
 
@@ -95,7 +95,7 @@ class ContractRows(AbstractContextManager["ContractRows"]):
         default = Kind.EVENT if collection == EVENT_SIGNATURES else Kind.FUNCTION
         kinds = np.where(said.kinds[mine] == Kind.UNKNOWN, np.uint8(default), said.kinds[mine])
         of_row = said.base_of[mine]
-        hashes = np.ascontiguousarray(rows.keys[mine, :1]).view(np.uint8)
+        hashes = keccak256_column(rows.text.take(numbers(mine)))[:, :HASH_BYTES]
         self.add_members(held.reshape(-1, KEY_BYTES)[of_row], how[of_row], kinds, hashes)
 
     def add_members(self, holders: Array, how: Array, kinds: Array, hashes: Array) -> None:

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.columns import binary_column
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.signatures.plural import counted
 from sigdir.signatures.standards import is_filtered
@@ -34,7 +35,6 @@ from sigdir.warehouse.index.build import hashes_of, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import RECORD, Template, csv_head, csv_line
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.sql.contracts import binary_column
 from sigdir.warehouse.table.parallel import in_background
 from sigdir.warehouse.table.parquet import FILE_SCHEMA, batches_in, file_bytes, row_groups
 

@@ -1,4 +1,4 @@
-"""A batch of candidates to canonical texts, hashes and rejects.
+"""A batch of candidates to canonical texts and rejects.
 
 ``canonicalise`` knows no files and no warehouse, so threads of an import and tasks of other engines can call it.
 The heavy parts are compiled and release the GIL.
@@ -19,6 +19,7 @@ from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.collections import COLLECTIONS, FUNCTIONS, UNKNOWN, Collection
 from sigdir.signatures.columns import Rows, bytes_of
 from sigdir.signatures.evidence import LISTED, Kind
+from sigdir.signatures.fingerprints import fingerprints_of
 from sigdir.signatures.grammar import (
     ENCODING,
     HASH_MISMATCH,
@@ -28,7 +29,7 @@ from sigdir.signatures.grammar import (
     GrammarError,
     check_encoding,
 )
-from sigdir.signatures.grammar_rows import normalise_rows, normalised
+from sigdir.signatures.grammar_rows import Normalised, normalise_rows, normalised
 from sigdir.signatures.keccak_rows import digests_of, keccak256_rows
 from sigdir.signatures.kernels import kernel
 from sigdir.signatures.sightings import Sightings
@@ -64,7 +65,7 @@ class BatchResult:
 
 
 def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> BatchResult:
-    """Check encoding, grammar and declared hash of each row, and hash it.
+    """Check encoding, grammar and declared hash of each row.
 
     ``default_kind`` is the collection of rows that state none.
     """
@@ -81,8 +82,7 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
     if refused is not None:
         reasons = np.where(refused == OK, reasons, refused)
         columns = np.where(refused == OK, columns, refused_at)
-    digests = keccak256_rows(result.data, result.offsets)
-    wrong = _mismatches(candidates, reasons, digests)
+    wrong = _mismatches(candidates, reasons, result)
     if wrong is not None:
         reasons = np.where(wrong, np.uint8(HASH_MISMATCH), reasons)
         columns = np.where(wrong, 0, columns)
@@ -92,24 +92,24 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
     if (says_more & (reasons == OK)).any():
         bases, base_of = (stated.bases, stated.base_of) if stated is not None else ((LISTED,), np.zeros(rows, np.int32))
         every = Sightings(bases, base_of, result.kinds, result.declarations())
-        sightings, left_out = _bounded(every, np.flatnonzero(reasons == OK), digests)
+        sightings, left_out = _bounded(every, np.flatnonzero(reasons == OK), text)
     accepted = {}
     for collection in COLLECTIONS:
         mine = (reasons == OK) & (result.collections == collection.code)
         if mine.all():
-            accepted[collection] = Rows.of(collection, text, digests, sightings)
+            accepted[collection] = Rows(text, sightings)
         elif mine.any():
             filtered = sightings.filter(mine) if sightings is not None else None
-            accepted[collection] = Rows.of(collection, text.filter(arrow.numbers(mine)), digests[mine], filtered)
+            accepted[collection] = Rows(text.filter(arrow.numbers(mine)), filtered)
     rejected = _rejected(candidates, reasons, columns, result.collections)
     return BatchResult(candidates.file, rows, accepted, rejected, left_out)
 
 
-def _bounded(sightings: Sightings, rows: Array, digests: Array) -> tuple[Sightings, int]:
+def _bounded(sightings: Sightings, rows: Array, text: pa.StringArray) -> tuple[Sightings, int]:
     """The sightings with at most MAX_VARIANTS declarations of a text: those that come first. The others have none, and
     their number is the second result. ``rows`` are the accepted ones.
     """
-    keys = digests.view(np.uint64)[rows, 0]
+    keys = fingerprints_of(text)[rows, 0]
     buckets = (keys & np.uint64(0xFFFF)).astype(np.int64)
     is_crowded = np.bincount(buckets)[buckets] > MAX_VARIANTS  # no other text can have too many
     rows, keys = rows[is_crowded], keys[is_crowded]
@@ -216,12 +216,12 @@ def _refused(candidates: Candidates) -> tuple[Array | None, Array]:
     return reasons, columns
 
 
-def _mismatches(candidates: Candidates, reasons: Array, digests: Array) -> Array | None:
+def _mismatches(candidates: Candidates, reasons: Array, result: Normalised) -> Array | None:
     """Flags of rows whose declared hash differs from their text's; None if no row declares one."""
     widths = candidates.declared_hash_bytes
     if widths is None or candidates.declared_hashes is None:
         return None
-    differs = digests != candidates.declared_hashes
+    differs = keccak256_rows(result.data, result.offsets) != candidates.declared_hashes
     beyond = np.arange(32) >= widths[:, None]
     wrong: Array = (differs & ~beyond).any(axis=1) & (reasons == OK)
     return wrong

@@ -1,4 +1,4 @@
-"""Texts, hashes and keys as columns: the rows between the kernels and the files."""
+"""Texts and hashes as columns: the rows between the kernels and the files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.signatures.arrow import Array
-from sigdir.signatures.collections import Collection
+from sigdir.signatures.arrow import Array, validity
 from sigdir.signatures.sightings import Sightings
-
-KEY_BYTES = 16
 
 HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 """The two digits of each byte."""
@@ -41,41 +38,19 @@ def bytes_of(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.ui
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """Keys as two columns of uint64, of one length."""
-
-    high: npt.NDArray[np.uint64]
-    low: npt.NDArray[np.uint64]
-
-
-def keys_of(digests: npt.NDArray[np.uint8]) -> Keys:
-    """The keys of digests, uint8 of shape (rows, 32)."""
-    words = np.ascontiguousarray(digests[:, :KEY_BYTES]).view(np.uint64)
-    return Keys(words[:, 0], words[:, 1])
-
-
-@dataclass(frozen=True, slots=True)
 class Rows:
-    """Accepted rows of one collection: canonical text, stored hash, key.
+    """Accepted rows of one collection: canonical texts, and what their source says about them.
 
-    ``hash`` is uint8 of shape (rows, width of the collection's hash), ``keys`` uint64 of (rows, 2). ``sightings`` is
-    None if the source says nothing but the text about any row.
+    ``sightings`` is None if the source says nothing but the text about any row.
     """
 
     text: pa.StringArray
-    hash: npt.NDArray[np.uint8]
-    keys: npt.NDArray[np.uint64]
     sightings: Sightings | None = None
 
-    @classmethod
-    def of(
-        cls,
-        collection: Collection,
-        text: pa.StringArray,
-        digests: npt.NDArray[np.uint8],
-        sightings: Sightings | None = None,
-    ) -> Rows:
-        """From texts and their digests, uint8 of shape (rows, 32)."""
-        width = collection.hash_bytes
-        stored = digests if width == 32 else np.ascontiguousarray(digests.view(np.uint32)[:, :1]).view(np.uint8)
-        return cls(text, stored, np.ascontiguousarray(digests.view(np.uint64)[:, :2]), sightings)
+
+def binary_column(rows: Array, is_valid: npt.NDArray[np.bool_] | None = None) -> pa.BinaryArray:
+    """Values of one size, uint8 of (rows, size), as a column; those that are not valid are null."""
+    count, size = rows.shape
+    bitmap = None if is_valid is None else validity(is_valid)
+    fixed = pa.Array.from_buffers(pa.binary(size), count, [bitmap, pa.py_buffer(np.ascontiguousarray(rows))])
+    return fixed.cast(pa.binary())

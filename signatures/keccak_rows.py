@@ -31,6 +31,7 @@ import pyarrow as pa
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.kernels import kernel
+from sigdir.signatures.words import word_at, word_before
 
 RATE = 136
 """Bytes that one permutation absorbs."""
@@ -133,15 +134,6 @@ def permute(state: Array) -> None:
             _chi(state, 20, i, b20, b21, b22, b23, b24)
 
 
-@kernel(inline="always")
-def _word(data: Array, at: Any) -> Any:
-    """Eight bytes as a little-endian word; LLVM makes one load of it."""
-    word = np.uint64(data[at])
-    for k in range(1, 8):
-        word |= np.uint64(data[at + np.uint64(k)]) << np.uint64(8 * k)
-    return word
-
-
 @kernel(nogil=True)
 def _absorb(state: Array, lane: Any, data: Array, first: Any, size: Any) -> None:
     """Absorb a block into one lane: the ``size`` bytes from ``first`` on and, where they are less than RATE, the padding.
@@ -150,15 +142,12 @@ def _absorb(state: Array, lane: Any, data: Array, first: Any, size: Any) -> None
     """
     at, place = first, np.uint64(lane)
     for _ in range(size >> np.uint64(3)):
-        state[place] ^= _word(data, at)
+        state[place] ^= word_at(data, at)
         at += np.uint64(8)
         place += np.uint64(WIDTH)
     if size < RATE:  # the last block: the padding begins directly after the text
-        rest, bits = np.uint64(0), np.uint64(0)
-        for k in range(at, first + size):
-            rest |= np.uint64(data[k]) << bits
-            bits += np.uint64(8)
-        state[place] ^= rest | np.uint64(1) << bits
+        left = size & np.uint64(7)
+        state[place] ^= word_before(data, first + size, left) | np.uint64(1) << (left << np.uint64(3))
         state[np.uint64(lane + (RATE_WORDS - 1) * WIDTH)] ^= np.uint64(0x80 << 56)
 
 

@@ -38,11 +38,12 @@ from sigdir.pipeline.row_writers import rows_of
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
+from sigdir.signatures.columns import binary_column
 from sigdir.signatures.evidence import MOST_CONTRACTS, Kind, Sighting, Witness
 from sigdir.signatures.grammar import OK
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
 from sigdir.warehouse.evidence.mapped import raw_bytes
-from sigdir.warehouse.sql.contracts import BY_TEXTS, binary_column, fixed_bytes
+from sigdir.warehouse.sql.contracts import BY_TEXTS, fixed_bytes
 from sigdir.warehouse.sql.scratch import ScratchTables
 
 SIGNATURES, COMPILED = "signatures", "compiled_contracts_signatures"

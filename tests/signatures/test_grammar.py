@@ -394,12 +394,11 @@ def rejects(result: BatchResult) -> list[tuple[int, str, int, str]]:
     return list(zip(lines, reasons, at, text, strict=True))
 
 
-def accepted(result: BatchResult) -> dict[int, list[tuple[str, bytes]]]:
-    """The accepted rows of each collection: text and stored hash."""
-    found: dict[int, list[tuple[str, bytes]]] = {FUNCTIONS: [], EVENTS: []}
+def accepted(result: BatchResult) -> dict[int, list[str]]:
+    """The accepted texts of each collection."""
+    found: dict[int, list[str]] = {FUNCTIONS: [], EVENTS: []}
     for collection, got in result.accepted.items():
-        pairs = zip(got.text.to_pylist(), got.hash, strict=True)
-        found[collection.code] += [(text, digest.tobytes()) for text, digest in pairs]
+        found[collection.code] += got.text.to_pylist()
     return found
 
 
@@ -408,7 +407,7 @@ def accepted(result: BatchResult) -> dict[int, list[tuple[str, bytes]]]:
 def test_a_batch_gives_each_candidate_the_outcome_of_the_grammar(
     texts: list[bytes], default: int, data: st.DataObject
 ) -> None:
-    """Every candidate is accepted with its hash or rejected with its reason, in input order, whatever its bytes.
+    """Every candidate is accepted or rejected with its reason, in input order, whatever its bytes.
 
     Each has a declared kind of its own. A canonical text normalises to itself.
     """
@@ -420,11 +419,10 @@ def test_a_batch_gives_each_candidate_the_outcome_of_the_grammar(
     assert [reject[:3] for reject in rejects(found)] == [
         (line, outcome.reason, outcome.column) for line, outcome in enumerate(result, 1) if outcome.reason
     ]
-    expected: dict[int, list[tuple[str, bytes]]] = {FUNCTIONS: [], EVENTS: []}
+    expected: dict[int, list[str]] = {FUNCTIONS: [], EVENTS: []}
     for outcome in result:
         if not outcome.reason:
-            digest = keccak256(outcome.text.encode())
-            expected[outcome.collection].append((outcome.text, digest if outcome.collection == EVENTS else digest[:4]))
+            expected[outcome.collection].append(outcome.text)
             assert one(outcome.text, outcome.collection) == outcome
     assert accepted(found) == expected
 
@@ -448,7 +446,7 @@ def test_encoding(text: bytes, column: int, shown: str) -> None:
     assert one(text) == Outcome("", UNKNOWN, "encoding", column)
     found = batch_result([Entry(b"f(uint)", 1), Entry(text, 2), Entry("g(é)".encode(), 3), Entry(b"h()", 4)])
     assert rejects(found) == [(2, "encoding", column, shown), (3, "unknown_type", 3, "g(é)")]
-    assert [text for text, _ in accepted(found)[FUNCTIONS]] == ["f(uint256)", "h()"]
+    assert accepted(found)[FUNCTIONS] == ["f(uint256)", "h()"]
 
 
 TRANSFER = b"transfer(address to, uint value)"
@@ -470,7 +468,7 @@ def test_declared_hash_is_checked_to_its_last_byte(width: int, declared_kind: in
     good = [1, width + 2, width + 4]
     bad = [line for line in range(1, len(declared) + 1) if line not in good]
     assert rejects(found) == [(line, "hash_mismatch", 0, TRANSFER.decode()) for line in bad]
-    assert [text for text, _ in accepted(found)[declared_kind]] == ["transfer(address,uint256)"] * len(good)
+    assert accepted(found)[declared_kind] == ["transfer(address,uint256)"] * len(good)
 
 
 def test_one_batch_may_have_declared_hashes_of_two_widths() -> None:
@@ -494,7 +492,7 @@ def test_a_reason_from_the_reader_comes_first() -> None:
     entries += [Entry(b"g()", 3, UNKNOWN, b"", OK), Entry(b"\xff", 4)]
     found = batch_result(entries)
     assert [reject[:3] for reject in rejects(found)] == [(1, "placeholder", 0), (2, "bad_entry", 0), (4, "encoding", 1)]
-    assert [text for text, _ in accepted(found)[FUNCTIONS]] == ["g()"]
+    assert accepted(found)[FUNCTIONS] == ["g()"]
 
 
 @pytest.mark.parametrize("declared_kind", [FUNCTIONS, EVENTS])
@@ -521,7 +519,7 @@ def test_candidates_need_not_name_anything() -> None:
     batch = Candidates(data, starts, ends, np.arange(1, 4), 5)
     for default in (FUNCTIONS, EVENTS):
         found = canonicalise(batch, default)
-        texts = {collection: [text for text, _ in pairs] for collection, pairs in accepted(found).items()}
+        texts = accepted(found)
         expected = {FUNCTIONS: ["f(uint256)"], EVENTS: ["E(bool)"]}
         assert texts == (expected if default == FUNCTIONS else {FUNCTIONS: [], EVENTS: ["f(uint256)", "E(bool)"]})
         assert rejects(found) == [(2, "unbalanced", 3, "g(")]

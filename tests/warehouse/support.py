@@ -16,6 +16,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from unittest.mock import patch
 
 import click.testing
 import numpy as np
@@ -39,6 +40,7 @@ from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.entry import FIELD
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.publish import batch, dedupe
 from sigdir.warehouse.publish.batch import Batch, Progress
 from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.publish import Published, Publisher
@@ -88,11 +90,10 @@ def cut(texts: Sequence[str], rows: int) -> list[Sequence[str]]:
     return [texts[first : first + rows] for first in range(0, len(texts), rows)]
 
 
-def make_spill(folder: Path, collection: Collection, batches: Batches, digest: Digest = keccak256_column) -> Spill:
+def make_spill(folder: Path, collection: Collection, batches: Batches) -> Spill:
     spill = Spill(folder, collection)
-    for batch in batches:
-        text = pa.array(batch, pa.string())
-        spill.append(Rows.of(collection, text, digest(text)))
+    for texts in batches:
+        spill.append(Rows(pa.array(texts, pa.string())))
     spill.finish()
     return spill
 
@@ -130,9 +131,11 @@ class Run:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            for module in (dedupe, batch):
+                stack.enter_context(patch.object(module, "keccak256_column", self.digest))
             folder = stack.enter_context(RunFolder(self.paths.tmp))
             self.name, self.folder = folder.name, folder.path
-            self.spills = {c: make_spill(self.folder, c, self.batches[c], self.digest) for c in COLLECTIONS}
+            self.spills = {c: make_spill(self.folder, c, self.batches[c]) for c in COLLECTIONS}
             self.publisher = stack.enter_context(Publisher(self.paths, self.threads, wait=False))
             self._dedupe()
             self._stack = stack.pop_all()

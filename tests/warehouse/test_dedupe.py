@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.fingerprints import fingerprints_of
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish import dedupe
@@ -26,13 +27,13 @@ from sigdir.warehouse.table.parquet import NewRows, rows_table, write_data_file
 from tests.examples import examples
 from tests.warehouse.support import Digest, cut, digest_of, make_spill
 
-# Where a text is known from; and with or without the map of hashes.
+# Where a text is known from; and with or without the comparison of hashes.
 NEW, FILE_1, FILE_2, FILE_3, STAGED = range(5)
-MAPS = (1 << 30, 0)
+FEW = (1 << 30, 0)
 
 
 def flags_of(spill: Spill, snapshot: Snapshot, staged: list[StagedRow]) -> list[bool]:
-    ids = text_ids_in(spill.keys_path.with_suffix(".ids"), spill.rows)
+    ids = text_ids_in(spill.texts_path.with_suffix(".ids"), spill.rows)
     found: list[bool] = new_rows(spill, snapshot, staged, 2, ids).tolist()
     return found
 
@@ -73,7 +74,7 @@ def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
 
 @settings(max_examples=examples(120))
 @given(
-    map_rows=st.sampled_from(MAPS),
+    few_rows=st.sampled_from(FEW),
     collection=st.sampled_from(COLLECTIONS),
     part_rows=st.sampled_from([dedupe.PART_ROWS, 16]),
     places=st.lists(st.integers(NEW, STAGED), min_size=30, max_size=30),
@@ -81,13 +82,13 @@ def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
     batch_rows=st.integers(1, 60),
 )
 def test_new_rows_equal_a_set(
-    map_rows: int, collection: Collection, part_rows: int, places: list[int], batch: list[int], batch_rows: int
+    few_rows: int, collection: Collection, part_rows: int, places: list[int], batch: list[int], batch_rows: int
 ) -> None:
     """A row is new if its text is in no file, not staged, and not earlier in the batch; in one table or in several parts."""
     held = [[text_of(n) for n, place in enumerate(places) if place == where] for where in range(5)]
     known = {n for n, place in enumerate(places) if place != NEW}
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
-        patch.setattr(dedupe, "_MAP_ROWS", map_rows)
+        patch.setattr(dedupe, "_FEW_ROWS", few_rows)
         patch.setattr(parquet, "ROW_GROUP_ROWS", 4)
         patch.setattr(dedupe, "PART_ROWS", part_rows)
         patch.setattr(dedupe, "_CHUNK_ROWS", 8)
@@ -98,27 +99,49 @@ def test_new_rows_equal_a_set(
     assert keep == first_of_each(batch, known)
 
 
-@pytest.mark.parametrize("map_rows", MAPS)
-@pytest.mark.parametrize("collection", COLLECTIONS)
-def test_keys_with_the_same_first_half_are_different(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collection: Collection, map_rows: int
-) -> None:
-    """Texts whose keys agree in eight bytes are no duplicates; those that agree in sixteen are."""
-    monkeypatch.setattr(dedupe, "_MAP_ROWS", map_rows)
-    texts = ["a()", "b()", "c()", "d()"]
+def test_keys_are_compared_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts whose keys differ in one bit of either half are no duplicates; those of one key are."""
+    keys = {"a()": [7, 1], "b()": [7, 1 | 1 << 63], "c()": [8, 1], "A()": [7, 1]}
 
-    def crafted(text: str) -> bytes:
-        return b"\x11" * 8 + texts.index(text).to_bytes(8, "little") + b"\x22" * 16
+    def crafted(text: pa.StringArray) -> npt.NDArray[np.uint64]:
+        return np.array([keys[item] for item in text.to_pylist()], np.uint64).reshape(-1, 2)
 
-    def digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(b"".join(crafted(item) for item in text.to_pylist()), np.uint8).reshape(-1, 32)
+    monkeypatch.setattr(dedupe, "fingerprints_of", crafted)
+    texts = ["a()", "b()", "a()", "c()", "b()", "A()"]
+    known: tuple[tuple[list[str], list[str]], ...] = ([], []), (["b()"], []), ([], ["c()"]), (["b()"], ["c()"])
+    for in_file, in_staging in known:
+        folder = tmp_path / "".join([*in_file, *in_staging])
+        folder.mkdir(exist_ok=True)
+        spill = make_spill(folder, SIGNATURES, cut(texts, 3))
+        flags = flags_of(spill, snapshot_of(folder, SIGNATURES, [in_file]), staged_rows(in_staging))
+        assert flags == [True, "b()" not in in_file, False, "c()" not in in_staging, False, False]
 
-    monkeypatch.setattr(dedupe, "keccak256_column", digest)
-    batch = [0, 1, 0, 2, 1, 3, 2]
-    for in_file, in_staging in ([], []), ([1], []), ([], [3]), ([1], [3]):
-        folder = tmp_path / f"{in_file}{in_staging}"
+
+def test_only_row_groups_with_a_hash_of_a_small_batch_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that shares its hash with another one, or is stored, makes its row group read; other groups are left out."""
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 4)
+    read: list[str] = []
+
+    def noting(text: pa.StringArray) -> npt.NDArray[np.uint64]:
+        read.extend(text.to_pylist())
+        return fingerprints_of(text)
+
+    monkeypatch.setattr(dedupe, "fingerprints_of", noting)
+    # The two texts have the selector 0x42966c68.
+    stored = ["collate_propagate_storage(bytes16)", *map(text_of, range(3)), *map(text_of, range(100, 108))]
+    for collection in COLLECTIONS:
+        folder = tmp_path / collection
         folder.mkdir()
-        spill = make_spill(folder, collection, cut([texts[n] for n in batch], 3), digest)
-        snapshot = snapshot_of(folder, collection, [[texts[n] for n in in_file]], digest)
-        staged = [StagedRow(9, 9, texts[n], crafted(texts[n])) for n in in_staging]
-        assert flags_of(spill, snapshot, staged) == first_of_each(batch, {*in_file, *in_staging})
+        spill = make_spill(folder, collection, [["burn(uint256)", "other()"], [text_of(2)]])
+        read.clear()
+        assert flags_of(spill, snapshot_of(folder, collection, [stored]), []) == [True, True, False]
+        assert read == ["burn(uint256)", "other()", text_of(2), *stored[:4]]
+
+
+def test_rows_are_found_by_their_text(tmp_path: Path) -> None:
+    """``rows_with`` gives all rows with these texts, and which text each has."""
+    spill = make_spill(tmp_path, SIGNATURES, cut(["a()", "b()", "a()", "c()", "b()"], 2))
+    found = [
+        [column.tolist() for column in spill.rows_with(texts)] for texts in (["a()", "x()"], ["c()", "b()"], ["x()"])
+    ]
+    assert found == [[[0, 2], [0, 0]], [[1, 3, 4], [1, 0, 1]], [[], []]]

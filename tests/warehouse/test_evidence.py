@@ -18,7 +18,6 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
-from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.signatures.sightings import Sightings
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import text_evidence
@@ -202,7 +201,7 @@ def test_sightings_of_declarations_keep_everything(paths: Paths, tmp_path: Path)
     texts = ["a(uint256)", "b(uint256)", "c(uint256)", "a(uint256)"]
     spill = Spill(tmp_path, SIGNATURES)
     column = pa.array(texts, pa.string())
-    spill.append(Rows.of(SIGNATURES, column, keccak256_column(column), Sightings.of([*said, said[0]])))
+    spill.append(Rows(column, Sightings.of([*said, said[0]])))
     spill.finish()
     make_folder(paths.root)
     with Publisher(paths, wait=False) as publisher:

@@ -36,7 +36,7 @@ from sigdir.warehouse.log.manifest import CONTRACTS, Manifest, MappedFile
 
 MAX_PROXIES = 8
 """So many proxies are followed from one address."""
-ADDRESS_BYTES, KEY_BYTES = 20, 32
+ADDRESS_BYTES, KEY_BYTES, HASH_BYTES = 20, 32, 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from sigdir.signatures.arrow import Array, numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.columns import binary_column
+from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.publish.spill import ImportSightings, Spill
 from sigdir.warehouse.staging.transaction import Range, StagedRow
 from sigdir.warehouse.table.fields import DataFile
@@ -106,7 +108,7 @@ class BatchFiles:
         """Take the texts of staged rows out of the batches, and write the files that had them again."""
         for collection, rows in staged.items():
             batch = self._batches[collection]
-            numbers = batch.spill.rows_with([row.digest for row in rows])
+            numbers, _ = batch.spill.rows_with([row.text for row in rows])
             numbers = numbers[batch.keep[numbers]]
             if not len(numbers):
                 continue
@@ -127,13 +129,14 @@ class BatchFiles:
         is_left, numbered = batch.keep[rows], batch.keep[rows].copy()
         numbered[[row - rows.start for row in self._removed[collection] if rows.start <= row < rows.stop]] = True
         is_left, done = is_left[numbered], 0
-        for new in batch.spill.read(part.first, part.last, numbered):
-            some = slice(done, done + len(new.text))
+        for text in batch.spill.kept_texts(part.first, part.last, numbered):
+            new = NewRows(text, binary_column(keccak256_column(text)[:, : collection.hash_bytes]))
+            some = slice(done, done + len(text))
             offsets = np.arange(some.start, some.stop, dtype=np.int64)
             ids, created_at = part.reserved.first_id + offsets, part.reserved.first_created_at + offsets
             table = rows_table(new, ids, created_at, self._import_id)
             done = some.stop
-            self._progress(len(new.text))
+            self._progress(len(text))
             yield table if is_left[some].all() else table.filter(numbers(is_left[some]))
 
     def _write_folded(self, collection: Collection, staged: list[StagedRow]) -> None:

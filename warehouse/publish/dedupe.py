@@ -1,11 +1,8 @@
 """Which rows of a batch are new: the first row of each text that neither the table nor staging has.
 
-The keys of the batch go into a hash table, ``KeyTable``, which shows the rows that repeat an earlier one. The keys of the
-stored rows are then looked up in it, as threads read them.
-
-Stored rows that cannot be in the batch are left out where that is cheap: a map of the first 24 hash bits that occur in
-the batch is compared with a file's hash column, and only the texts of the rows that match are hashed again for their
-full keys.
+The key of a text is its fingerprint, so no known text is hashed by Keccak. The keys of the batch go into a hash table,
+``KeyTable``, which shows the rows that repeat an earlier one. The keys of the stored rows are then looked up in it, as
+threads read them. Of a row group that has none of a small batch's hashes the texts are not read.
 
 Invariants of the table
     An entry is one uint64: 24 bits of the key above, the number of the row and one below; 0 is an empty place. The
@@ -13,41 +10,35 @@ Invariants of the table
     A table is made in parts, each of the keys that end in the same bits: threads fill one part each. Memory does not
     grow with the batch: there are as many parts at a time as hold PART_ROWS rows.
 
-Theory. Open addressing with at most three of four places taken. The place of a key is its first half times a random odd
-number, so nobody can choose texts that share one.
+Theory. Open addressing with at most three of four places taken. The place of a key is its first bits, which are random,
+so nobody can choose texts that share one.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sigdir.signatures.arrow import Array, numbers, values
-from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
-from sigdir.signatures.columns import Keys, as_readonly, keys_of
+from sigdir.signatures.arrow import Array, strings, values
+from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.fingerprints import fingerprints_of
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.signatures.kernels import kernel, pointer
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.publish.spill import Ids, Spill
+from sigdir.warehouse.publish.spill import Ids, Spill, numbers_in
 from sigdir.warehouse.staging.transaction import StagedRow
 from sigdir.warehouse.table.parallel import for_each, ordered_map
 from sigdir.warehouse.table.parquet import naming
 
 Flags = npt.NDArray[np.bool_]
-
-# The map of hash bits takes 16 MiB, so that it stays in a processor's cache. A batch of 100 k rows sets 0.6 % of it.
-_MAP_BITS = 24
-# In a batch of more rows, most stored rows match the map anyway and testing them gains nothing.
-_MAP_ROWS = 8_000_000
 
 
 def new_rows(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int, text_ids: Ids) -> Flags:
@@ -59,7 +50,7 @@ def new_rows(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads:
     keep = np.ones(spill.rows, np.bool_)
     if not spill.rows:
         return keep
-    words = spill.words()
+    words = _keys_of(spill, threads)
     at_once = 1 << (min(threads, _MAX_AT_ONCE).bit_length() - 1)  # a power of two, as the parts are
     parts = parts_of(spill.rows) * at_once
 
@@ -82,23 +73,36 @@ def new_rows(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads:
 _MAX_AT_ONCE = 8
 """Threads that fill parts of the table. Each reads all keys."""
 
+_BATCHES_AT_ONCE = 16
+
+
+def _keys_of(spill: Spill, threads: int) -> npt.NDArray[np.uint64]:
+    """The keys of all rows in their order, of shape (rows, 2), in a file beside the texts."""
+    found = numbers_in(spill.texts_path.with_suffix(".keys"), np.dtype(np.uint64), spill.rows, 2)
+    bounds = spill.first_rows().tolist()
+
+    def fill(first: int) -> None:
+        for number, text in enumerate(spill.texts(first, min(first + _BATCHES_AT_ONCE, spill.batches())), first):
+            found[bounds[number] : bounds[number + 1]] = fingerprints_of(text)
+
+    for_each(fill, range(0, spill.batches(), _BATCHES_AT_ONCE), threads)
+    return found
+
 
 def _known_rows(
     tables: Sequence[KeyTable], spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int
 ) -> Iterator[Found]:
     """The rows of some parts of the table whose texts are stored, with their ids."""
     if staged:
-        joined = b"".join(row.digest for row in staged)
-        keys = keys_of(np.frombuffer(joined, np.uint8).reshape(-1, 32))
+        words = fingerprints_of(strings([row.text for row in staged]))
         ids = np.array([row.id for row in staged], np.int64)
-        yield from (table.find(keys, ids) for table in tables)
-    if not snapshot.files[spill.collection]:
-        return
-    seen = _hash_map(spill)
+        yield from (table.find(words, ids) for table in tables)
+    hashes = _FewHashes.of(spill) if spill.rows <= _FEW_ROWS else None
 
     def find(group: RowGroup) -> list[Found]:
-        keys, ids = keys_of_group(spill.collection, group, seen)
-        return [table.find(keys, ids) for table in tables]
+        text, ids = stored_texts(group, hashes)
+        words = fingerprints_of(text)
+        return [table.find(words, ids) for table in tables]
 
     groups = row_groups(file.path for file in snapshot.files[spill.collection])
     with ThreadPoolExecutor(threads) as pool:
@@ -121,45 +125,40 @@ def row_groups(files: Iterable[Path]) -> Iterator[RowGroup]:
             yield RowGroup(path, number, metadata)
 
 
-def keys_of_group(collection: Collection, row_group: RowGroup, seen: Flags | None) -> tuple[Keys, Ids]:
-    """The keys and ids of one row group, without the rows that the map (``_hash_map``) rules out."""
+def stored_texts(row_group: RowGroup, hashes: _FewHashes | None) -> tuple[pa.StringArray, Ids]:
+    """The texts and ids of one row group; no row if it has none of the hashes."""
     path, group, metadata = row_group
     with naming(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as file:
-        if collection == EVENT_SIGNATURES:  # the stored hash is the digest
-            return keys_of(_stored_hashes(file, group, collection)), _stored_ids(file, group)
-        possible = None
-        if seen is not None:
-            hashes = _stored_hashes(file, group, collection).view(np.uint32)[:, 0]
-            possible = seen[hashes & np.uint32((1 << _MAP_BITS) - 1)]
-            if not possible.any():
-                return keys_of(np.empty((0, 32), np.uint8)), np.empty(0, np.int64)
-        ids = _stored_ids(file, group)
-        text = file.read_row_group(group, columns=["text_signature"]).column(0).combine_chunks()
-    if possible is None:
-        return keys_of(keccak256_column(text)), ids
-    return keys_of(keccak256_column(text.filter(numbers(possible)))), ids[possible]
+        if hashes is not None and not hashes.any_in(file.read_row_group(group, columns=["hash"])["hash"]):
+            return strings([]), np.empty(0, np.int64)
+        rows = file.read_row_group(group, columns=["id", "text_signature"])
+    return rows["text_signature"].combine_chunks(), values(rows["id"])
 
 
-def _stored_ids(file: pq.ParquetFile, group: int) -> Ids:
-    """The ids of a row group."""
-    return values(file.read_row_group(group, columns=["id"]).column(0))
+_FEW_ROWS = 1 << 14
+"""Of more rows most row groups have a hash, by chance."""
+_SEEN_BITS = 24
+_SEEN_MASK = np.uint32((1 << _SEEN_BITS) - 1)
 
 
-def _stored_hashes(file: pq.ParquetFile, group: int, collection: Collection) -> npt.NDArray[np.uint8]:
-    """The hash column of a row group, uint8 of shape (rows, width of the collection's hash)."""
-    width = collection.hash_bytes
-    column = file.read_row_group(group, columns=["hash"]).column(0)
-    fixed = column.cast(pa.binary(width)).combine_chunks()
-    return np.frombuffer(fixed.buffers()[1], np.uint8)[: len(fixed) * width].reshape(-1, width)
+class _FewHashes(NamedTuple):
+    """The first four bytes of the hashes of a small batch. ``seen`` has a flag for each value of their last bits."""
 
+    hashes: Array
+    seen: Flags
 
-def _hash_map(spill: Spill) -> Flags | None:
-    """For each value of a hash's first bits, whether the batch has one that begins so; None if most have."""
-    if spill.rows >= _MAP_ROWS:
-        return None
-    seen = np.zeros(1 << _MAP_BITS, np.bool_)
-    seen[spill.words()[:, 0] & np.uint64((1 << _MAP_BITS) - 1)] = True
-    return seen
+    @classmethod
+    def of(cls, spill: Spill) -> Self:
+        hashes = np.concatenate([keccak256_column(text).view(np.uint32)[:, 0] for text in spill.texts()])
+        seen = np.zeros(1 << _SEEN_BITS, np.bool_)
+        seen[hashes & _SEEN_MASK] = True
+        return cls(hashes, seen)
+
+    def any_in(self, column: pa.ChunkedArray) -> bool:
+        """Whether one of the stored hashes begins with one of these."""
+        stored = column.cast(pa.binary(len(column[0].as_py()))).combine_chunks().buffers()[1]
+        first = np.frombuffer(stored, np.uint32).reshape(len(column), -1)[:, 0]
+        return bool(np.isin(first[self.seen[first & _SEEN_MASK]], self.hashes).any())
 
 
 # The table.
@@ -190,7 +189,6 @@ class KeyTable:
         rows = len(words) if parts == 1 else sum(self._rows_of(chunk) for chunk in self._chunks())
         bits = max((rows * 4 // 3).bit_length(), 4)
         self._shift = np.uint64(64 - bits)
-        self._factor = np.uint64(secrets.randbits(64) | 1)
         self._slots = np.zeros(1 << bits, np.uint64)
 
     def _chunks(self) -> Iterator[slice]:
@@ -206,17 +204,16 @@ class KeyTable:
             size = chunk.stop - chunk.start
             rows, first = np.empty(size, np.int64), np.empty(size, np.int64)
             found = _enter(
-                self._slots, self._words, chunk.start, chunk.stop, self._factor, self._shift, self._mask, self._part,
-                rows, first,
+                self._slots, self._words, chunk.start, chunk.stop, self._shift, self._mask, self._part, rows, first
             )  # fmt: skip
             yield Found(rows[:found], first[:found])
 
-    def find(self, keys: Keys, ids: Ids) -> Found:
+    def find(self, keys: Array, ids: Ids) -> Found:
         """The first row of each key that the part has, with the key's id."""
         rows, matches = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
         found = _find(
-            as_readonly(self._slots), self._words, as_readonly(keys.high), as_readonly(keys.low), as_readonly(ids),
-            self._factor, self._shift, self._mask, self._part, rows, matches,
+            as_readonly(self._slots), self._words, as_readonly(keys), as_readonly(ids), self._shift, self._mask,
+            self._part, rows, matches,
         )  # fmt: skip
         return Found(rows[:found], matches[:found])
 
@@ -227,14 +224,12 @@ def parts_of(rows: int) -> int:
 
 
 @kernel(nogil=True)
-def _place_of(
-    slots: Any, last: Any, words: Any, high: Any, low: Any, factor: Any, shift: Any
-) -> tuple[Any, Any]:  # fmt: skip
+def _place_of(slots: Any, last: Any, words: Any, high: Any, low: Any, shift: Any) -> tuple[Any, Any]:
     """The place of a key, and the row that has it; -1 where the place is empty.
 
     ``slots`` and ``words`` are pointers, two words a row: with arrays it takes twice as long.
     """
-    at = (high * factor) >> shift
+    at = high >> shift
     tag = high << np.uint64(_TAG_SHIFT)
     while slots[at] != 0:
         entry = slots[at] ^ tag
@@ -248,8 +243,7 @@ def _place_of(
 
 @kernel(nogil=True)
 def _enter(
-    slots: Array, words: Array, start: int, stop: int, factor: Any, shift: Any, mask: Any, part: Any, rows: Array,
-    first: Array,
+    slots: Array, words: Array, start: int, stop: int, shift: Any, mask: Any, part: Any, rows: Array, first: Array
 ) -> int:  # fmt: skip
     """Enter the rows ``start`` up to and without ``stop``; returns how many have an earlier one with the same key."""
     found = 0
@@ -258,7 +252,7 @@ def _enter(
         high, low = words[row, 0], words[row, 1]
         if low & mask != part:
             continue
-        at, other = _place_of(pointer(slots), last, pointer(words), high, low, factor, shift)
+        at, other = _place_of(pointer(slots), last, pointer(words), high, low, shift)
         if other < 0:
             slots[at] = high << np.uint64(_TAG_SHIFT) | np.uint64(row + 1)
         else:
@@ -269,16 +263,16 @@ def _enter(
 
 @kernel(nogil=True)
 def _find(
-    slots: Array, words: Array, high: Array, low: Array, ids: Array, factor: Any, shift: Any, mask: Any, part: Any,
-    rows: Array, what: Array,
+    slots: Array, words: Array, keys: Array, ids: Array, shift: Any, mask: Any, part: Any, rows: Array, what: Array
 ) -> int:  # fmt: skip
     """Look keys up; returns how many have a row."""
     found = 0
     last = np.uint64(len(slots) - 1)
-    for key in range(len(high)):
-        if low[key] & mask != part:
+    for key in range(len(keys)):
+        high, low = keys[key, 0], keys[key, 1]
+        if low & mask != part:
             continue
-        _, row = _place_of(pointer(slots), last, pointer(words), high[key], low[key], factor, shift)
+        _, row = _place_of(pointer(slots), last, pointer(words), high, low, shift)
         if row >= 0:
             rows[found], what[found] = row, ids[key]
             found += 1

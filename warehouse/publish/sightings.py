@@ -348,10 +348,9 @@ class _CollectionSightings:
 
     def add_late_rows(self, rows: list[StagedRow]) -> Ids:
         """Note the ids of POSTs that took texts of the batch; returns the numbers of the rows with these texts."""
-        found = [self.spill.rows_with([row.digest]) for row in rows]
-        for numbers, row in zip(found, rows, strict=True):
-            self._ids[numbers] = row.id
-        return np.concatenate(found)
+        numbers, which = self.spill.rows_with([row.text for row in rows])
+        self._ids[numbers] = np.array([row.id for row in rows], np.int64)[which]
+        return numbers
 
     def parts(self, threads: int) -> list[_EvidencePart]:
         """Files of about equal size, as many as keep all threads busy."""

@@ -1,22 +1,19 @@
-"""The spill of a batch: texts, hashes, keys, sightings and ids of texts in files of the run's folder.
+"""The spill of a batch: texts, sightings and ids of texts in files of the run's folder.
 
-A batch may be larger than memory, so canonical texts and their hashes are written to disk at once, one
-spill per collection, in the order of the source. A row is identified by its number in that order. ``dedupe``
+A batch may be larger than memory, so canonical texts are written to disk at once, one spill per collection, in the
+order of the source. A row is identified by its number in that order. ``dedupe``
 later decides which rows are new, one flag each.
 
 A plain list's rows have no sightings here, so a list costs nothing a row. The ids of texts take eight bytes a row.
-
-The key is the first 16 bytes of the digest. Finding two texts that share it takes about 2^64 hashes; the
-second of them would be taken for a duplicate of the first.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,11 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sigdir.signatures.arrow import numbers
+from sigdir.signatures.arrow import Array, numbers, strings, values
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.columns import Rows, keys_of
+from sigdir.signatures.columns import Rows
 from sigdir.warehouse.evidence.files import BASES_SCHEMA, SAID_SCHEMA, BatchSightings
-from sigdir.warehouse.table.parquet import NewRows
 
 Ids = npt.NDArray[np.int64]
 
@@ -84,9 +80,15 @@ def text_ids_in(path: Path, rows: int) -> Ids:
 
     The numbers are in a new file.
     """
+    return numbers_in(path, np.dtype(np.int64), rows)
+
+
+def numbers_in(path: Path, dtype: np.dtype[Any], *shape: int) -> Array:
+    """Numbers that memory need not hold, 0 at first, in a new file."""
+    size = math.prod(shape)
     with path.open("wb") as file:  # on a full disk this is an error, writing to a hole is a SIGBUS
-        os.posix_fallocate(file.fileno(), 0, max(1, rows) * np.dtype(np.int64).itemsize)
-    return np.asarray(np.memmap(path, np.int64, "r+"))[:rows]
+        os.posix_fallocate(file.fileno(), 0, max(1, size) * dtype.itemsize)
+    return np.asarray(np.memmap(path, dtype, "r+"))[:size].reshape(shape)
 
 
 class SightedInput(NamedTuple):
@@ -111,7 +113,7 @@ class ImportSightings:
     replaces: bool = False
 
 
-_KEYS_A_CHUNK = 1 << 19
+_TEXTS = pa.schema([("text", pa.string())])
 
 
 class Spill:
@@ -124,47 +126,28 @@ class Spill:
         self.collection = collection
         self.rows = 0
         self.texts_path = folder / f"{collection}.arrow"
-        self.keys_path = folder / f"{collection}.keys"
-        schema = pa.schema([("text", pa.string()), ("hash", pa.binary(collection.hash_bytes))])
-        self._keys = self.keys_path.open("wb")
-        try:
-            self._sink = pa.OSFile(str(self.texts_path), "wb")
-            self._texts = pa.ipc.new_file(self._sink, schema)
-        except BaseException:
-            self._keys.close()
-            raise
+        self._sink = pa.OSFile(str(self.texts_path), "wb")
+        self._texts = pa.ipc.new_file(self._sink, _TEXTS)
         self._firsts: list[int] = []
         self.sightings = SightingSpill(folder, collection)
         """What the rows' sources say about them, where it is more than the text."""
 
     def append(self, rows: Rows) -> None:
         """Add rows, in order."""
-        count = len(rows.text)
-        if not count:
-            return
-        width = self.collection.hash_bytes
-        column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(rows.hash)])
-        self._texts.write_batch(pa.record_batch([rows.text, column], names=["text", "hash"]))
-        self._keys.write(rows.keys.data)
-        if rows.sightings is not None:
-            self.sightings.append(len(self._firsts), BatchSightings.of(rows.sightings))
+        if len(rows.text):
+            self._append(rows.text, None if rows.sightings is None else BatchSightings.of(rows.sightings))
+
+    def _append(self, text: pa.StringArray, sightings: BatchSightings | None) -> None:
+        self._texts.write_batch(pa.record_batch([text], schema=_TEXTS))
+        if sightings is not None:
+            self.sightings.append(len(self._firsts), sightings)
         self._firsts.append(self.rows)
-        self.rows += count
+        self.rows += len(text)
 
     def extend(self, other: Spill) -> None:
         """Add the batches of a finished spill, in order."""
-        if not other.rows:
-            return
-        words, bounds = other.words(), other.first_rows().tolist()
-        with pa.OSFile(str(other.texts_path)) as file:
-            texts = pa.ipc.open_file(file)
-            for number, (first, end) in enumerate(pairwise(bounds)):
-                self._texts.write_batch(texts.get_batch(number))
-                self._keys.write(words[first:end].data)
-                if (sightings := other.sightings.read(number)) is not None:
-                    self.sightings.append(len(self._firsts), sightings)
-                self._firsts.append(self.rows)
-                self.rows += end - first
+        for number, text in enumerate(other.texts()):
+            self._append(text, other.sightings.read(number))
 
     def finish(self) -> None:
         """Write what is buffered; after this the spill can be read."""
@@ -174,12 +157,12 @@ class Spill:
     def close(self) -> None:
         """Close the files, finished or not."""
         with ExitStack() as files:  # all fail on a full disk, writing their buffers
-            for file in (self._sink, self._keys, self.sightings):
+            for file in (self._sink, self.sightings):
                 files.callback(file.close)
 
     def files(self) -> list[Path]:
         """The files of the spill."""
-        return [self.texts_path, self.keys_path, *self.sightings.files()]
+        return [self.texts_path, *self.sightings.files()]
 
     def batches(self) -> int:
         return len(self._firsts)
@@ -188,35 +171,33 @@ class Spill:
         """The number of the first row of each batch, and the count of all rows at the end."""
         return np.array([*self._firsts, self.rows], np.int64)
 
-    def rows_with(self, digests: list[bytes]) -> npt.NDArray[np.int64]:
-        """The numbers of the rows whose text has one of these digests."""
-        wanted = keys_of(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32))
-        pairs = set(zip(wanted.high.tolist(), wanted.low.tolist(), strict=True))
-        words, found = self.words(), [np.empty(0, np.int64)]
-        for first in range(0, self.rows, _KEYS_A_CHUNK):
-            near = np.flatnonzero(np.isin(words[first : first + _KEYS_A_CHUNK, 0], wanted.high)) + first
-            found.append(near[[(high, low) in pairs for high, low in words[near].tolist()]] if len(near) else near)
-        return np.concatenate(found)
-
-    def words(self) -> npt.NDArray[np.uint64]:
-        """All keys in row order, of shape (rows, 2)."""
-        if not self.rows:
-            return np.empty((0, 2), np.uint64)
-        return np.asarray(np.memmap(self.keys_path, np.uint64, "r", shape=(self.rows, 2)))
-
-    def read(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[NewRows]:
-        """The kept rows of the batches ``first`` up to and without ``last``; ``keep`` has a flag for each of their rows."""
-        start = self._firsts[first] if first < last else 0
+    def texts(self, first: int = 0, last: int | None = None) -> Iterator[pa.StringArray]:
+        """The texts of the batches ``first`` up to and without ``last``, of all by default."""
         with pa.OSFile(str(self.texts_path)) as file:
             reader = pa.ipc.open_file(file)
-            for number in range(first, last):
-                batch = reader.get_batch(number)
-                at = self._firsts[number] - start
-                mask = keep[at : at + batch.num_rows]
-                if not mask.all():
-                    batch = batch.filter(numbers(mask))
-                if batch.num_rows:
-                    yield NewRows(batch["text"], pc.cast(batch["hash"], pa.binary()))
+            for number in range(first, self.batches() if last is None else last):
+                yield reader.get_batch(number)["text"]
+
+    def kept_texts(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[pa.StringArray]:
+        """The kept ones of these texts; ``keep`` has a flag for each row of the batches."""
+        at = 0
+        for text in self.texts(first, last):
+            mask = keep[at : at + len(text)]
+            at += len(text)
+            if mask.any():
+                yield text if mask.all() else text.filter(numbers(mask))
+
+    def rows_with(self, texts: Sequence[str]) -> tuple[Ids, Ids]:
+        """The numbers of the rows that have one of these texts, and which of them each has."""
+        wanted, first = strings(texts), 0
+        rows, which = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for text in self.texts():
+            found = pc.index_in(text, wanted)
+            here = np.flatnonzero(values(found.is_valid()))
+            rows.append(here + first)
+            which.append(values(found)[here])
+            first += len(text)
+        return np.concatenate(rows), np.concatenate(which)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_keys", "_sink", "_texts")}
+        return {name: value for name, value in vars(self).items() if name not in ("_sink", "_texts")}

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.arrow import Array, numbers, strings, values
+from sigdir.signatures.columns import binary_column
 from sigdir.signatures.evidence import Kind
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES, deployments_of, interface_texts_of
 from sigdir.warehouse.evidence.mapped import (
@@ -236,16 +237,6 @@ def fixed_bytes(column: pa.Array, size: int) -> Array:
     offsets, data = column.buffers()[1:]
     start = int(np.frombuffer(offsets, np.int32)[column.offset])
     return np.frombuffer(data, np.uint8)[start : start + size * len(column)].view(f"S{size}")
-
-
-def binary_column(rows: Array, is_valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Values of one size, uint8 of (rows, size), as a column; those that are not valid are null."""
-    count, size = rows.shape
-    data = pa.py_buffer(np.ascontiguousarray(rows))
-    fixed = pa.Array.from_buffers(
-        pa.binary(size), count, [None if is_valid is None else numbers(is_valid).buffers()[1], data]
-    )
-    return fixed.cast(pa.binary())
 
 
 _DISTINCT = """

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.canonicalise import check_canonical
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.columns import binary_column
 from sigdir.warehouse.index.build import open_index
 from sigdir.warehouse.log.manifest import (
     EvidenceFile,
@@ -82,9 +83,7 @@ def _is_not_rising(numbers: Array, before: int) -> Array:
 
 
 def _is_other_hash(rows: CheckedRows) -> Array:
-    kind = pa.binary(rows.hash.shape[1])
-    expected = pa.FixedSizeBinaryArray.from_buffers(kind, len(rows.hash), [None, pa.py_buffer(rows.hash)])
-    wrong: Array = pc.not_equal(rows.rows["hash"], expected.cast(pa.binary())).to_numpy(zero_copy_only=False)
+    wrong: Array = pc.not_equal(rows.rows["hash"], binary_column(rows.hash)).to_numpy(zero_copy_only=False)
     return wrong
 
 
