@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -184,7 +184,7 @@ class Source:
         except OSError as error:
             raise BadInput(self.name, error.strerror or str(error)) from error
         try:
-            self._stored = StoredBytes(cast(BinaryIO, file), advance)
+            self._stored = StoredBytes(file, advance)
             buffered = io.BufferedReader(self._stored, READ_BYTES)
             try:
                 self._stream = unpacked(buffered, self.path)
@@ -261,17 +261,18 @@ class Source:
                 if not end:
                     continue
                 chunk = chunk[end:]
-            block = rest + chunk
-            cut = block.rfind(b"\n") + 1
-            inside_long_line = not cut and len(block) >= BLOCK_BYTES
+            cut = chunk.rfind(b"\n") + 1
+            inside_long_line = not cut and len(rest) + len(chunk) >= BLOCK_BYTES
             if inside_long_line:
-                block += b"\n"
-                cut = len(block)
-            rest = block[cut:]
-            if cut:
-                self.blocks_read += 1
-                yield block[:cut], first_line
-                first_line += count_lines(block)
+                chunk += b"\n"
+                cut = len(chunk)
+            if not cut:
+                rest += chunk
+                continue
+            block, rest = b"".join((rest, memoryview(chunk)[:cut])), chunk[cut:]
+            self.blocks_read += 1
+            yield block, first_line
+            first_line += count_lines(block)
         if rest:
             self.blocks_read += 1
             yield rest, first_line

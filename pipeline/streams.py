@@ -33,7 +33,7 @@ _CUT_SHORT = "the stream ends before its end marker"
 class StoredBytes(io.RawIOBase):
     """The bytes of an input as stored. Counts and hashes them, and reports progress."""
 
-    def __init__(self, file: BinaryIO, advance: Callable[[int], None]) -> None:
+    def __init__(self, file: Any, advance: Callable[[int], None]) -> None:
         self._file = file
         self._advance = advance
         self.bytes = 0
@@ -44,12 +44,11 @@ class StoredBytes(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         check()
-        piece = self._file.read(len(buffer))
-        buffer[: len(piece)] = piece
-        self.bytes += len(piece)
-        self.sha256.update(piece)
-        self._advance(len(piece))
-        return len(piece)
+        size: int = self._file.readinto(buffer)
+        self.bytes += size
+        self.sha256.update(memoryview(buffer)[:size])
+        self._advance(size)
+        return size
 
     def drain(self) -> None:
         """Read the rest, so that count and hash cover the whole input."""
