@@ -99,7 +99,11 @@ def sightings_table(
     """The sightings of one input: row ``i`` is of the text ``ids[i]``; each is LISTED where nothing is ``said``."""
     rows = len(ids)
     if said is None:
-        said = BatchSightings.of(Sightings.alike(LISTED, rows))
+        one = sightings_table(np.zeros(1, np.int64), source, import_id, file, BatchSightings.of(Sightings.of([LISTED])))
+        alike = {
+            name: pa.repeat(one[name][0], rows) for name in one.column_names
+        }  # half the time of taking it so often
+        return pa.table(alike | {"id": arrow.numbers(ids)}, schema=SIGHTING_SCHEMA)
     columns = {
         "id": arrow.numbers(ids),
         "source": arrow.numbers(np.full(rows, source, np.int32)),
