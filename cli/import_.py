@@ -26,7 +26,7 @@ from sigdir.pipeline.formats.registry import FORMATS
 from sigdir.pipeline.formats.tables import ROLES
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
-from sigdir.pipeline.run import Options, run_import
+from sigdir.pipeline.run import DEFAULT_MEMORY_LIMIT, Options, run_import
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.decode_input import BadInput
 from sigdir.signatures.evidence import Deployed
@@ -112,7 +112,7 @@ def _contract(written: str) -> Deployed:
 @quiet_option("Show no progress and no report, only what cannot be read.")
 @no_wait_option
 @threads_option
-@memory_limit_option("512MB", "Memory for joining Sourcify's tables; above it, data is spilled to disk.")
+@memory_limit_option(DEFAULT_MEMORY_LIMIT, "Memory for joining Sourcify's tables; above it, data is spilled to disk.")
 def import_(
     paths: tuple[str, ...], folder: Path, samples: bool, engine: str, master: str | None, as_json: bool, quiet: bool,
     no_wait: bool, **given: Any,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +20,20 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Rows, binary_column
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, Witness
 from sigdir.signatures.keccak_rows import keccak256_column
-from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, HASH_BYTES, KEY_BYTES
-from sigdir.warehouse.log.manifest import CONTRACTS
-from sigdir.warehouse.publish.mapped import MappedDraft
-from sigdir.warehouse.sql.contracts import (
+from sigdir.warehouse.evidence.contracts import (
+    ADDRESS_BYTES,
     BY_CODE,
     BY_TEXTS,
     DEPLOYMENTS,
+    HASH_BYTES,
+    KEY_BYTES,
     TEXTS,
-    ContractTables,
 )
+from sigdir.warehouse.log.manifest import CONTRACTS
+from sigdir.warehouse.publish.mapped import MappedDraft
+
+if TYPE_CHECKING:
+    from sigdir.warehouse.sql.contracts import ContractTables
 
 
 class ContractRows(AbstractContextManager["ContractRows"]):

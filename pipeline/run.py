@@ -34,6 +34,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from sigdir.pipeline.contract_rows import ContractRows
 from sigdir.pipeline.errors import BadInput, printable
@@ -64,9 +65,6 @@ from sigdir.warehouse.publish.dedupe import new_rows
 from sigdir.warehouse.publish.mapped import mapped_evidence
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.publish.sightings import EvidenceFiles
-from sigdir.warehouse.sql.contracts import ContractTables
-from sigdir.warehouse.sql.engine import connect
-from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.staging.writer import make_warehouse, refuse_other_files
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import CommitConflict
@@ -74,6 +72,12 @@ from sigdir.warehouse.table.files import RunFolder, run_name
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import store_of
+
+if TYPE_CHECKING:
+    from sigdir.warehouse.sql.contracts import ContractTables
+    from sigdir.warehouse.sql.scratch import ScratchTables
+
+DEFAULT_MEMORY_LIMIT = "512MB"
 
 COMMIT_TRIES = 20
 """Attempts to commit to a store. Each one lost is a commit of another process."""
@@ -97,7 +101,7 @@ class Options:
     follow_links: bool = False
     """Read what links in folders lead to."""
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
-    memory_limit: str = "512MB"
+    memory_limit: str = DEFAULT_MEMORY_LIMIT
     """DuckDB's limit. Above it DuckDB spills to the run's folder."""
     replace_source: bool = False
     """The inputs are all that their sources say: earlier sightings of these sources do not count any more."""
@@ -159,8 +163,7 @@ def run_import(
     with ExitStack() as stack:
         name, folder = _make_folder(paths, options, stack)
         contracts = ContractRows(
-            lambda: ContractTables(connect(options.memory_limit, options.threads, folder)),
-            options.chain, options.contract,
+            lambda: _contract_tables(options, folder), options.chain, options.contract
         )  # fmt: skip
         state = stack.enter_context(ImportState(folder, report, contracts))
         run = ImportRun(options, paths, progress, report, state, unread, name)
@@ -192,13 +195,30 @@ def _check_warehouse(paths: Paths, options: Options) -> None:
     """Fail before hours of reading if the warehouse cannot be used or the memory limit is invalid."""
     refuse_other_files(paths)
     read_snapshot(paths)
-    _check_engine(options.memory_limit, options.threads)
+    if options.memory_limit != DEFAULT_MEMORY_LIMIT:
+        _check_engine(options.memory_limit, options.threads)
 
 
 @cache
 def _check_engine(memory_limit: str, threads: int) -> None:
-    """Once in a process: an engine takes 20 ms, which is a third of a small import."""
+    """Once in a process: an engine takes 20 ms, and 0.1 s to load. Few imports need it."""
+    from sigdir.warehouse.sql.engine import connect
+
     connect(memory_limit, threads).close()
+
+
+def _scratch_tables(options: Options, folder: Path) -> ScratchTables:
+    from sigdir.warehouse.sql.engine import connect
+    from sigdir.warehouse.sql.scratch import ScratchTables
+
+    return ScratchTables(connect(options.memory_limit, options.threads, folder))
+
+
+def _contract_tables(options: Options, folder: Path) -> ContractTables:
+    from sigdir.warehouse.sql.contracts import ContractTables
+    from sigdir.warehouse.sql.engine import connect
+
+    return ContractTables(connect(options.memory_limit, options.threads, folder))
 
 
 def make_warehouse_and_say(paths: Paths, progress: Reporter) -> None:
@@ -272,9 +292,7 @@ class InputReader(AbstractContextManager["InputReader"]):
         return self._readers[format.name]
 
     def _make_tables(self) -> ScratchTables:
-        options = self._run.options
-        engine = connect(options.memory_limit, options.threads, self._run.state.folder)
-        return self._open.enter_context(ScratchTables(engine))
+        return self._open.enter_context(_scratch_tables(self._run.options, self._run.state.folder))
 
     def _tasks(self, sources: list[Source]) -> Iterator[ReadTask]:
         """Detect the format of each input and yield what its reader yields."""

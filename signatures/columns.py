@@ -54,3 +54,12 @@ def binary_column(rows: Array, is_valid: npt.NDArray[np.bool_] | None = None) ->
     bitmap = None if is_valid is None else validity(is_valid)
     fixed = pa.Array.from_buffers(pa.binary(size), count, [bitmap, pa.py_buffer(np.ascontiguousarray(rows))])
     return fixed.cast(pa.binary())
+
+
+def fixed_bytes(column: pa.Array, size: int) -> Array:
+    """The values of a column of bytes without nulls, all of one size."""
+    if not len(column):
+        return np.empty(0, f"S{size}")
+    offsets, data = column.buffers()[1:]
+    start = int(np.frombuffer(offsets, np.int32)[column.offset])
+    return np.frombuffer(data, np.uint8)[start : start + size * len(column)].view(f"S{size}")

@@ -35,8 +35,7 @@ from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Witness
-from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES
-from sigdir.warehouse.sql.contracts import BY_CODE, BY_TEXTS
+from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, BY_CODE, BY_TEXTS, KEY_BYTES
 
 NAMES = {
     "chain": CHAIN_NAMES,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sigdir.pipeline.archive import is_archive
 from sigdir.pipeline.errors import BadInput, BrokenJSON
@@ -39,7 +39,9 @@ from sigdir.pipeline.formats.json_reader import DocumentShape
 from sigdir.pipeline.report import NAME, NESTED_ARCHIVE, UNKNOWN_FORMAT
 from sigdir.pipeline.source import STDIN, Source
 from sigdir.signatures.candidates import Entry, ReadTask
-from sigdir.warehouse.sql.scratch import ScratchTables
+
+if TYPE_CHECKING:
+    from sigdir.warehouse.sql.scratch import ScratchTables
 
 
 class MultiSourceReader(Protocol):

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -38,13 +39,14 @@ from sigdir.pipeline.row_writers import rows_of
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
-from sigdir.signatures.columns import binary_column
+from sigdir.signatures.columns import binary_column, fixed_bytes
 from sigdir.signatures.evidence import MOST_CONTRACTS, Kind, Sighting, Witness
 from sigdir.signatures.grammar import OK
-from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
+from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, BY_TEXTS
 from sigdir.warehouse.evidence.mapped import raw_bytes
-from sigdir.warehouse.sql.contracts import BY_TEXTS, fixed_bytes
-from sigdir.warehouse.sql.scratch import ScratchTables
+
+if TYPE_CHECKING:
+    from sigdir.warehouse.sql.scratch import ScratchTables
 
 SIGNATURES, COMPILED = "signatures", "compiled_contracts_signatures"
 DEPLOYED, VERIFIED, COMPILATIONS = "contract_deployments", "verified_contracts", "compiled_contracts"

@@ -20,7 +20,6 @@ from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table, encoded
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.grammar import BAD_ENTRY
-from sigdir.warehouse.sql.views import identifier
 
 _MAGIC = b"SQLite format 3\0"
 _TABLE = re.compile(rb"CREATE TABLE [^;]*+", re.IGNORECASE)
@@ -56,6 +55,8 @@ def entries(source: Source) -> Iterator[Entry]:
 
 def _queries(database: sqlite3.Connection, source: Source) -> list[tuple[str, Columns]]:
     """One query for each table with a column of signatures: the text, the kind and the hashes."""
+    from sigdir.warehouse.sql.views import identifier  # DuckDB takes 0.1 s to load
+
     queries = []
     heads = []
     # A virtual table would load the module that its definition names.

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.evidence import Kind
@@ -37,6 +38,23 @@ from sigdir.warehouse.log.manifest import CONTRACTS, Manifest, MappedFile
 MAX_PROXIES = 8
 """So many proxies are followed from one address."""
 ADDRESS_BYTES, KEY_BYTES, HASH_BYTES = 20, 32, 8
+
+# What an import gathers of contracts, for the engine to join.
+
+BY_TEXTS, BY_CODE, BY_KEY = range(3)
+"""How a holder of texts becomes an interface: by the digest of its texts, as the code of this hash, by this key."""
+
+DEPLOYMENTS = pa.schema(
+    [
+        ("statement", pa.int32()), ("number", pa.int64()), ("chain", pa.uint64()), ("address", pa.binary()),
+        ("holder", pa.binary()), ("how", pa.uint8()), ("target", pa.binary()),
+    ]
+)  # fmt: skip
+"""Of the same address a statement's row with the highest number counts; holder and target are null where it has none."""
+TEXTS = pa.schema(
+    [("holder", pa.binary()), ("how", pa.uint8()), ("kind", pa.uint8()), ("text", pa.binary())]
+)  # fmt: skip
+"""``text`` has the first 8 bytes of the hash."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,9 +30,11 @@ from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.evidence.files import write_sightings
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
-from sigdir.warehouse.sql.scratch import SightingTables
 from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS
 from sigdir.warehouse.table.paths import Paths
+
+if TYPE_CHECKING:
+    from sigdir.warehouse.sql.scratch import SightingTables
 
 _COMPARED = """
     id, source, contract_key, kind, witness, contracts, verified,
@@ -107,6 +110,8 @@ class Renewal:
 
     @cached_property
     def _tables(self) -> SightingTables:
+        from sigdir.warehouse.sql.scratch import SightingTables  # DuckDB takes 0.1 s to load
+
         tables = SightingTables(self._manifest, self._files, self._threads, self._spill)
         replaced = numbers(np.array(sorted(self._replaced), np.int64))
         tables.append(pa.table({"source": replaced}), "CREATE TABLE replaced AS FROM rows")

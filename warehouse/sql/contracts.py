@@ -17,10 +17,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.signatures.arrow import Array, numbers, strings, values
-from sigdir.signatures.columns import binary_column
+from sigdir.signatures.arrow import numbers, strings, values
+from sigdir.signatures.columns import binary_column, fixed_bytes
 from sigdir.signatures.evidence import Kind
-from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, KEY_BYTES, deployments_of, interface_texts_of
+from sigdir.warehouse.evidence.contracts import (
+    ADDRESS_BYTES,
+    BY_CODE,
+    BY_KEY,
+    BY_TEXTS,
+    DEPLOYMENTS,
+    KEY_BYTES,
+    TEXTS,
+    deployments_of,
+    interface_texts_of,
+)
 from sigdir.warehouse.evidence.mapped import (
     PIECE_ROWS,
     Columns,
@@ -128,21 +138,6 @@ def _interface_rows(*columns: pa.Array) -> pa.StructArray:
 
 # The tables.
 
-BY_TEXTS, BY_CODE, BY_KEY = range(3)
-"""How a holder of texts becomes an interface: by the digest of its texts, as the code of this hash, by this key."""
-
-DEPLOYMENTS: Final = pa.schema(
-    [
-        ("statement", pa.int32()), ("number", pa.int64()), ("chain", pa.uint64()), ("address", pa.binary()),
-        ("holder", pa.binary()), ("how", pa.uint8()), ("target", pa.binary()),
-    ]
-)  # fmt: skip
-"""Of the same address a statement's row with the highest number counts; holder and target are null where it has none."""
-TEXTS: Final = pa.schema(
-    [("holder", pa.binary()), ("how", pa.uint8()), ("kind", pa.uint8()), ("text", pa.binary())]
-)  # fmt: skip
-"""``text`` has the first 8 bytes of the hash."""
-
 _JOIN = f"""
 CREATE OR REPLACE TABLE placed AS
     SELECT statement, chain, address, arg_max(holder, number) AS holder, arg_max(how, number) AS how,
@@ -228,15 +223,6 @@ class ContractTables(ScratchTables):
             counts += np.bincount(values(batch.column("interface")), minlength=len(counts))
             start = part.stop
         columns["key_ends"][:] = np.cumsum(counts[1:])
-
-
-def fixed_bytes(column: pa.Array, size: int) -> Array:
-    """The values of a column of bytes without nulls, all of one size."""
-    if not len(column):
-        return np.empty(0, f"S{size}")
-    offsets, data = column.buffers()[1:]
-    start = int(np.frombuffer(offsets, np.int32)[column.offset])
-    return np.frombuffer(data, np.uint8)[start : start + size * len(column)].view(f"S{size}")
 
 
 _DISTINCT = """
