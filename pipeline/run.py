@@ -9,11 +9,11 @@
 1. ``find`` the inputs that the paths name. A member of an archive is an input like a file in a folder.
 2. ``open_each`` opens one input after the other, decompressed, in a background thread.
 3. ``detect`` its format. The format's reader yields the input's candidates in batches.
-4. ``canonicalise`` each batch: encoding, grammar, hash. There is one thread per core, a bounded number of
+4. ``canonicalise`` each batch: encoding, grammar, declared hash. There is one thread per core, a bounded number of
    batches is in flight, and results come in order.
 5. Accepted rows go to spill files and rejects to a rejects file in the run's folder, so memory does not
    grow with the input.
-6. Under the publish lock, select the rows that the warehouse lacks and publish them as one version, together
+6. Under the publish lock, select the rows that the warehouse lacks, hash them and publish them as one version, together
    with the sightings of all accepted rows: which source says what about which text.
 
 The reader of a format whose inputs refer to each other (Solidity) gets them one by one, and yields their

@@ -2,7 +2,7 @@
 
 ::
 
-    tasks:  files, splits of files ─ canonicalise, hash ─► texts, keys, sightings and rejects in the run's folder
+    tasks:  files, splits of files ─ canonicalise ─► texts, sightings and rejects in the run's folder
     driver: all of them in the order of the inputs ─► the import goes on as any other: select, write, commit
 
 The engine schedules tasks (``tasks.py``): it moves numbers and names, never texts. Only what Spark Connect offers too is
