@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import falcon
 
-from sigdir.serve.http.bodies import pairs_of
 from sigdir.serve.http.conditional import not_modified, strong, token_of
 from sigdir.serve.http.errors import detail, not_found
 from sigdir.serve.http.page_cache import ANY_VIEW, PageCache
@@ -47,7 +46,7 @@ class RangeResource:
         if not is_prefix(prefix):
             raise detail(400, _LENGTH)
         view = self._reader.current()
-        newest, wanted = _edition(view), dict(pairs_of(req.query_string)).get("padded", "")
+        newest, wanted = _edition(view), req.get_param("padded", default="")
         query = "" if wanted in ("", "0", "false") else "padded=1"
         place = f"/range/{collection}/{prefix.lower()}/{newest}"
         if req.path != place:

@@ -18,7 +18,7 @@ import orjson
 
 from sigdir.serve.api.evidence import summary_document
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.http.bodies import format_of, pairs_of, read_body
+from sigdir.serve.http.bodies import pairs_of, read_body
 from sigdir.serve.http.errors import HttpError, detail, field_error
 from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted, json_bytes
 from sigdir.serve.http.streams import StreamLimit
@@ -81,9 +81,9 @@ class ResolveResource:
         self._answer(req, resp, hashes_of(read_body(req, self._settings.max_import_body), req.content_type or ""))
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, hashes: list[bytes]) -> None:
-        is_full = dict(pairs_of(req.query_string)).get("full", "") not in ("", "0", "false")
+        is_full = req.get_param("full", default="") not in ("", "0", "false")
         pieces, req.context.looked_up = resolved(self._reader.current(), hashes, is_full=is_full)
-        is_list = is_list_wanted(req.env.get("HTTP_ACCEPT", ""), format_of(req.query_string))
+        is_list = is_list_wanted(req.env.get("HTTP_ACCEPT", ""), req.get_param("format", default=""))
         resp.set_header("Vary", "Accept")
         resp.content_type = JSON if is_list else NDJSON
         self._streams.send(req, resp, as_list(pieces) if is_list else iter(pieces), sum(map(len, pieces)))

@@ -67,14 +67,15 @@ class Writer:
         """Stage the texts; None in the place of each that is stored already or suppressed. Raises UnreadableWarehouse."""
         if not self._is_open:
             raise UnreadableWarehouse(f"{self._root} is read-only")
-        job = _Job(texts, Future())
         if self._committing.acquire(blocking=False):
             try:
-                self._finish([job])
+                rows = self._stage(texts)
+                self._note_known(texts, rows)
+                return rows
             finally:
                 self._committing.release()
-        else:
-            self._jobs.put(job)
+        job = _Job(texts, Future())
+        self._jobs.put(job)
         return job.rows.result()
 
     def _run(self) -> None:
@@ -97,10 +98,7 @@ class Writer:
         staged = iter(rows)
         for job in jobs:
             job.rows.set_result([next(staged) for _ in job.texts])
-        try:
-            self._note_known([new for new, row in zip(texts, rows, strict=True) if row is None])
-        except Exception as error:  # noqa: BLE001 - the texts are stored, and other jobs wait for this thread
-            write_line(f"error: what was POSTed of known texts is not noted: {error}")
+        self._note_known(texts, rows)
 
     def _next_job(self) -> _Job | None:
         """A job that waits already; None if there is none, or if the writer is closed."""
@@ -123,17 +121,19 @@ class Writer:
                     return _stage_unknown(staging, view, texts)
             view = self._reader.refreshed()
 
-    def _note_known(self, known: list[NewText]) -> None:
-        """Note that texts were POSTed which are stored already, without an fsync."""
-        known = [new for new in known if new not in self._noted]
+    def _note_known(self, texts: list[NewText], rows: list[StagedRow | None]) -> None:
+        """Note which of these texts were stored already, those without a row, without an fsync."""
+        known = [new for new, row in zip(texts, rows, strict=True) if row is None and new not in self._noted]
         if not known:
             return
-        view = self._reader.held()
-        with self._staging.exclusive_unsynced() as staging:
-            staging.note_sightings(_sightings(staging, view, known))
-            if len(self._noted) > _MAX_NOTED:
-                self._noted.clear()
-            self._noted.update(known)
+        try:
+            with self._staging.exclusive_unsynced() as staging:
+                staging.note_sightings(_sightings(staging, self._reader.held(), known))
+                if len(self._noted) > _MAX_NOTED:
+                    self._noted.clear()
+                self._noted.update(known)
+        except Exception as error:  # noqa: BLE001 - the texts are stored, and other jobs wait for this thread
+            write_line(f"error: what was POSTed of known texts is not noted: {error}")
 
     def close(self) -> None:
         if not self._is_open:

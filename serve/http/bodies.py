@@ -32,11 +32,6 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
     return [(decode(name), decode(value)) for name, _, value in parts]
 
 
-def format_of(query_string: str) -> str:
-    """The value of ``format``, empty without one; of repeated ones the last counts."""
-    return dict(pairs_of(query_string)).get("format", "")
-
-
 FAR = 2**62
 """Higher than every time and every page number."""
 _MAX_DIGITS = 18

@@ -53,11 +53,15 @@ def is_list_wanted(accept: str, format: str) -> bool:
     return format == "json" or (not format and _quality(accept, JSON) > _quality(accept, NDJSON))
 
 
+_CLOSENESS = {kind: {"*": 0, "*/*": 0, kind.partition("/")[0] + "/*": 1, kind: 2} for kind in (JSON, HTML, NDJSON)}
+"""How exactly an Accept names each type of ours."""
+
+
 def _quality(accept: str, kind: str) -> float:
     """The quality of a type (RFC 9110, 12.5.1), plus up to 2e-6 for how exactly Accept names it."""
-    best = (-1, 0.0)
+    best, closeness_of = (-1, 0.0), _CLOSENESS[kind]
     for name, quality in _qualities(accept or "*/*"):
-        closeness = {kind: 2, kind.split("/", maxsplit=1)[0] + "/*": 1, "*/*": 0, "*": 0}.get(name, -1)
+        closeness = closeness_of.get(name, -1)
         if closeness > best[0]:
             best = (closeness, quality)
     # At equal quality the exact name wins: a browser names text/html and takes anything else as */*.

@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 import falcon
 
-from sigdir.serve.http.bodies import format_of
 from sigdir.serve.http.errors import detail, method_not_allowed, not_found, reject
 from sigdir.serve.http.negotiate import HTML, JSON, representation
 from sigdir.warehouse.index.view import this_takes_long
@@ -52,6 +51,7 @@ def add_routes(app: Any, table: Routes) -> None:
         if callable(resource):
             app.add_sink(partial(_noted, path, resource), f"^{re.escape(path)}$")
         else:
+            resource.methods = methods_of(resource)
             if hasattr(resource, "on_get"):
                 resource.on_head = resource.on_get
             app.add_route(path, resource)
@@ -164,14 +164,13 @@ class Negotiation:
         req.context.error_body = getattr(resource, "error_body", None)
         req.context.kind = getattr(resource, "kind", JSON)
         req.env[ROUTE] = req.uri_template
-        methods = methods_of(resource)
-        allow = ", ".join(methods)
+        allow = ", ".join(resource.methods)
         if getattr(resource, "negotiates", False):
             resp.set_header("Allow", allow)
             resp.set_header("Vary", "Accept")
             self._negotiate(req)
         # Falcon answers OPTIONS where a resource does not: browsers ask it before requests to another origin.
-        if req.method not in methods:
+        if req.method not in resource.methods:
             raise method_not_allowed(req.method, allow)
         if req.method == "POST" and getattr(resource, "stores", False):
             is_page = getattr(resource, "kind", JSON) == HTML
@@ -181,7 +180,7 @@ class Negotiation:
     def _negotiate(self, req: falcon.Request) -> None:
         if len(req.query_string) > _MAX_QUERY_BYTES:
             raise detail(414, "Query string too long.")
-        req.context.kind = representation(req.env.get("HTTP_ACCEPT", ""), format_of(req.query_string))
+        req.context.kind = representation(req.env.get("HTTP_ACCEPT", ""), req.get_param("format", default=""))
 
 
 class AnswerHeaders:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 
+import falcon
 import pytest
+from falcon.testing import create_environ
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigdir.serve.http.bodies import format_of
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.negotiate import HTML, JSON, coding_for, is_list_wanted, representation
 
@@ -75,7 +76,7 @@ def test_what_is_refused(formats: list[str], status: int, body: dict[str, str], 
 )  # fmt: skip
 def test_the_format_of_a_query(query: str, format: str) -> None:
     """Escaped names and values count; of repeated ones the last."""
-    assert format_of(query) == format
+    assert falcon.Request(create_environ(query_string=query)).get_param("format", default="") == format
 
 
 @given(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.plural import counted
@@ -17,8 +17,7 @@ from sigdir.warehouse.table.fields import FIELDS, PARTITION
 from sigdir.warehouse.table.identity import FORMAT
 
 
-@dataclass(frozen=True, slots=True)
-class StagedRow:
+class StagedRow(NamedTuple):
     """A row that was POSTed and not folded; ``created_at`` in microseconds since 1970, UTC."""
 
     id: int
@@ -27,8 +26,7 @@ class StagedRow:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PostedSighting:
+class PostedSighting(NamedTuple):
     """What a POST says of a text, which has this id; as in ``signatures/evidence.py``."""
 
     collection: Collection
@@ -37,8 +35,7 @@ class PostedSighting:
     declaration: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NewText:
+class NewText(NamedTuple):
     """A canonical text to stage; ``digest`` is all of its keccak-256. ``kind`` and ``declaration`` are as POSTed."""
 
     collection: Collection
@@ -82,8 +79,7 @@ class Loss:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class HighWaterMark:
+class HighWaterMark(NamedTuple):
     """The highest id and time of a collection. A sequence never falls below the snapshot's.
 
     So no id is given out twice where the staging file was lost or replaced and the table was not.

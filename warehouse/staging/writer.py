@@ -90,8 +90,10 @@ class Staging(StagingReader):
     @contextmanager
     def exclusive(self) -> Iterator[Transaction]:
         """One write transaction: durable once the block has ended, undone where it raises."""
-        with self.exclusive_statement() as transaction, self._all_or_nothing():
-            yield transaction
+        with self.exclusive_statement() as transaction:
+            self._connection.execute("BEGIN IMMEDIATE")
+            with self._connection:
+                yield transaction
 
     @contextmanager
     def exclusive_unsynced(self) -> Iterator[Transaction]:
@@ -99,7 +101,8 @@ class Staging(StagingReader):
         with self._alone():
             self._connection.execute("PRAGMA synchronous = NORMAL")
             try:
-                with self._all_or_nothing():
+                self._connection.execute("BEGIN IMMEDIATE")
+                with self._connection:
                     yield Transaction(self._connection)
             finally:
                 self._connection.execute("PRAGMA synchronous = FULL")
@@ -110,17 +113,6 @@ class Staging(StagingReader):
         transaction = Transaction(self._connection)
         with self._alone(), open_stamp(self._stamp, transaction.given):
             yield transaction
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """A transaction that is committed at the end of the block, and undone where it raises."""
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            self._undo()
-            raise
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -30,6 +30,7 @@ _libc = ctypes.PyDLL(None)
 # struct stat of Linux with 64 bits begins with device and inode, and has the times of the last read and write at these bytes.
 _HAS_STAT = sys.platform == "linux" and sys.maxsize > 1 << 32 and hasattr(_libc, "stat")
 _STAT_BYTES, _LAST_READ, _LAST_WRITTEN = 144, 72, 88
+_Stat = ctypes.c_char * _STAT_BYTES
 
 _FREE_BYTES = 1 << 20
 """With less free a POST may fail: SQLite's log grows with it."""
@@ -61,7 +62,7 @@ def file_state(path: bytes) -> bytes:
             return b""
         identity = found.st_dev.to_bytes(8, sys.byteorder) + found.st_ino.to_bytes(8, sys.byteorder)
         return identity + f"{found.st_size} {found.st_mtime_ns}".encode()
-    about = ctypes.create_string_buffer(_STAT_BYTES)
+    about = _Stat()
     return about.raw[:_LAST_READ] + about.raw[_LAST_WRITTEN:] if _libc.stat(path, about) == 0 else b""
 
 
