@@ -16,7 +16,7 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -218,11 +218,9 @@ class StagingReader:
     def reading(self) -> Iterator[Transaction]:
         """One read transaction: everything read inside belongs to one state. Raises UnreadableWarehouse."""
         try:
-            self._connection.execute("BEGIN")
-            try:
+            with self._connection:
+                self._connection.execute("BEGIN")
                 yield Transaction(self._connection)
-            finally:
-                self._undo()
         except sqlite3.Error as error:
             raise cannot_use(self._path, error) from error
 
@@ -258,11 +256,6 @@ class StagingReader:
         given = given_out(Paths(self._path.parent))  # before the transaction, after which others give out more
         with self.reading() as transaction:
             return transaction.losses(given)
-
-    def _undo(self) -> None:
-        if self._connection.in_transaction:  # SQLite may have rolled back by itself
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         self._connection.close()

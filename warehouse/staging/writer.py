@@ -90,10 +90,9 @@ class Staging(StagingReader):
     @contextmanager
     def exclusive(self) -> Iterator[Transaction]:
         """One write transaction: durable once the block has ended, undone where it raises."""
-        with self.exclusive_statement() as transaction:
+        with self.exclusive_statement() as transaction, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            with self._connection:
-                yield transaction
+            yield transaction
 
     @contextmanager
     def exclusive_unsynced(self) -> Iterator[Transaction]:
@@ -101,8 +100,8 @@ class Staging(StagingReader):
         with self._alone():
             self._connection.execute("PRAGMA synchronous = NORMAL")
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
                 with self._connection:
+                    self._connection.execute("BEGIN IMMEDIATE")
                     yield Transaction(self._connection)
             finally:
                 self._connection.execute("PRAGMA synchronous = FULL")
