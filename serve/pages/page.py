@@ -80,7 +80,8 @@ def build() -> str:
 def rendered(template: str, **values: Any) -> bytes:
     """A template filled in. ``here`` is the address of the navigation entry that the page belongs to."""
     this_takes_long()
-    return _templates().get_template(template).render({"here": None, "query": ""} | values).encode()
+    page = _templates().get_template(template).render({"here": None, "query": ""} | values)
+    return page.encode(errors="replace")  # a client's JSON may have half of a surrogate pair
 
 
 def send(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sigdir.serve.pages import solve
 from tests.conftest import import_lines
-from tests.serve.support import FORM, application, get, request, selector, topic
+from tests.serve.support import FORM, application, get, post, request, selector, topic
 
 HIDDEN, EVENT = "withdraw(address,uint256)", "Deposited(address,uint256)"
 
@@ -28,8 +28,9 @@ def test_the_page_solves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         for fields, reason in (
             ({"hash": "0x12"}, b"neither a selector nor a topic"),
             ({"hash": "0x12345678", "code": "0x0g"}, b"code: "),
+            ({"hash": "0x12345678", "code": "\ud800"}, b"code: "),
         ):
-            refused = request(app, "POST", "/solve/", urlencode(fields).encode(), FORM)
+            refused = post(app, "/solve/", fields)
             assert (refused.status, reason in refused.body) == (400, True)
         unknown = get(app, "/selector/0x00000001/", {"Accept": "text/html"}).body.decode()
         assert 'href="/solve/?hash=0x00000001"' in unknown
