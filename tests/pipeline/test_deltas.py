@@ -19,7 +19,7 @@ from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
 from sigdir.warehouse.table.paths import Paths
 from tests.pipeline.support import invoke, write_files
-from tests.serve.support import opened, selector
+from tests.serve.support import opened
 from tests.warehouse.support import assert_clean
 
 DAY_1 = """function place(address owner, uint256 amount) returns (bool done)
@@ -86,21 +86,6 @@ def test_a_part_of_a_source_adds_to_it(days: tuple[Path, list[dict[str, Any]]]) 
     assert {row[:4] for row in rows.rows()} == {(text, kind, declaration, 1) for text, kind, declaration, _ in BOTH}
     assert ["owner", "amount"] in [row[4] for row in rows.rows()]
     assert_clean(Paths(folder / "w"))
-
-
-def test_the_routes_show_what_every_part_said(days: tuple[Path, list[dict[str, Any]]]) -> None:
-    """The counts, the names and the sightings of a text that the second day did not name."""
-    with opened(days[0] / "w") as storage:
-        client = TestClient(create_app(Settings(days[0] / "w"), *storage))
-        asked = client.simulate_get(f"/api/v1/resolve/?hash={selector('place(address,uint256)')}&full=1").text
-        [text] = json.loads(asked.splitlines()[0])["texts"]
-        evidence = client.simulate_get(f"/api/v1/signatures/{text['id']}/evidence/").json
-        again = client.simulate_get("/api/v1/signatures/3/evidence/").json
-    assert (text["kinds"], text["sources"]) == (["function"], 1)
-    assert text["declaration"] == "function place(address owner, uint256 amount) returns (bool done)"
-    assert [(one["source"], one["import_id"], one["file"]) for one in evidence["results"]] == [("daily", 1, "day1.txt")]
-    assert (evidence["count"], evidence["declarations_count"]) == (1, 1)
-    assert [one["declaration"] for one in again["declarations"]] == ["error Low(uint256 rest)"]
 
 
 def test_upkeep_keeps_deltas(copied: Path) -> None:

@@ -11,9 +11,7 @@ import pytest
 
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find
-from sigdir.signatures.candidates import Entry, pack
-from sigdir.signatures.canonicalise import MAX_VARIANTS, canonicalise
-from sigdir.signatures.collections import EVENTS
+from sigdir.signatures.canonicalise import MAX_VARIANTS
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from tests.pipeline.formats_table import PAGE, with_table
 from tests.pipeline.support import canonicalised, invoke, read_alone, texts_and_sightings, write_files
@@ -214,26 +212,6 @@ def test_many_variants_of_one_text(tmp_path: Path) -> None:
     declarations = [one.declaration for _, one in found if one and one.kind is F]
     kept = [f"function set(uint256 name{number})" for number in range(MAX_VARIANTS)]
     assert declarations == kept + [""] * (1_000 - MAX_VARIANTS)
-
-
-def test_equal_declarations_of_a_block_are_alike() -> None:
-    """However they are written, and without a declaration too; another spelling of the same text is another one."""
-    lines = [
-        b"function f(uint a)",
-        b"set(uint value)",
-        b"function f( uint256 a ) public",
-        b"function f(uint b)",
-        b"f(uint)",
-    ]
-    [functions] = canonicalise(next(pack((Entry(line, 1) for line in lines), 0))).accepted.values()
-    assert functions.sightings is not None
-    said = [one.declaration for one in functions.sightings]
-    f, set_, g = "function f(uint256 a)", "set(uint256 value)", "function f(uint256 b)"
-    assert said == [f, set_, f, g, ""]
-    events = [Entry(text, 1, EVENTS) for text in (b"E(uint)", b"F(uint)", b"E(uint a)", b"E( uint )", b"E(uint a)")]
-    [topics] = canonicalise(next(pack(events, 0))).accepted.values()
-    assert topics.sightings is not None
-    assert [one.declaration for one in topics.sightings] == ["", "", "event E(uint256 a)", "", "event E(uint256 a)"]
 
 
 def test_the_report_counts_declarations_that_are_left_out(tmp_path: Path) -> None:

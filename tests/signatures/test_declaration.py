@@ -291,7 +291,14 @@ def sightings_of(entries: list[Entry]) -> list[Sighting]:
     return found
 
 
+_EQUAL = (
+    "function f(uint a)", "set(uint value)", "function f( uint256 a ) public", "function f(uint b)", "f(uint)",
+    "event E(uint)", "event F(uint)", "event E(uint a)", "event E( uint )", "event E(uint a)",
+)  # fmt: skip
+
+
 @given(st.lists(st.tuples(any_text(), st.sampled_from(_STATED)), min_size=1, max_size=8))
+@example([(text.encode(), LISTED) for text in _EQUAL])
 def test_the_sightings_of_a_batch_are_those_of_its_rows(rows: list[tuple[bytes, Sighting]]) -> None:
     """What a reader states is kept; kind and declaration are added from the text, in a batch as for each row alone."""
     entries = [Entry(text, line, sighting=sighting) for line, (text, sighting) in enumerate(rows, 1)]

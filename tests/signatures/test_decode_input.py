@@ -75,12 +75,6 @@ def test_an_anonymous_log_may_have_data_alone() -> None:
     assert found.attempt.values == (9, TO)
 
 
-def test_an_anonymous_log_without_a_text_says_what_is_missing() -> None:
-    for input in inputs_of_text(f"anonymous {SIG} {VALUE}"):
-        [reading] = read(input, [])
-        assert reading.note == "An anonymous event has no hash; its text has to be given."
-
-
 def test_a_log_may_have_its_event_before_it() -> None:
     """One that is not anonymous keeps its first topic as the hash."""
     [input] = inputs_of_text(f"E(uint256 indexed a)\n{SIG}\n{VALUE}\n0x")
