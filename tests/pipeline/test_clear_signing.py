@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -126,14 +126,14 @@ def imported(folder: Path, *options: str) -> CommandResult:
     return invoke(folder / "warehouse", "import", folder / "registry", *options)
 
 
-def shown(folder: Path, text: str, types: list[str], values: list[Any], to: str, **more: Any) -> CallDisplay | None:
-    contract = AbiContract({}, has_fallback=True, unread=(), called=Called(CHAIN, bytes.fromhex(to[2:]), **more))
-    data = keccak256(text.encode())[:4] + encode(types, values)
-    directory = WarehouseDirectory.of(folder / "warehouse")
-    try:
-        [reading] = readings_of(directory, [Input(Form.CALLDATA, data, contract=contract)])
-    finally:
-        directory.close()
+def read(folder: Path, call: Input) -> Reading:
+    with closing(WarehouseDirectory.of(folder / "warehouse")) as directory:
+        [reading] = readings_of(directory, [call])
+    return reading
+
+
+def shown(folder: Path, text: str, values: list[Any], to: str, **more: Any) -> CallDisplay | None:
+    reading = read(folder, input_of(text, values)._replace(contract=called(to, **more)))
     assert reading.best is not None
     assert reading.best.known.text == text
     return reading.best.display
@@ -145,7 +145,7 @@ LEGS = [(ME, 1250), (YOU, 7)]
 
 def swapped(folder: Path, mode: int = 1, to: str = ROUTER) -> CallDisplay | None:
     values = [LEGS, mode, 1_700_000_000, b"\x01" * 3 + bytes.fromhex(ME[2:])]
-    return shown(folder, SWAP, ["(address,uint256)[]", "uint8", "uint256", "bytes"], values, to, value=15 * 10**17)
+    return shown(folder, SWAP, values, to, value=15 * 10**17)
 
 
 def test_a_call_of_the_contract_is_shown_as_a_signer_sees_it(acme: Path) -> None:
@@ -202,33 +202,30 @@ BATCHES = ("multiSend(bytes)", "multicall(bytes[])")
 
 def test_calls_inside_are_shown_where_they_are_certain(acme: Path) -> None:
     """Of texts that are known to make calls, by the contract that those go to; what is only bytes, or runs as code, is not."""
-    directory = WarehouseDirectory.of(acme / "warehouse")
     for number, (text, values) in enumerate(CERTAIN + UNCERTAIN):
-        [reading] = readings_of(directory, [input_of(text, values)])
+        reading = read(acme, input_of(text, values))
         assert reading.candidates[0].nested, text
         seen = [one.fields[1].text for one in displays_in(reading)]
         assert seen == ["2.5 ACM"] * (number < len(CERTAIN)), (text, values)
-    directory.close()
 
 
 def input_of(declaration: str, values: list[Any]) -> Input:
     """A call of the token, or its log or error."""
     kind, text = declaration.split(" ") if " " in declaration else ("", declaration)
     data = encode([one.text for one in parameter_types(text)], values)
-    contract, hash = of_token(), keccak256(text.encode())
+    contract, hash = called(TOKEN), keccak256(text.encode())
     if kind == "event":
         return Input(Form.LOG, data, (hash,), contract=contract)
     return Input(Form.REVERT if kind else Form.CALLDATA, hash[:4] + data, contract=contract)
 
 
-def of_token() -> AbiContract:
-    return AbiContract({}, has_fallback=True, unread=(), called=Called(CHAIN, bytes.fromhex(TOKEN[2:])))
+def called(to: str, **more: Any) -> AbiContract:
+    return AbiContract({}, has_fallback=True, unread=(), called=Called(CHAIN, bytes.fromhex(to[2:]), **more))
 
 
 def test_a_proxy_in_front_of_the_contract_shows_nothing(acme: Path) -> None:
     """Anybody may deploy one. What an import says of the implementation is used all the same."""
     call = input_of("approve(address,uint256)", [YOU, 25])
-    directory = WarehouseDirectory.of(acme / "warehouse")
     texts = frozenset([InterfaceText(Kind.FUNCTION, keccak256(b"approve(address,uint256)")[:8])])
     token, router = (bytes.fromhex(address[2:]) for address in (TOKEN, ROUTER))
     code = f"363d3d373d3d3d363d73{TOKEN[2:]}5af43d82803e903d91602b57fd5bf3"
@@ -237,14 +234,12 @@ def test_a_proxy_in_front_of_the_contract_shows_nothing(acme: Path) -> None:
         given = {"code": code, "chain": CHAIN} | more
         return contract_of(given, lambda chain, address: DeployedContract(chain, address, texts=texts))
 
-    shown = []
-    for contract in (
+    contracts = [
         DeployedContract(CHAIN, token), DeployedContract(CHAIN, router, (token,)), followed(), followed(to=ROUTER),
         followed(to=TOKEN),
-    ):  # fmt: skip
-        [reading] = readings_of(directory, [call._replace(contract=contract)])
-        shown.append(reading.candidates[0].display is not None)
-    directory.close()
+    ]  # fmt: skip
+    readings = [read(acme, call._replace(contract=contract)) for contract in contracts]
+    shown = [reading.candidates[0].display is not None for reading in readings]
     assert shown == [True, False, False, False, True]
 
 
@@ -257,9 +252,7 @@ def client_of(acme: Path) -> Iterator[TestClient]:
 def test_displays_of_many_calls_have_the_room_that_their_bytes_have(acme: Path) -> None:
     """In the answer, which says that some are left out, and on the page; the first ones are there."""
     call = input_of("multicall(bytes[])", [[keccak256(b"a()")[:4]] * 900])
-    directory = WarehouseDirectory.of(acme / "warehouse")
-    [reading] = readings_of(directory, [call])
-    directory.close()
+    reading = read(acme, call)
     found = displays_in(reading)
     assert 100 < len(found) < 900
     assert sum(one.size for one in found) < Budget.of(len(call.data)).left
@@ -279,9 +272,8 @@ def displays_in(reading: Reading) -> list[CallDisplay]:
 
 def test_an_including_descriptor_overrides_the_included_one(acme: Path) -> None:
     """Field by field and parameter by parameter; the common file has no contract and shows nothing by itself."""
-    text, types = "approve(address,uint256)", ["address", "uint256"]
     for value, amount in ((0xFF, "All"), (25, "2.5 ACM")):
-        found = shown(acme, text, types, [YOU, value], TOKEN)
+        found = shown(acme, "approve(address,uint256)", [YOU, value], TOKEN)
         assert found is not None
         assert (found.intent, found.contract) == ("Approve", "Acme Token")
         assert [(one.label, one.text) for one in found.fields] == [
