@@ -192,9 +192,10 @@ def test_logs_that_standards_name_otherwise_have_their_columns(tmp_path: Path) -
     assert pq.read_schema(target).names[-3:] == names[:3]
 
 
-def test_many_batches_keep_their_order(warehouse: Path, tmp_path: Path) -> None:
+def test_many_batches_keep_their_order(warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Binary columns as cryo writes them; one constant row in them is counted as often as it stands there."""
-    count = job._BATCH_ROWS + 1000
+    monkeypatch.setattr(job, "_BATCH_ROWS", 2_048)
+    count = 7_000
     inputs = [call(TRANSFER, TO, number) for number in range(count)]
     pq.write_table(pa.table({"input": pa.array(inputs, pa.binary()), "n": range(count)}), tmp_path / "t.parquet")
     found = decoded(tmp_path / "t.parquet", tmp_path / "out.parquet", warehouse)
