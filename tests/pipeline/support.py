@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from backports import zstd
 from click.testing import CliRunner
 from Crypto.Hash import keccak
@@ -35,8 +36,14 @@ from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
 from tests.warehouse.support import table_of
 
-CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
-"""Real data next to the project, not part of it; tests that need it are skipped without it."""
+
+def corpus(name: str) -> Path:
+    """Real data next to the project, not part of it; skips the test if it is not there."""
+    path = Path(__file__).parents[3] / "shared" / "corpora" / name
+    if not path.exists():
+        pytest.skip(f"no real data: {path} is not there")
+    return path
+
 
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "gz": gzip.compress,

@@ -16,8 +16,7 @@ from sigdir.signatures.bytecode import analyse, contract_key
 from sigdir.signatures.evidence import LISTED, Sighting, Witness
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.types import parse_declaration
-from tests.pipeline.support import canonicalised, invoke, texts_and_sightings, write_files
-from tests.pipeline.test_corpora import corpus
+from tests.pipeline.support import canonicalised, corpus, invoke, texts_and_sightings, write_files
 from tests.signatures.assembly import creation_code, dispatcher, error_code, event_code, metadata
 from tests.signatures.test_bytecode import CONTRACTS
 

@@ -8,22 +8,13 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import REASONS
-from tests.pipeline.support import CORPORA, canonicalised
-
-
-def corpus(name: str) -> Path:
-    """The path of a corpus; skips the test if it does not exist."""
-    path = CORPORA / name
-    if not path.exists():
-        pytest.skip(f"no real data: {path} is not there")
-    return path
+from tests.pipeline.support import canonicalised, corpus
 
 
 def declared(name: str) -> list[tuple[bytes, bytes]]:

@@ -24,11 +24,7 @@ from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, FUNCTIONS, SIGNATURES
 from sigdir.signatures.evidence import LISTED, Contract
 from sigdir.signatures.grammar import REASONS
-from tests.pipeline.support import CORPORA, read_alone, write_files
-
-needs_corpora = pytest.mark.skipif(
-    not (CORPORA / "solidity").is_dir(), reason=f"the corpora lie outside of the project, in {CORPORA}"
-)
+from tests.pipeline.support import corpus, read_alone, write_files
 
 
 class Reading(NamedTuple):
@@ -733,16 +729,15 @@ def accepted(found: Reading) -> set[str]:
     return {*found.functions, *(f"event {text}" for text in found.events)}
 
 
-@needs_corpora
 def test_corpus_is_found_whole(tmp_path: Path) -> None:
     """From the 248 sources together comes every entry of the compiler's 257 ABIs, and nothing else."""
-    found = project(CORPORA, {}, "solidity")
+    found = project(corpus("solidity").parent, {}, "solidity")
     assert len(found) == 248
     assert [reject for each in found.values() for reject in each.rejects] == []
     from_sources = set().union(*map(accepted, found.values()))
     abis = {
         path.name: accepted(read_entries(abi_entries(json.loads(path.read_bytes())["abi"])))
-        for path in (CORPORA / "artifacts").glob("*.json")
+        for path in corpus("artifacts").glob("*.json")
     }
     assert sum(map(len, abis.values())) == 3473
     assert {name: abi - from_sources for name, abi in abis.items()} == {name: set() for name in abis}

@@ -28,7 +28,7 @@ from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.keccak import keccak256
 from tests.examples import examples
-from tests.pipeline.support import CORPORA
+from tests.pipeline.support import corpus
 from tests.signatures.assembly import (
     SHL,
     dispatcher,
@@ -39,7 +39,6 @@ from tests.signatures.assembly import (
     push,
 )
 
-ARTIFACTS = CORPORA / "artifacts"
 TRANSFER = keccak256(b"transfer(address,uint256)")
 APPROVE = keccak256(b"approve(address,uint256)")
 TRANSFERRED = keccak256(b"Transfer(address,address,uint256)")
@@ -48,9 +47,7 @@ UNAUTHORIZED = keccak256(b"Unauthorized()")
 
 def artifacts() -> list[dict[str, Any]]:
     """The corpora's artifacts with runtime code; skips the test without them."""
-    if not ARTIFACTS.exists():
-        pytest.skip(f"no real data: {ARTIFACTS} is not there")
-    documents = [json.loads(path.read_bytes()) for path in sorted(ARTIFACTS.glob("*.json"))]
+    documents = [json.loads(path.read_bytes()) for path in sorted(corpus("artifacts").glob("*.json"))]
     return [document for document in documents if document["deployedBytecode"] != "0x"]
 
 
