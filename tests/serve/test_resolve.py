@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from falcon.testing import TestClient
 
@@ -19,6 +21,8 @@ from sigdir.serve.http.negotiate import JSON, NDJSON
 from sigdir.serve.lists.paging import page_of
 from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.template import render_texts
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.publish import fold
@@ -177,6 +181,24 @@ def test_the_length_of_an_answer_is_bounded() -> None:
     pieces, _ = resolved(view, hashes_of(b"00000001\n" * 500, ""))
     assert max(map(len, pieces)) < 1.1 * (1 << 20)
     assert b"".join(pieces).count(b"aa()") == 500
+
+
+def test_texts_that_are_too_long_together_are_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The texts of all segments count: the one that goes beyond the limit is refused by its lengths."""
+    rows = [Row(id, id, f"{id:0998}()", id.to_bytes(4)) for id in range(1, 41)]
+    segments = tuple(segment_of(some, by_hash=True) for some in (rows[:20], rows[20:]))
+    view = View(Snapshot(), {SIGNATURES: segments, EVENT_SIGNATURES: ()}, "", b"")
+    rendered: list[int] = []
+
+    def render(segment: Segment, rows: npt.NDArray[np.int64]) -> list[bytes]:
+        rendered.append(len(rows))
+        return render_texts(segment, rows)
+
+    monkeypatch.setattr(resolve, "render_texts", render)
+    monkeypatch.setattr(resolve, "MAX_ANSWER", 39_999)
+    with pytest.raises(HttpError) as refused:
+        resolved(view, [row.hash.hex().encode() for row in rows])
+    assert (refused.value.status, rendered) == (413, [20])
 
 
 @pytest.mark.parametrize(
