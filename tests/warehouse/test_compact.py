@@ -152,7 +152,7 @@ def test_folds_for_days_leave_few_files_and_little_work(rows_of_a_fold: int) -> 
     """The figures of the module hold: at most 27 small files per collection, each row written a few times."""
     files: list[DataFile] = []
     written = most = 0
-    folds = 5000
+    folds = 2000
     for _ in range(folds):
         files = files_with([*(file.rows for file in files), rows_of_a_fold])
         pieces = due(files)
