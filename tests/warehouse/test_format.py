@@ -17,7 +17,15 @@ from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import make_folder
 from sigdir.warehouse.table.identity import FORMAT, Identity, read_identity, write_identity
 from sigdir.warehouse.table.paths import Paths
-from tests.warehouse.support import assert_fails_in_one_line, call_command, fold, publish, stage, staged_rows
+from tests.warehouse.support import (
+    assert_fails_in_one_line,
+    call_command,
+    fold,
+    publish,
+    run_command,
+    stage,
+    staged_rows,
+)
 
 
 @pytest.fixture
@@ -121,18 +129,16 @@ def test_another_format_is_refused_by_every_command(paths: Paths, tmp_path: Path
     refuse(paths, [*READERS, *WRITERS, *(OTHERS if lost != "both" else [])], why)
 
 
-def test_another_format_is_refused_by_a_server_and_where_a_backup_goes(
-    paths: Paths, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_another_format_is_refused_by_a_server_and_where_a_backup_goes(paths: Paths, tmp_path: Path) -> None:
     """The server ends with status 2 and both numbers, without a traceback."""
     copy = tmp_path / "copy"
     assert call_command("backup", copy, "--warehouse", paths.root).exit_code == 0
     write_identity(Paths(copy), Identity(FORMAT + 1, read_identity(paths).id))
     why = f"has format {FORMAT + 1}; this version reads format {FORMAT}: {CURE}"
     refuse(paths, [["backup", str(copy)]], f"{copy} {why}")
-    result = call_command("serve", "--port", "0", "--workers", "1", "--fold-every", "0", "--warehouse", copy)
-    told = capfd.readouterr().err
-    assert (result.exit_code, why in told, "Traceback" in told) == (2, True, False)
+    result = run_command("serve", "--port", "0", "--workers", "1", "--fold-every", "0", "--warehouse", copy)
+    told = result.stderr
+    assert (result.returncode, why in told, "Traceback" in told) == (2, True, False)
 
 
 def test_a_damaged_identity_file_is_named(paths: Paths) -> None:
