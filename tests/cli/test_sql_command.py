@@ -185,6 +185,7 @@ OTHERS = [
         (["SELECT 1", "--file", "seen.csv", "--file", "seen=b.csv"], "seen is given twice"),
         (["SELECT 1", "--as-of", "yesterday"], "neither a version nor a time"),
         *((arguments, "Error: ") for arguments in OTHERS),
+        (["SELECT 'a\udcff'"], "Error: '\\udcff' at character 10: the query is no UTF-8\n"),
     ],
 )
 def test_an_error_says_what_is_wrong_and_what_to_do(

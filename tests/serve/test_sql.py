@@ -169,6 +169,8 @@ def test_wrong_fields_are_named(client: TestClient) -> None:
         assert (answer.status_code, list(answer.json)) == (400, [name])
     for body in ({"sql": "SELECT ?", "params": [{}]}, {"sql": "SELECT ?", "params": [2**200]}, {"sql": 1}, {"rows": 2}):
         assert client.simulate_post(PATH, json=body).status_code == 400
+    half = client.simulate_post(PATH, body=rb'{"sql":"SELECT \ud800"}', content_type="application/json")
+    assert (half.status_code, half.json) == (400, {"sql": ["'\\ud800' at character 8: the query is no UTF-8"]})
 
 
 def test_limits_of_memory_bytes_and_time_are_told(client: TestClient) -> None:

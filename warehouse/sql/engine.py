@@ -242,7 +242,7 @@ class Database:
         Only statements that read are run, unless ``unsafe``: COPY could write to the files that the engine may
         read.
         """
-        self._query = query
+        self._query = _utf8(query)
         with self.engine_errors_as_ours():
             if not self._unsafe and (refused := refusal(self._connection, query, self._strangers)):
                 raise QueryError(refused)
@@ -276,11 +276,11 @@ class Database:
     def statements(self, script: str) -> list[str]:
         """A text of several statements, cut at its semicolons; raises QueryError."""
         with self.engine_errors_as_ours():
-            return [statement.query.strip() for statement in self._connection.extract_statements(script)]
+            return [statement.query.strip() for statement in self._connection.extract_statements(_utf8(script))]
 
     def parameters(self, statement: str) -> set[str]:
         """The parameters of a statement: names, and numbers from 1 for ``?`` and ``$1``; raises QueryError."""
-        self._query = statement
+        self._query = _utf8(statement)
         with self.engine_errors_as_ours():
             return {name for each in self._connection.extract_statements(statement) for name in each.named_parameters}
 
@@ -319,6 +319,15 @@ class Database:
     def close(self) -> None:
         """Free what the engine holds. Results can no longer be read."""
         self._connection.close()
+
+
+def _utf8(query: str) -> str:
+    """The query. Raises QueryError where it has half of a surrogate pair, as a command's argument that is no UTF-8 has."""
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(f"{query[error.start]!a} at character {error.start + 1}: the query is no UTF-8") from None
+    return query
 
 
 def _message(error: Exception) -> str:
