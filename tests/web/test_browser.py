@@ -1,4 +1,4 @@
-"""The pages as a person uses them: in Chromium, with and without a script, by mouse, by keys, in dark mode."""
+"""The pages as a person uses them: in Chromium, with and without a script, by mouse and by keys."""
 
 from __future__ import annotations
 

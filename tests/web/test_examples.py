@@ -1,4 +1,4 @@
-"""docs/examples: what the README says of them holds in the box, for the command and for one POST."""
+"""docs/examples: what the README says of them holds for the command and for one POST."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_explained_by_the_command(app: Application, name: str) -> None:
-    """With the same reasons as in the box; every function of the token is known."""
+    """With its reasons; every function of the token is known."""
     ran = invoke(app.folder, "decode", "auto", f"@{FOLDER / name}")
     assert ran.status == 0
     assert ran.stderr == ("" if name == "token.hex" else "Read without a contract.\n")

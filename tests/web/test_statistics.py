@@ -1,4 +1,4 @@
-"""The statistics page and the report in Chromium: they appear on their own, are readable and make no requests."""
+"""The statistics page and the report in Chromium: charts appear on their own and can be read."""
 
 from __future__ import annotations
 
