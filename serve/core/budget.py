@@ -18,7 +18,8 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from enum import Enum, auto
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.process import BaseProcess
@@ -89,6 +90,7 @@ Work = Callable[["Connection[Any, Any]", Settings, bool], None]
 """What the process does (``servers/budget_process.main``): its end of the pipe, the settings, whether it gives way."""
 
 _SPAWN = multiprocessing.get_context("spawn")
+_starting = threading.Lock()
 
 
 def budget_processes(settings: Settings, work: Work) -> Processes:
@@ -130,12 +132,11 @@ class BudgetProcess:
         _limit_waits(self._connection, _STUCK_SECONDS)
         arguments = theirs, self._settings, self._gives_way
         if forked_without is None:
-            os.environ["PYTHONSAFEPATH"] = "1"  # nothing is imported from the current folder
             self._process = _SPAWN.Process(target=self._work, args=arguments, daemon=True)
         else:
             ours = self._connection, *forked_without
             self._process = FORK.Process(target=_work_without, args=(ours, self._work, *arguments), daemon=True)
-        with theirs:
+        with theirs, _safe_path() if forked_without is None else nullcontext():
             self._process.start()
         self._is_ready = False
 
@@ -249,6 +250,22 @@ class BudgetProcess:
             return http_error_of(MemoryError())
         write_line(f"error: the process of long requests ended with status {status}")
         return unavailable("The process that answered this request has ended.")
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Python that starts within the block imports nothing from the current folder."""
+    name = "PYTHONSAFEPATH"
+    with _starting:
+        before = os.environ.get(name)
+        os.environ[name] = "1"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
 
 
 def _work_without(ours: Sequence[Closable], work: Work, *arguments: Any) -> None:
