@@ -89,7 +89,7 @@ def _evidence_lines(report: ImportReport) -> Iterator[str]:
             days = f", {' to '.join(file.usage['days'])}" if file.usage["days"] else ""
             yield (
                 f"{one_line(file.path)}: {file.usage['uses']:,} uses of {counted(selectors, 'selector')} and"
-                f" {counted(topics, 'topic')}{days}; they take the place of what {file.source} counted before"
+                f" {counted(topics, 'topic')}{days}; earlier counts of {file.source} no longer hold"
             )
     if left_out := report.total("variants_left_out"):
         yield f"declarations left out: {left_out:,}, of texts with over {MAX_VARIANTS} in a batch; the texts are kept"

@@ -21,7 +21,7 @@ _SHOWN = 10
 
 
 @command()
-@click.argument("hashes", nargs=-1, metavar="HASH...")
+@click.argument("hashes", nargs=-1, metavar="[HASH]...")
 @click.option(
     "--code", metavar="FILE|HEX|-",
     help="The code of the contract: its functions' arguments narrow the lists. Without HASH, each function of it that has no text.",

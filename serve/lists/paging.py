@@ -27,7 +27,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.template import records_size, render_rows
-from sigdir.warehouse.index.view import View, this_takes_long
+from sigdir.warehouse.index.view import View
 
 _LETTERS: dict[Collection, str] = {SIGNATURES: "s", EVENT_SIGNATURES: "e"}
 
@@ -82,9 +82,11 @@ class Page:
     parts: list[tuple[Segment, Array]]
 
     def body(self) -> bytes:
-        if self._rows() > 1 and self._size() > SHORT_BYTES:
-            this_takes_long()
         return b"%s%s]}" % (self._head(), b",".join(render_rows(segment, rows) for segment, rows in self.parts))
+
+    def takes_long(self) -> bool:
+        """Whether it has several texts so long that rendering takes a millisecond or more."""
+        return self._rows() > 1 and self._size() > SHORT_BYTES
 
     def is_longer_than(self, size: int) -> bool:
         """Whether the page has more than 100 rows and may have more than ``size`` bytes, because of long texts."""

@@ -76,6 +76,8 @@ class ListResource:
         """The rows of whole hashes. The ETag changes only when these rows do."""
         found = ranked_page if self._settings.rank_lists else page_of
         page = found(view, self._collection, query, self._address(req))
+        if page.takes_long():
+            this_takes_long()
         if page.is_longer_than(WHOLE_BYTES):
             self._send_long(req, resp, view, page)
         else:
@@ -118,6 +120,8 @@ class ListResource:
             page = page_of(view, self._collection, query, url)
             if page.is_longer_than(WHOLE_BYTES):
                 return page
+            if is_kept and page.takes_long():  # to ask each of the others costs more than it saves
+                this_takes_long()
             body = page.body()
             if is_kept:
                 self._cache.put(view.token, address, body)
