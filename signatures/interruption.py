@@ -89,7 +89,9 @@ def postponed() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if came:
+        if came and callable(handler):  # a second signal would count as one more
+            handler(signal.SIGINT, None)
+        elif came:
             signal.raise_signal(signal.SIGINT)
 
 

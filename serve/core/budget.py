@@ -19,7 +19,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from enum import Enum, auto
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.process import BaseProcess
@@ -120,25 +120,38 @@ class BudgetProcess:
         self._line = threading.BoundedSemaphore(line or settings.thread_shares.costly)
         self._process: BaseProcess | None = None
         self._connection: Connection[Any, Any] | None = None
-        self._is_ready = False
+        self._is_forked = self._is_ready = False
 
-    def start(self, forked_without: Sequence[Closable] | None = None) -> None:
-        """Start it, without waiting until it is ready. It ends when this process ends.
+    def fork(self, inherited: Sequence[Closable]) -> None:
+        """Fork it from this process, which has no other threads; it opens nothing before ``start``.
 
-        ``forked_without``: where this process has no other threads it is forked, and closes what is named.
+        It closes what it has ``inherited`` and must not have.
         """
-        self.close()
+        connection, theirs = self._piped()
+        arguments = (connection, *inherited), self._work, theirs, self._settings, self._gives_way
+        self._process = FORK.Process(target=_work_without, args=arguments, daemon=True)
+        with theirs:
+            self._process.start()
+        self._is_forked = True
+
+    def start(self) -> None:
+        """Start it, or what was forked, without waiting until it is ready. It ends when this process ends."""
+        if not self._is_forked:
+            self.close()
+            _, theirs = self._piped()
+            arguments = theirs, self._settings, self._gives_way
+            self._process = _SPAWN.Process(target=self._work, args=arguments, daemon=True)
+            with theirs, _safe_path():
+                self._process.start()
+        assert self._connection is not None
+        self._connection.send(None)
+        self._is_forked = self._is_ready = False
+
+    def _piped(self) -> tuple[Connection[Any, Any], Connection[Any, Any]]:
+        """Both ends of a new pipe to the process, ours first."""
         self._connection, theirs = Pipe()
         _limit_waits(self._connection, _STUCK_SECONDS)
-        arguments = theirs, self._settings, self._gives_way
-        if forked_without is None:
-            self._process = _SPAWN.Process(target=self._work, args=arguments, daemon=True)
-        else:
-            ours = self._connection, *forked_without
-            self._process = FORK.Process(target=_work_without, args=(ours, self._work, *arguments), daemon=True)
-        with theirs, _safe_path() if forked_without is None else nullcontext():
-            self._process.start()
-        self._is_ready = False
+        return self._connection, theirs
 
     def close(self) -> None:
         """End it. One that is not closed ends when this process does: nothing more can come through the pipe."""

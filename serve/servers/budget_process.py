@@ -38,6 +38,7 @@ def main(connection: Connection[Any, Any], settings: Settings, gives_way: bool) 
         signal.signal(signal.SIGINT, lambda *_: None)  # between two queries
     load(settings)
     with suppress(EOFError, OSError):
+        connection.recv()  # who starts it finds damage, and builds indexes, first
         app, reader = _opened(settings)
         _give_way(_SQL_NICENESS if gives_way else _NICENESS)  # not before: who waits for it does so 1.7 times as long
         connection.send("ready")

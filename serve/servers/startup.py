@@ -21,11 +21,11 @@ from sigdir.warehouse.table.paths import existing
 _REPORT_SECONDS = 2.0
 
 
-def open_app(settings: Settings, forked_without: Sequence[Closable] | None = None) -> tuple[Any, Processes]:
+def open_app(settings: Settings, inherited: Sequence[Closable] | None = None) -> tuple[Any, Processes]:
     """The WSGI application over the warehouse of the settings, and its processes for costly requests, all ready to answer.
 
-    ``forked_without``: a caller without other threads has the processes forked, and names what is open here and must not
-    be open there. Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError, also
+    ``inherited``: a caller without other threads has the processes forked, and names what is open here and must not be
+    open there. Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError, also
     where there is no warehouse: only the server makes one, before its workers start.
     """
     existing(settings.warehouse)
@@ -37,12 +37,15 @@ def open_app(settings: Settings, forked_without: Sequence[Closable] | None = Non
         with FileLock(paths.compile_lock):  # one worker compiles the kernels, the others then load them
             load(settings)
     processes = budget_processes(settings, budget_process.main)
-    for process in processes.values():  # before anything is opened that a fork must not have
-        process.start(forked_without)
+    if inherited is not None:
+        for process in processes.values():  # before anything is opened that a fork must not have
+            process.fork(inherited)
     reader = Reader(paths, _IndexProgress())
     counts = Counts()
     counts.starts.inc()  # what is above the number of workers are restarts
     app = create_app(settings, reader, Writer(paths, reader), counts, processes)
+    for process in processes.values():
+        process.start()
     for process in processes.values():  # who is ready answers a costly request too
         process.await_ready()
     return app, processes

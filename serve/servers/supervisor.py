@@ -75,6 +75,7 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
         served = replace(settings, host=host, port=port)
         lock = stack.enter_context(lock_address(served.host, served.port))
         os.environ[COUNTS_FOLDER] = counts
+        stack.callback(os.environ.pop, COUNTS_FOLDER)
         if settings.follow_store:
             first_pull(settings)
         ensure_warehouse(settings)

@@ -40,7 +40,7 @@ _OWN_FILES = 256  # mapped columns, SQLite's three files, bodies that went to di
 def main(settings: Settings, bound: socket.socket, lock: socket.socket, beats: FileIO) -> None:
     """Serve at the bound socket, and end the process. ``lock`` is that of the address; ``beats`` is the pipe."""
     try:
-        app, processes = open_app(settings, forked_without=(bound, lock, beats))
+        app, processes = open_app(settings, inherited=(bound, lock, beats))
         serve(app, settings, bound, beats)
         for process in processes.values():  # one may still write an index, and its folder may be removed next
             process.close()
