@@ -146,9 +146,9 @@ def auto(
     """Explain data by its shape: calldata, revert data, a log or code; with --file each row of a file.
 
     DATA is hex digits, with or without 0x; a log is its topics and its data, each with 0x, or the JSON of
-    a node: a log, a transaction, or the whole answer with one. To try texts of your own, write them before the data, each on a line or with a semicolon
-    behind it. @FILE reads the data from a file, - from standard input. Where the shape does not decide, every
-    reading is given, the surest first.
+    a node: a log, a transaction, or the whole answer with one. To try texts of your own, write them before the
+    data, each on a line or with a semicolon behind it. @FILE reads the data from a file, - from standard input.
+    Where the shape does not decide, every reading is given, the surest first.
 
     A file has the columns of cryo, Dune or BigQuery: input or calldata, or data and topic0 to topic3 (or
     topics). Each row gets its best text, its values as JSON and the confidence, in the order of the file, and keeps

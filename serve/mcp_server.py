@@ -170,7 +170,8 @@ class _Tools:
         """What calldata, revert data, a log or a returned value means, with the calls inside, each reading with confidence and reasons.
 
         `data` is hex digits; of a log its topics and its data, each with 0x and with a space between, or the JSON
-        of a node: a log, a transaction, or its whole answer. A text to try may stand before it, with a semicolon behind the text. Of what
+        of a node: a log, a transaction, or its whole answer. A text to try may stand before it, with a semicolon behind
+        the text. Of what
         a call returned, `returned_by` is the selector of the call. At most 128 KiB. The contract that is called may stand beside it, as
         the hex digits of its `code` or as its `abi`: texts that it has come first, and others are ruled out. An address `to` on
         a `chain` (1 is Ethereum) is looked up in what imports have seen; the summary says by which contract it was read.

@@ -214,8 +214,8 @@ class DeployedContract:
     """A contract by its address, as imports have seen it. A text is ruled out only by another one of the contract.
 
     ``implementations`` are the addresses that its proxies lead to, ``unfollowed`` says why they end too early. ``sources``
-    say so; without one no interface and no implementation of it is known. ``interface`` is the key of its own interface. Where the code of a proxy
-    led here, ``proxy`` is that one's address, b"" for an unknown one.
+    say so; without one no interface and no implementation of it is known. ``interface`` is the key of its own interface.
+    Where the code of a proxy led here, ``proxy`` is that one's address, b"" for an unknown one.
     """
 
     chain: int

@@ -4,8 +4,8 @@ Decoding, contracts, Solidity, ABIs, previews and multipart forms are read by co
 bounded by the bytes of the request. If a bound is missing somewhere, the kernel ends that process when the budget is
 used up, the client gets a 422 or 413 that says so, and other requests have waited for nothing.
 
-The process runs the same application (``servers/budget_process.py``), a request at a time. A worker forks it while it has
-no other threads: it has loaded what the worker has. One that replaces it loads that again. ``Cost`` names the process that
+The process runs the same application (``servers/budget_process.py``), a request at a time. A worker forks it before
+it has other threads, so the process has loaded what the worker has. A process that replaces it loads that again. ``Cost`` names the process that
 answers a request. A resource has it as ``cost``: a Cost, or a function of the request.
 """
 
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import falcon
 
 from sigdir.serve.core.decodings import DECODED
-from sigdir.serve.core.process import FORK, Closable, write_line
+from sigdir.serve.core.process import FORK, Closable, end, write_line
 from sigdir.serve.core.settings import MIB, Settings
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
@@ -156,10 +156,9 @@ class BudgetProcess:
     def close(self) -> None:
         """End it. One that is not closed ends when this process does: nothing more can come through the pipe."""
         if self._process is not None and self._connection is not None:
-            self._process.kill()
-            self._process.join()
+            end(self._process)
             self._connection.close()
-        self._process = None
+        self._process, self._is_forked = None, False
 
     def answer(
         self, environ: dict[str, str], body: Iterable[bytes], is_gone: Callable[[], bool] = lambda: False
@@ -246,9 +245,7 @@ class BudgetProcess:
     def _ended(self, budget: Budget) -> HttpError:
         """End what is left of the process, start another, and say why."""
         assert self._process is not None
-        self._process.join(_END_SECONDS)
-        self._process.kill()
-        self._process.join()
+        end(self._process, _END_SECONDS)
         status = self._process.exitcode or 0
         self.start()
         if status == EXIT_STATUS and self._gives_way:
@@ -282,7 +279,7 @@ def _safe_path() -> Iterator[None]:
 
 
 def _work_without(ours: Sequence[Closable], work: Work, *arguments: Any) -> None:
-    """In a process that was forked: close what only the other one uses. A port or a pipe is open as long as anybody has it."""
+    """The work of a process that was forked. It closes what its parent uses: a port or a pipe is open while anybody has it."""
     for each in ours:
         each.close()
     work(*arguments)

@@ -1,4 +1,4 @@
-"""A process of this program: how it is forked, what memory it keeps and may add, and its end with the one that started it."""
+"""A process of this program: how it begins and ends, and what memory it keeps and may add."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol
 
@@ -64,14 +65,22 @@ def return_freed_memory() -> None:
 
 
 def begin(name: str) -> None:
-    """Make this process one of its own: in a session, so that a Ctrl-C reaches its parent alone; with the signals of a new
-    process, not those of the one that it was copied from; and with a name of 15 characters at most, for `ps` and `top`.
+    """Give this process a session of its own, so that a Ctrl-C reaches its parent alone, and a name for `ps` and `top`.
+
+    The name has 15 characters at most. A copy of another process gets the signal handlers of a new one.
     """
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(AttributeError, OSError):  # Linux has it
         ctypes.CDLL(None).prctl(_NAME, name.encode())
+
+
+def end(process: BaseProcess, seconds: float = 0.0) -> None:
+    """Wait so long for a process to end, then kill it: one that was stopped hears nothing else."""
+    process.join(seconds)
+    process.kill()
+    process.join()
 
 
 def end_with_parent(parent: int | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 from sigdir.warehouse.table.files import is_read_only
 from sigdir.warehouse.table.paths import Paths
 
-if TYPE_CHECKING:  # the parent of a server's processes does without
+if TYPE_CHECKING:  # `sigdir serve --help` does without
     import falcon
 
 MIB = 1 << 20

@@ -89,7 +89,7 @@ def _answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, 
 
 def _log_and_answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
     """Write one line to the log. The client gets no traceback. A request over its memory is no error of the server."""
-    this_takes_long()  # as its page does: the line would come again
+    this_takes_long()  # a page of the error does, and the line would be written again
     message = " ".join(str(error).split())
     word = "error" if http_error_of(error).status >= 500 else "refused"
     write_line(f"{word}: {req.method} {req.path}: {type(error).__name__}: {message}")

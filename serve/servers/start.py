@@ -92,7 +92,7 @@ def first_pull(settings: Settings) -> None:
     from sigdir.serve.servers import upkeep
 
     # The client of a store has threads, with which this process could not be forked any more.
-    process = FORK.Process(target=upkeep.pull_once, args=(settings,), daemon=True)
+    process = FORK.Process(target=upkeep.pull_once, args=(settings.paths,), daemon=True)
     process.start()
     process.join()
     if process.exitcode == 0:

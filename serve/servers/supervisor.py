@@ -28,7 +28,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
-from sigdir.serve.core.process import FORK, Closable, begin, end_with_parent, write_line
+from sigdir.serve.core.process import FORK, Closable, begin, end, end_with_parent, write_line
 from sigdir.serve.core.settings import COUNTS_FOLDER, Settings
 from sigdir.serve.servers.start import (
     StartError,
@@ -186,7 +186,7 @@ class _Supervisor:
             child.silent_polls = 0 if process.pid in heard else child.silent_polls + 1
             if child.silent_polls >= self._most_polls:
                 write_line(f"process {process.pid} no longer answers; killed")
-                child.end()
+                end(process)
             if (status := process.exitcode) is not None and not self._stopping:
                 write_line(f"process {process.pid} ended with status {status}; replaced")
                 time.sleep(_RESTART_SECONDS)
@@ -197,7 +197,7 @@ class _Supervisor:
             child.process.terminate()
         deadline = time.monotonic() + _STOP_SECONDS
         for child in self._children:
-            child.end(max(0.0, deadline - time.monotonic()))
+            end(child.process, max(0.0, deadline - time.monotonic()))
 
 
 @dataclass
@@ -228,9 +228,3 @@ class Child:
         for each in self.closes:
             each.close()
         self.work(*self.arguments)
-
-    def end(self, seconds: float = 0.0) -> None:
-        """Wait for its end so long, then kill it: what was stopped hears nothing else."""
-        self.process.join(seconds)
-        self.process.kill()
-        self.process.join()

@@ -15,7 +15,6 @@ from contextlib import suppress
 from typing import NoReturn
 
 from sigdir.serve.core.process import write_line
-from sigdir.serve.core.settings import Settings
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.interruption import waiting
 from sigdir.warehouse.index.view import tidy
@@ -64,7 +63,7 @@ class Upkeep:
 
 
 def repeat(paths: Paths, every: float) -> NoReturn:
-    """Rounds of upkeep until SIGTERM, with a pause of so many seconds. It ends a pause at once, and a round when the round is done."""
+    """Rounds of upkeep, with pauses of so many seconds, until SIGTERM. It ends a pause at once, and lets a round end."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Signals interrupt the main thread. In a thread of its own a publish runs to its end.
     upkeep = Upkeep(paths)
@@ -78,14 +77,14 @@ def repeat(paths: Paths, every: float) -> NoReturn:
                 time.sleep(every)
 
 
-def pull_once(settings: Settings) -> None:
+def pull_once(paths: Paths) -> None:
     """Pull, and end the process with status 2 where that fails."""
     try:
-        pull(settings.paths)
+        pull(paths)
     except (SigdirError, OSError) as error:
         write_line(f"Error: {error}")
         sys.exit(2)
-    mark(settings.paths.last_pull)
+    mark(paths.last_pull)
 
 
 def follow(paths: Paths) -> None:

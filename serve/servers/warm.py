@@ -74,7 +74,7 @@ _OF_REQUESTS: Final[Mapping[str, Callable[[], None]]] = {
 
 
 def load(settings: Settings) -> None:
-    """Load what the requests to a server may need; it takes no time where that has been done, or in a fork of who has."""
+    """Load what requests may need. A process that has done so, or was forked from one that has, does it in no time."""
     return_freed_memory()  # before memory is taken
     warm()
     if settings.mcp:

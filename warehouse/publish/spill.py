@@ -1,8 +1,8 @@
 """The spill of a batch: texts, sightings and ids of texts in files of the run's folder.
 
 A batch may be larger than memory, so canonical texts are written to disk at once, one spill per collection, in the
-order of the source. A row is identified by its number in that order. ``dedupe``
-later decides which rows are new, one flag each.
+order of the source. A row is identified by its number in that order. ``dedupe`` decides later which rows are new, one
+flag each.
 
 A plain list's rows have no sightings here, so a list costs nothing a row. The ids of texts take eight bytes a row.
 """
