@@ -16,8 +16,7 @@ import sigdir
 from benchmarks import servers
 from benchmarks.bench_serve import _get, _wrk
 from benchmarks.measure import ROOT, Figure
-from sigdir.pipeline.export import Options, run_export
-from sigdir.pipeline.export_pack import PackOptions
+from sigdir.pipeline.export import Options, PackOptions, run_export
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options as ImportOptions
 from sigdir.pipeline.run import run_import

@@ -18,8 +18,8 @@ from benchmarks.bench_serve import _get, _wrk, rates, real_warehouse
 from benchmarks.measure import Figure
 from sigdir.serve.pages.search import find
 from sigdir.serve.pages.search_query import parse_search
+from sigdir.signatures.candidates import as_readonly
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.types import split_types
 from sigdir.warehouse.evidence.summaries import COUNTS, LISTED, Summaries, weights
 from sigdir.warehouse.index.build import segment_of

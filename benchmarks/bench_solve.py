@@ -21,11 +21,10 @@ from sigdir.pipeline.run import run_import
 from sigdir.pipeline.solve import SolveOptions, solve_hashes
 from sigdir.pipeline.warehouse_directory import WarehouseDirectory
 from sigdir.signatures.abi import abi_entries
-from sigdir.signatures.bytecode import BadBytecode, analyse, bytes_of_hex
+from sigdir.signatures.bytecode import BadBytecode, analyse, bytes_of_hex, functions_of
 from sigdir.signatures.candidates import pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import SIGNATURES, Collection
-from sigdir.signatures.dispatcher import functions_of
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.keccak_rows import digests_of
 from sigdir.signatures.solve import Targets

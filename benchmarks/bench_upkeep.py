@@ -18,12 +18,11 @@ import pyarrow.parquet as pq
 from benchmarks import corpus
 from benchmarks.bench_live import _link
 from benchmarks.measure import Figure, sigdir
-from sigdir.serve.lists.paging import page_of
-from sigdir.serve.lists.query import parse
+from sigdir.serve.lists.paging import page_of, parse
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak_rows import keccak256_column
+from sigdir.warehouse.compact import compact
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.jobs.compact import compact
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.transaction import NO_HIGH_WATER, NewText

@@ -19,8 +19,8 @@ import click
 from benchmarks import corpus
 from benchmarks.measure import machine
 from sigdir.cli.spark_session import open_session
-from sigdir.pipeline.engines import spark
-from sigdir.pipeline.engines.inputs import SPLIT_BLOCKS
+from sigdir.pipeline import engine
+from sigdir.pipeline.engine import SPLIT_BLOCKS
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import ImportRun, Options, run_import
 from sigdir.pipeline.source import BLOCK_BYTES, Source
@@ -44,7 +44,7 @@ class _Measured:
 
     def __call__(self, run: ImportRun, sources: list[Source]) -> None:
         began = time.process_time()
-        spark.read_inputs(self.session, True, run, sources)
+        engine.read_inputs(self.session, True, run, sources)
         self.seconds = time.process_time() - began
         self.run_bytes = size_of(run.state.folder)
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from sigdir.cli.errors import Failure, command
-from sigdir.cli.options import Place, json_option, quiet_option, warehouse_option
+from sigdir.cli.options import Place, StoreUrl, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
-from sigdir.cli.store import StoreUrl
 from sigdir.warehouse.table.errors import Busy
 from sigdir.warehouse.table.paths import Paths, existing
 from sigdir.warehouse.transfer.backup import backup as back_up

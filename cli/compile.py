@@ -13,9 +13,9 @@ import click
 
 from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import quiet_option
-from sigdir.cli.progress import reporter
+from sigdir.cli.output import reporter
 from sigdir.pipeline.progress import Reporter
-from sigdir.serve.servers.warm import PARTS, STEPS
+from sigdir.serve.servers.startup import PARTS, STEPS
 from sigdir.signatures import kernels
 from sigdir.signatures.interruption import each
 
@@ -50,7 +50,7 @@ def compile(quiet: bool) -> None:
 def _run(progress: Reporter) -> None:
     """Run each part in a process of its own, which names its steps; raises Failure. None outlives an interruption."""
     reading, writing = os.pipe()
-    command = [sys.executable, "-P", "-m", "sigdir.serve.servers.warm"]
+    command = [sys.executable, "-P", "-m", "sigdir.serve.servers.startup"]
     with open(reading) as names, TemporaryFile("w+") as errors, ExitStack() as stack:
         for part in PARTS:
             process = subprocess.Popen([*command, *part], stdin=subprocess.DEVNULL, stdout=writing, stderr=errors)

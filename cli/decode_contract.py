@@ -16,10 +16,10 @@ from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, known_of_all, opened
 from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode
 from sigdir.signatures.contract import ContractCode, ContractInterface, Member, interface_of, read_contract
+from sigdir.signatures.errors import counted
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.interface_forms import abi_of, document, solidity_of
 from sigdir.signatures.interruption import waiting
-from sigdir.signatures.plural import counted
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and line breaks
 

@@ -29,7 +29,7 @@ from typing import Any
 import click
 
 from sigdir.cli.main import INTERRUPTED_STATUS, end_interrupted
-from sigdir.cli.store import StoreUrl, local_folder, mend
+from sigdir.cli.options import StoreUrl, local_folder, mend
 from sigdir.signatures import interruption
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.table.errors import Busy, DiskFull

@@ -43,6 +43,9 @@ _COMMANDS = {
     "decode": "Explain calldata, logs, reverts and returned values by each text that has their selector or topic, the best match first",
 }
 
+_MODULES = {"import": "import_", "compact": "fold", "rejects": "history", "wanted": "coverage"}
+"""The modules of commands that have not the command's name; `import` is a keyword of Python."""
+
 _NAMES: Any = dict.fromkeys(_COMMANDS)
 """Of these click suggests one to whoever mistypes it."""
 
@@ -54,9 +57,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        name = "import_" if cmd_name == "import" else cmd_name  # import is a keyword of Python
-        module = "history" if cmd_name == "rejects" else name
-        command: click.Command = getattr(import_module(f"sigdir.cli.{module}"), name)
+        module = import_module(f"sigdir.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, "import_" if cmd_name == "import" else cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,12 +10,10 @@ from pathlib import Path
 import click
 
 from sigdir.cli.errors import command
-from sigdir.cli.options import as_of_option, json_option, quiet_option, warehouse_option
-from sigdir.cli.output import write_json, write_line
-from sigdir.cli.progress import reporter
-from sigdir.cli.store import shown
-from sigdir.serve.statistics.figures import page
-from sigdir.signatures.plural import counted
+from sigdir.cli.options import as_of_option, json_option, quiet_option, shown, warehouse_option
+from sigdir.cli.output import reporter, write_json, write_line
+from sigdir.serve.statistics import page
+from sigdir.signatures.errors import counted
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.statistics import Statistics, statistics
 from sigdir.warehouse.table.files import write_file

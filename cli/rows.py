@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 
 import click
 
-from sigdir.pipeline.row_writers import WRITERS
+from sigdir.pipeline.target import WRITERS
 from sigdir.serve.core.process import limited_memory
-from sigdir.signatures.plural import counted
+from sigdir.signatures.errors import counted
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.engine import Result
-from sigdir.warehouse.sql.time_limit import time_limit
+from sigdir.warehouse.sql.guard import time_limit
 from sigdir.warehouse.table.errors import QueryError
 
 

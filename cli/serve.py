@@ -11,8 +11,7 @@ import click
 from click.core import ParameterSource
 
 from sigdir.cli.errors import command
-from sigdir.cli.options import SHORTEST_PAUSE, Seconds, existing_file, warehouse_option
-from sigdir.cli.store import StoreUrl
+from sigdir.cli.options import SHORTEST_PAUSE, Seconds, StoreUrl, existing_file, warehouse_option
 from sigdir.serve.core.named_queries import read_queries
 from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import Settings, is_origin, write_token
@@ -44,7 +43,10 @@ def _origin(value: str) -> str:
 
 def _node_url(value: str) -> str:
     if value:
-        from sigdir.pipeline.node import NodeError, checked_url  # loads ssl, which any other server does without here
+        from sigdir.pipeline.transaction import (  # loads ssl, which any other server does without here
+            NodeError,
+            checked_url,
+        )
 
         try:
             checked_url(value)

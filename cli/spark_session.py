@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
-from sigdir.pipeline.engines.spark import EngineFailed, quietly, reason_of
+from sigdir.pipeline.engine import EngineFailed, quietly, reason_of
 from sigdir.pipeline.errors import one_line
 from sigdir.signatures.errors import missing_package
 

@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from sigdir.cli.errors import command
-from sigdir.cli.options import as_of_option, json_option, warehouse_option
+from sigdir.cli.options import as_of_option, json_option, shown, warehouse_option
 from sigdir.cli.output import write_json
-from sigdir.cli.store import shown
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.log.snapshot import Snapshot

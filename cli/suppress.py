@@ -9,8 +9,8 @@ import click
 from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import no_wait_option, warehouse_option
 from sigdir.cli.output import write_line
+from sigdir.signatures.errors import counted
 from sigdir.signatures.grammar import GrammarError
-from sigdir.signatures.plural import counted
 from sigdir.warehouse.index.visible import change_list
 from sigdir.warehouse.table.paths import existing
 from sigdir.warehouse.table.suppressed import Entry, declaration, entries_of, read

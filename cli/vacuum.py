@@ -10,7 +10,7 @@ import click
 from sigdir.cli.errors import command
 from sigdir.cli.options import duration, json_option, no_wait_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
-from sigdir.warehouse.jobs import vacuum as vacuuming
+from sigdir.warehouse import vacuum as vacuuming
 from sigdir.warehouse.table.paths import existing
 
 _TITLES = {

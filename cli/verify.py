@@ -15,18 +15,17 @@ from sigdir.cli.options import (
     memory_limit_option,
     public_key,
     quiet_option,
+    shown,
     threads_option,
     warehouse_option,
 )
-from sigdir.cli.output import write_json
-from sigdir.cli.progress import reporter
-from sigdir.cli.store import shown
+from sigdir.cli.output import reporter, write_json
 from sigdir.pipeline.directory import PackSource, open_pack
 from sigdir.pipeline.mirror_state import problems_of_states
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.errors import counted
 from sigdir.signatures.pack_file import BadPack
-from sigdir.signatures.plural import counted
 from sigdir.warehouse import verify as checking
 from sigdir.warehouse.table.paths import Paths
 

@@ -27,8 +27,7 @@ from typing import Any
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats.hash_lines import HASH_NAMED_BYTES, hashes_to_name, is_hash_named, joined_source
 from sigdir.pipeline.report import HIDDEN, LINK, SPARSE, SPECIAL, UnreadInputs
-from sigdir.pipeline.source import DOCUMENT_BYTES, Source
-from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, PieceStream, reason_of
+from sigdir.pipeline.source import DOCUMENT_BYTES, READ_BYTES, UNPACK_ERRORS, PieceStream, Source, reason_of
 
 _MAX_RATIO = 200
 """An archive may unpack to at most this many times its size. The Panoramix dump packed with xz has 13."""

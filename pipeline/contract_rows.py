@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.arrow import Array, numbers
+from sigdir.signatures.candidates import Rows, binary_column
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
-from sigdir.signatures.columns import Rows, binary_column
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Sighting, Witness
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.evidence.contracts import (
@@ -30,7 +30,7 @@ from sigdir.warehouse.evidence.contracts import (
     TEXTS,
 )
 from sigdir.warehouse.log.manifest import CONTRACTS
-from sigdir.warehouse.publish.mapped import MappedDraft
+from sigdir.warehouse.publish.renewal import MappedDraft
 
 if TYPE_CHECKING:
     from sigdir.warehouse.sql.contracts import ContractTables

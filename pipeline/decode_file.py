@@ -26,13 +26,12 @@ from sigdir.pipeline.directory import Directory, Source, known_of_all, opened
 from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.formats.csv import HEADER_SEPARATORS, head_rows
 from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.row_writers import WRITERS, distinct_names
 from sigdir.pipeline.source import Source as InputFile
-from sigdir.pipeline.target import STDOUT, open_target
+from sigdir.pipeline.target import STDOUT, WRITERS, distinct_names, open_target
 from sigdir.signatures.decode_batch import BatchDecoder, Row, argument_keys, parameter_names, read_input
 from sigdir.signatures.decode_input import BadInput as BadData
+from sigdir.signatures.errors import counted
 from sigdir.signatures.given_contract import DeployedContract, address_of, chain_of, contract_of
-from sigdir.signatures.plural import counted
 from sigdir.signatures.readings import Form, Input, Known
 from sigdir.signatures.standards import event_declarations
 from sigdir.signatures.types import Type, parameter_types

@@ -22,10 +22,10 @@ if TYPE_CHECKING:  # numba takes 0.3 s to load, pyarrow 0.05 s, and looking a ha
     import pyarrow as pa
 
     from sigdir.pipeline.warehouse_directory import WarehouseDirectory
+    from sigdir.signatures.abi import Returned
     from sigdir.signatures.clear_signing import Descriptor, Place
     from sigdir.signatures.given_contract import DeployedContract
     from sigdir.signatures.readings import Input, Known, Reading
-    from sigdir.signatures.returns import Returned
 
 READ_ROWS = 1 << 20
 """Texts that are read at once."""
@@ -65,7 +65,7 @@ class PackDirectory:
 
     def returns(self, selector: bytes) -> tuple[Returned, ...]:
         """What the declarations of a selector's texts say that it returns; a pack does not know how often they are declared."""
-        from sigdir.signatures.returns import returns_of
+        from sigdir.signatures.abi import returns_of
 
         found = self._pack.declarations(selector) if len(selector) == SIGNATURES.hash_bytes else ()
         return tuple(returns_of((one, 0) for one in found))

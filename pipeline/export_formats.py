@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.arrow import numbers, values
+from sigdir.signatures.candidates import binary_column
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.columns import binary_column
+from sigdir.signatures.errors import counted
 from sigdir.signatures.keccak_rows import keccak256_column
-from sigdir.signatures.plural import counted
 from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.index.build import hashes_of, pieces

@@ -14,8 +14,7 @@ from sigdir.pipeline.archive import is_archive, open_members
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats.hash_lines import HASH_NAMED_BYTES, is_hash_named, is_tree, joined_source
 from sigdir.pipeline.report import DANGLING_LINK, HIDDEN, LINK, REPEATED_FOLDER, SPECIAL, ImportReport, UnreadInputs
-from sigdir.pipeline.source import STDIN, Source
-from sigdir.pipeline.streams import PieceStream
+from sigdir.pipeline.source import STDIN, PieceStream, Source
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.stores import Object, Store, StoreError, is_url, objects_at, open_store
 

@@ -1,4 +1,4 @@
-"""What a job reports while it works. ``cli/progress.py`` shows it on a terminal."""
+"""What a job reports while it works. ``cli/output.py`` shows it on a terminal."""
 
 from __future__ import annotations
 

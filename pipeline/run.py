@@ -53,17 +53,16 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import SKIP_REASONS, ImportReport, UnreadInputs
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.state import ImportState
-from sigdir.signatures.candidates import Candidates, ReadTask
+from sigdir.signatures.candidates import Candidates, ReadTask, Sightings
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import SOLVED_SOURCE, Deployed, Sighting, Witness
-from sigdir.signatures.sightings import Sightings
-from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.manifest import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish.batch import Staged
 from sigdir.warehouse.publish.dedupe import new_rows
-from sigdir.warehouse.publish.mapped import mapped_evidence
 from sigdir.warehouse.publish.publish import Publisher
+from sigdir.warehouse.publish.renewal import mapped_evidence
 from sigdir.warehouse.publish.sightings import EvidenceFiles
 from sigdir.warehouse.staging.writer import make_warehouse, refuse_other_files
 from sigdir.warehouse.table import failpoints

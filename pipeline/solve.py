@@ -25,14 +25,14 @@ import pyarrow.compute as pc
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.arrow import values
+from sigdir.signatures.bytecode import Fit, fit_of_heads, heads_of
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_input import code_input
-from sigdir.signatures.dispatcher import Fit, fit_of_heads, heads_of
+from sigdir.signatures.errors import counted
 from sigdir.signatures.given_contract import code_of_input
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.keccak_rows import RATE
-from sigdir.signatures.plural import counted
 from sigdir.signatures.solve import CHANCE, Targets, Weighted, discounted, new_names, posteriors
 from sigdir.warehouse.table.files import write_file
 from sigdir.warehouse.table.parallel import ordered_map

@@ -24,7 +24,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse.log.manifest import USAGE
 from sigdir.warehouse.publish.batch import Batch
-from sigdir.warehouse.publish.mapped import MappedDraft
+from sigdir.warehouse.publish.renewal import MappedDraft
 from sigdir.warehouse.publish.spill import Ids, ImportSightings, SightedInput, Spill, text_ids_in
 from sigdir.warehouse.table.parquet import REJECT_SCHEMA, RejectsWriter
 

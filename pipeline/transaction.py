@@ -1,24 +1,146 @@
 """A transaction as a node has it: the call, its logs, what it reverted with, and the code of the contracts in it.
 
-The contracts are the one that was called and those that made logs. A proxy's code says little, so the code behind it is
-read too: the slots of EIP-1967 and EIP-1822, a beacon's implementation, a diamond's facets, the address in a minimal proxy,
-the first slot of a Safe's proxy. They are read as they were after the transaction's block, or, of a node that has no state
-of that block, as they are now.
+The contracts are the one that was called and those that made logs. A proxy's code says little, so the code behind it
+is read too: the slots of EIP-1967 and EIP-1822, a beacon's implementation, a diamond's facets, the address in a
+minimal proxy, the first slot of a Safe's proxy. They are read as they were after the transaction's block, or, of a
+node that has no state of that block, as they are now.
 
 Bounds: MAX_LOGS logs, MAX_ADDRESSES addresses, MAX_DEPTH proxies one behind the other, and those of ``Node``.
+
+Requests to an Ethereum node by JSON-RPC: several calls in one request, everything bounded.
+
+A transaction of a node, explained: its call, its logs and its revert, each by the code of the contract that it is of.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from sigdir.pipeline.errors import PipelineError
-from sigdir.pipeline.node import Node, NodeAnswer, NodeCall, NodeError
-from sigdir.signatures.bytecode import RuntimeCode, analyse
+from sigdir.pipeline.fetch import Fetcher, FetchError, RetryPolicy
+from sigdir.signatures.abi_decoder import MAX_BYTES
+from sigdir.signatures.bytecode import BadBytecode, RuntimeCode, analyse
+from sigdir.signatures.clear_signing import Called
+from sigdir.signatures.contract import ContractCode, read_code
+from sigdir.signatures.given_contract import CodeContract
 from sigdir.signatures.proxies import proxy_patterns, slot
+from sigdir.signatures.reading_json import document
+from sigdir.signatures.readings import Form, Input, Reading
+
+ANSWER_BYTES = 16 << 20
+"""Of one request. A receipt with ten thousand logs has 8 MB."""
+_BATCH_CALLS = 50
+_MAX_REQUESTS = 200
+_SHOWN = 200
+
+
+class NodeError(PipelineError):
+    """A node cannot be asked, or answered with an error; the sentence says what it answered, and not its whole URL."""
+
+
+class NodeAnswer(NamedTuple):
+    """What a node answers to one call: the result, or an error and its data as hex digits, "" for none."""
+
+    result: Any = None
+    error: str = ""
+    data: str = ""
+
+
+class NodeCall(NamedTuple):
+    """A method of JSON-RPC and its parameters."""
+
+    method: str
+    parameters: tuple[Any, ...] = ()
+
+
+class Node:
+    """A node at a URL, which may hold a key: messages name its host alone.
+
+    No request begins ``seconds`` after the first could, and each ends within as many.
+    """
+
+    def __init__(self, url: str, seconds: float, name: str = "") -> None:
+        """``name`` stands in messages in place of the host. Raises NodeError for a URL that is none."""
+        host = checked_url(url)
+        self._url, self._name = url, name or host
+        self._ends = time.monotonic() + seconds
+        self._fetcher = Fetcher(RetryPolicy(rate=1e6, tries=1, timeout=seconds, deadline=seconds))
+
+    def ask(self, calls: Sequence[NodeCall]) -> list[NodeAnswer]:
+        """The answer to each call; raises NodeError where the node gives none."""
+        answers: list[NodeAnswer] = []
+        for first in range(0, len(calls), _BATCH_CALLS):
+            answers += self._batch(calls[first : first + _BATCH_CALLS])
+        return answers
+
+    def results(self, calls: Sequence[NodeCall]) -> list[Any]:
+        """The result of each call; raises NodeError for the first that has an error."""
+        answers = self.ask(calls)
+        for call, answer in zip(calls, answers, strict=True):
+            if answer.error:
+                raise NodeError(f"{self._name} answered {call.method} with {answer.error}")
+        return [answer.result for answer in answers]
+
+    def _batch(self, calls: Sequence[NodeCall]) -> list[NodeAnswer]:
+        """The answers to one request. A node that takes no batch gets a request for each call."""
+        requests = [
+            {"jsonrpc": "2.0", "id": number, "method": call.method, "params": call.parameters}
+            for number, call in enumerate(calls)
+        ]
+        found = self._post(requests if len(calls) > 1 else requests[0])
+        if isinstance(found, dict) and len(calls) > 1:
+            return [self._batch([call])[0] for call in calls]
+        listed = found if isinstance(found, list) else [found]
+        by_id = {one.get("id"): _answer(one) for one in listed if isinstance(one, dict)}
+        if not all(number in by_id for number in range(len(calls))):
+            raise NodeError(f"{self._name} answered no JSON-RPC: {json.dumps(found)[:_SHOWN]}")
+        return [by_id[number] for number in range(len(calls))]
+
+    def _post(self, request: Any) -> Any:
+        if self._fetcher.requests >= _MAX_REQUESTS:
+            raise NodeError(f"{self._name}: over {_MAX_REQUESTS} requests for one transaction")
+        if time.monotonic() > self._ends:
+            raise NodeError(f"{self._name}: it answers too slowly")
+        try:
+            raw = self._fetcher.get(self._url, ANSWER_BYTES, data=json.dumps(request).encode())
+        except FetchError as error:
+            raise NodeError(f"{self._name}: {error.reason}") from None
+        try:
+            return json.loads(raw)
+        except (ValueError, RecursionError):
+            shown = raw[:_SHOWN].decode("ascii", "backslashreplace")
+            raise NodeError(f"{self._name} answered no JSON: {shown}") from None
+
+
+def checked_url(url: str) -> str:
+    """The scheme and host of a node's URL; raises NodeError for a URL that is none."""
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole or not url.isascii() or not url.isprintable() or " " in url or parts.username is not None:
+        raise NodeError("the URL of a node begins with http:// or https:// and a host, and names no user")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _answer(found: dict[str, Any]) -> NodeAnswer:
+    error = found.get("error")
+    if error is None:
+        return NodeAnswer(found.get("result"))
+    if not isinstance(error, dict):
+        return NodeAnswer(error=json.dumps(error)[:_SHOWN])
+    data = error.get("data")
+    shown = f"error {error.get('code')}: {str(error.get('message'))[:_SHOWN]}"
+    return NodeAnswer(error=shown, data=data if isinstance(data, str) else "")
+
 
 MAX_LOGS = 1000
 MAX_ADDRESSES = 64
@@ -291,3 +413,102 @@ def _address(answer: NodeAnswer) -> bytes:
     """The address in a word; empty where there is none."""
     word = _data(answer).rjust(32, b"\0")
     return word[12:] if len(word) == 32 and not any(word[:12]) and any(word) else b""
+
+
+ReadAlternatives = Callable[[list[Input]], list[Reading]]
+"""Gives the readings of one input that may have several shapes, the surest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPart:
+    """The call, a log or the revert of a transaction: ``title`` says which, ``address`` is the contract's."""
+
+    name: str
+    title: str
+    address: bytes
+    input: Input
+    readings: list[Reading]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"address": _hex(self.address), **document(self.readings, self.input.contract)}
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedTransaction:
+    """A transaction with its parts: first the call, then the logs, then the revert of a failed one."""
+
+    transaction: ChainTransaction
+    parts: list[TransactionPart]
+
+    @property
+    def status(self) -> str:
+        return {None: "pending", True: "succeeded", False: "failed"}[self.transaction.succeeded]
+
+    @property
+    def is_read(self) -> bool:
+        """Whether each part with data has a text."""
+        return all(part.readings[0].best or not (part.input.data or part.input.topics) for part in self.parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        one = self.transaction
+        found: dict[str, Any] = {
+            "hash": one.hash, "chain": one.chain, "block": one.block, "status": self.status, "from": _hex(one.sender),
+            "to": _hex(one.to) if one.to else None, "created": _hex(one.created) if one.created else None, "value": str(one.value), "gas_used": one.gas_used,
+            "call": None, "logs": [], "revert": None, "notes": one.notes,
+        }  # fmt: skip
+        for part in self.parts:
+            if part.name == "log":
+                found["logs"].append(part.to_dict())
+            else:
+                found[part.name] = part.to_dict()
+        return found
+
+
+def explain_transaction(transaction: ChainTransaction, read: ReadAlternatives) -> ExplainedTransaction:
+    """Explain all parts. Hostile code takes seconds: a server does this in a process with a budget."""
+    parts = [
+        TransactionPart(name, title, address, input, read([input]))
+        for name, title, address, input in _inputs(transaction)
+    ]
+    return ExplainedTransaction(transaction, parts)
+
+
+def _inputs(one: ChainTransaction) -> Iterator[tuple[str, str, bytes, Input]]:
+    contract_at = lru_cache(maxsize=None)(partial(_contract, one))
+    if one.to is not None:
+        size = len(one.input)
+        if size > MAX_BYTES:
+            one.notes.append(f"Its call has {size:,} bytes; the first {MAX_BYTES:,} are decoded.")
+        yield "call", "The call", one.to, Input(Form.CALLDATA, one.input[:MAX_BYTES], contract=contract_at(one.to))
+    left = 4 * MAX_BYTES
+    for number, log in enumerate(one.logs):
+        left -= len(log.data)
+        if left < 0:
+            one.notes.append(f"Its logs from number {number} on have no room in an answer.")
+            break
+        input = Input(Form.LOG, log.data, log.topics, contract=contract_at(log.address))
+        yield "log", f"Log {number}", log.address, input
+    if one.revert is not None and one.to is not None:
+        input = Input(Form.REVERT, one.revert[:MAX_BYTES], contract=contract_at(one.to))
+        yield "revert", "What it gave back", one.to, input
+
+
+def _contract(one: ChainTransaction, address: bytes) -> CodeContract | None:
+    """The contract at an address with what is behind it; None where it has no code that can be read."""
+    own = one.accounts.get(address)
+    code = _read(own.code) if own is not None and own.code else None
+    if code is None:
+        return None
+    found = [(one.accounts[at], how) for at, how in one.behind(address).items() if at in one.accounts]
+    behind = [(how, account.address, _read(account.code)) for account, how in found if account.code]
+    called = Called(one.chain, address, one.sender, one.value if address == one.to else None)
+    return CodeContract(code, tuple((how, at, code) for how, at, code in behind if code is not None), called)
+
+
+@lru_cache(maxsize=64)
+def _read(code: bytes) -> ContractCode | None:
+    """What is in code; None where its functions cannot be read."""
+    try:
+        return read_code(code)
+    except BadBytecode:
+        return None

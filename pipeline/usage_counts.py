@@ -30,8 +30,16 @@ from sigdir.pipeline.formats.column_tables import (
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import Array, values
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES
-from sigdir.warehouse.evidence.usage import NO_DAYS, PLACE_BYTES, TABLES, Counts, Days, by_contract, write_usage
+from sigdir.warehouse.evidence.contracts import (
+    ADDRESS_BYTES,
+    NO_DAYS,
+    PLACE_BYTES,
+    TABLES,
+    Counts,
+    Days,
+    by_contract,
+    write_usage,
+)
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.paths import existing
 

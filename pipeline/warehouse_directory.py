@@ -9,11 +9,11 @@ from typing import Self
 import pyarrow as pa
 
 from sigdir.pipeline.directory import RankedText
+from sigdir.signatures.abi import Returned
 from sigdir.signatures.clear_signing import Descriptor, Place
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.given_contract import DeployedContract
 from sigdir.signatures.readings import Known
-from sigdir.signatures.returns import Returned
 from sigdir.warehouse.index.ranked import contract_at, known_descriptors, known_returns, known_texts, ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths, existing

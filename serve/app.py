@@ -10,40 +10,41 @@ from typing import Any
 
 import falcon
 
+from sigdir.serve import dialects
 from sigdir.serve.api.decode import ContractResource, DecodeResource
-from sigdir.serve.api.evidence import EvidenceResource
-from sigdir.serve.api.health import DocumentResource, LiveResource, ReadyResource
-from sigdir.serve.api.imports import AbiImportResource, SolidityImportResource
+from sigdir.serve.api.evidence import EvidenceResource, StoredContractPage, StoredContractResource
 from sigdir.serve.api.search import SearchResource
-from sigdir.serve.api.stored_contract import StoredContractPage, StoredContractResource
-from sigdir.serve.api.wanted import WantedPage, WantedResource
-from sigdir.serve.bulk import changes, dumps, ranges, resolve
+from sigdir.serve.api.status import (
+    AbiImportResource,
+    DocumentResource,
+    LiveResource,
+    ReadyResource,
+    SolidityImportResource,
+    WantedPage,
+    WantedResource,
+)
+from sigdir.serve.bulk import changes, dumps, resolve
 from sigdir.serve.core.budget import CostlyRequests, Processes
 from sigdir.serve.core.misses import MissCounter, Misses
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
-from sigdir.serve.dialects import openchain
-from sigdir.serve.dialects.hash_files import HashFileResource
-from sigdir.serve.http.page_cache import PageCache
+from sigdir.serve.dialects import HashFileResource
+from sigdir.serve.http.bodies import StreamLimit
+from sigdir.serve.http.caching import PageCache
 from sigdir.serve.http.routing import AnswerHeaders, Negotiation, WriteAccess, add_routes
-from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.resources import ListResource, RowResource
 from sigdir.serve.mcp_http import McpResource
 from sigdir.serve.metrics import AnswerRecorder, Counts, MetricsResource
-from sigdir.serve.pages.answers import add_error_handlers
-from sigdir.serve.pages.browse import BrowsePage, HomePage, LinkPage
 from sigdir.serve.pages.decode import DecodePage
-from sigdir.serve.pages.docs import DocsPage
-from sigdir.serve.pages.page import CACHE_BYTES, AssetResource, NamedAssetResource, set_public_url
+from sigdir.serve.pages.docs import DocsPage, StatisticsPage, StatusPage
+from sigdir.serve.pages.page import CACHE_BYTES, AssetResource, NamedAssetResource, add_error_handlers, set_public_url
 from sigdir.serve.pages.record import RecordPage
-from sigdir.serve.pages.search import ResultsPage
-from sigdir.serve.pages.solve import SolvePage
-from sigdir.serve.pages.status import StatisticsPage, StatusPage
+from sigdir.serve.pages.search import BrowsePage, HomePage, LinkPage, ResultsPage, SolvePage
 from sigdir.serve.pages.submit import STORED_PATH, StoredPage, StorePage, SubmitPage
 from sigdir.signatures.collections import EVENT_SIGNATURES as EVENTS
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.log.history import Origins
+from sigdir.warehouse.log.manifest import Origins
 
 
 def create_app(
@@ -100,16 +101,16 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
         "/dumps/{version}/": dumps.VersionResource(versions),
         "/dumps/{version}/{name}": dumps.CollectionResource(versions, streams),
         "/dumps/{version}/{name}/{file}": dumps.FileResource(versions),
-        "/range/{collection}/{prefix}": ranges.RangeResource(reader, cache),
-        "/range/{collection}/{prefix}/{edition}": ranges.RangeResource(reader, cache),
+        "/range/{collection}/{prefix}": dumps.RangeResource(reader, cache),
+        "/range/{collection}/{prefix}/{edition}": dumps.RangeResource(reader, cache),
         # Other dialects.
-        "/signature-database/v1/lookup": openchain.LookupResource(reader),
-        "/signature-database/v1/search": openchain.SearchResource(reader, cache),
-        "/signature-database/v1/import": openchain.ImportResource(settings, writer),
-        "/signature-database/v1/stats": openchain.StatsResource(reader),
-        "/signature-database/v1/export": openchain.ExportResource(reader, streams),
-        "/api/v1/import": openchain.OlderImportResource(settings, writer),
-        "/api/v1/signatures": openchain.OlderLookup(reader),
+        "/signature-database/v1/lookup": dialects.LookupResource(reader),
+        "/signature-database/v1/search": dialects.SearchResource(reader, cache),
+        "/signature-database/v1/import": dialects.ImportResource(settings, writer),
+        "/signature-database/v1/stats": dialects.StatsResource(reader),
+        "/signature-database/v1/export": dialects.ExportResource(reader, streams),
+        "/api/v1/import": dialects.OlderImportResource(settings, writer),
+        "/api/v1/signatures": dialects.OlderLookup(reader),
         "/signatures/{hash}": HashFileResource(SIGNATURES, reader),
         "/topic0/{hash}": HashFileResource(EVENTS, reader),
         # The server itself.

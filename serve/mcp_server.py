@@ -21,9 +21,8 @@ from pydantic import BaseModel, Field
 from sigdir.pipeline.directory import Directory, known_of_all, readings_of
 from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection, parse_hash
-from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.errors import SigdirError, counted
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.plural import counted
 from sigdir.warehouse.table.errors import WarehouseError
 
 if TYPE_CHECKING:  # decoding takes 0.4 s to load, so the tools that need it load it when they are called

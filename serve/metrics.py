@@ -36,13 +36,13 @@ from prometheus_client.registry import Collector
 from sigdir.serve.core.decodings import DECODED
 from sigdir.serve.core.openapi import package_version
 from sigdir.serve.core.settings import COUNTS_FOLDER
-from sigdir.serve.http.negotiate import packed
+from sigdir.serve.http.answers import packed
+from sigdir.serve.http.bodies import Stream
 from sigdir.serve.http.routing import METHODS, ROUTE
-from sigdir.serve.http.streams import Stream
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.log.history import newest_import
+from sigdir.warehouse.log.manifest import newest_import
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import marked_at
 from sigdir.warehouse.table.paths import Paths

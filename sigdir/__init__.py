@@ -70,9 +70,9 @@ def open(
     """
     from sigdir.pipeline.opened import OpenWarehouse  # pyarrow takes 0.2 s to load
     from sigdir.warehouse.table.errors import WarehouseError
+    from sigdir.warehouse.table.fields import number_or_time
     from sigdir.warehouse.table.paths import Paths
     from sigdir.warehouse.table.stores import is_url
-    from sigdir.warehouse.table.times import number_or_time
 
     as_of = number_or_time(as_of)
     if create and as_of is not None:

@@ -21,8 +21,8 @@ from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from sigdir.signatures.errors import counted
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.plural import counted
 from sigdir.signatures.types import BadTypeList, Type, parameter_types
 
 MAX_BYTES = 128 << 10

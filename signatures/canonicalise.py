@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 
 from sigdir.signatures import arrow
 from sigdir.signatures.arrow import Array
-from sigdir.signatures.candidates import Candidates
+from sigdir.signatures.candidates import Candidates, Rows, Sightings, bytes_of
 from sigdir.signatures.collections import COLLECTIONS, FUNCTIONS, UNKNOWN, Collection
-from sigdir.signatures.columns import Rows, bytes_of
 from sigdir.signatures.evidence import LISTED, Kind
 from sigdir.signatures.fingerprints import fingerprints_of
 from sigdir.signatures.grammar import (
@@ -32,7 +31,6 @@ from sigdir.signatures.grammar import (
 from sigdir.signatures.grammar_rows import Normalised, normalise_rows, normalised
 from sigdir.signatures.keccak_rows import digests_of, keccak256_rows
 from sigdir.signatures.kernels import kernel
-from sigdir.signatures.sightings import Sightings
 
 MAX_VARIANTS = 64
 """So many declarations of a text are kept of a batch. Real texts have a dozen; a flood of them says nothing more."""

@@ -23,16 +23,27 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import NamedTuple
 
+from sigdir.signatures.abi import BUILT_IN
 from sigdir.signatures.abi_decoder import SPARE, Budget
-from sigdir.signatures.bytecode import BadBytecode, CodeProblem, RuntimeCode, analyse, bytes_of_hex
+from sigdir.signatures.bytecode import (
+    BadBytecode,
+    CodeFunction,
+    CodeProblem,
+    Fit,
+    RuntimeCode,
+    analyse,
+    bytes_of_hex,
+    fit_of,
+    functions_of,
+    is_tron,
+    selectors_of,
+)
 from sigdir.signatures.code_scan import scan_code
-from sigdir.signatures.dispatcher import CodeFunction, Fit, fit_of, functions_of, is_tron, selectors_of
+from sigdir.signatures.errors import counted
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.plural import counted
 from sigdir.signatures.proxies import ProxyPattern, proxy_patterns
 from sigdir.signatures.readings import Known
-from sigdir.signatures.returns import BUILT_IN
 from sigdir.signatures.standards import Implemented, Interface, implemented, interface_ids, standard_declarations
 from sigdir.signatures.types import BadDeclaration, Declaration, canonical_declaration, parsed_declaration
 

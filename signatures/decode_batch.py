@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from sigdir.signatures.abi import BUILT_IN
 from sigdir.signatures.abi_decoder import (
     SELECTOR_BYTES,
     Budget,
@@ -41,7 +42,6 @@ from sigdir.signatures.readings import (
     inner_reading,
     likely_kind,
 )
-from sigdir.signatures.returns import BUILT_IN
 from sigdir.signatures.standards import canonical
 from sigdir.signatures.types import BadTypeList, Type
 

@@ -13,14 +13,12 @@ from contextlib import suppress
 from typing import Any
 
 from sigdir.signatures.abi_decoder import MAX_BYTES, SELECTOR_BYTES, WORD_BYTES
-from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex, other_machine
+from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex, is_library, other_machine
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
-from sigdir.signatures.dispatcher import is_library
-from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.errors import SigdirError, counted
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import GrammarError
-from sigdir.signatures.plural import counted
 from sigdir.signatures.readings import Form, Input
 
 MAX_TOPICS = 4

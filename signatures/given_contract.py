@@ -18,17 +18,16 @@ from typing import Any, NamedTuple
 
 from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES
-from sigdir.signatures.bytecode import BadBytecode
+from sigdir.signatures.bytecode import BadBytecode, CodeFunction, Fit, fit_of
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.clear_signing import Called, Place
 from sigdir.signatures.contract import ContractCode, read_code
 from sigdir.signatures.decode_input import BadInput, code_input, shown
-from sigdir.signatures.dispatcher import CodeFunction, Fit, fit_of
+from sigdir.signatures.errors import counted
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import OK, REASONS, GrammarError
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.plural import counted
 from sigdir.signatures.proxies import proxy_patterns
 from sigdir.signatures.readings import Input, Known, Membership, likely_kind
 from sigdir.signatures.types import KINDS

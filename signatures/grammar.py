@@ -5,7 +5,7 @@ Invariants
     sequences of byte values, so ``normalise`` runs them as they stand on ``bytes`` and
     ``bytearray`` for one text, and ``grammar_rows.py`` runs the same functions compiled by numba on
     arrays for many. ``tests/signatures/test_grammar.py`` holds the two equal.
-    A text is read once: what a canonical text leaves out is noted on the way, and ``spelling.py`` needs no reader.
+    A text is read once: what a canonical text leaves out is noted on the way, and ``grammar_rows.py`` needs no reader.
     Normalising a canonical text gives that text back.
     Nesting has no limit but the length of a text: depth is a counter, there is no recursion.
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import SELECTOR_BYTES, WORD_BYTES, Budget, DecodeAttempt, attempt
 from sigdir.signatures.clear_signing import Called
-from sigdir.signatures.plural import counted
+from sigdir.signatures.errors import counted
 from sigdir.signatures.types import Type, parse_declaration
 
 Path = tuple[int, ...]

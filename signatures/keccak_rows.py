@@ -29,9 +29,9 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.arrow import Array
-from sigdir.signatures.columns import as_readonly, bytes_of
+from sigdir.signatures.candidates import as_readonly, bytes_of
+from sigdir.signatures.fingerprints import word_at, word_before
 from sigdir.signatures.kernels import kernel
-from sigdir.signatures.words import word_at, word_before
 
 RATE = 136
 """Bytes that one permutation absorbs."""

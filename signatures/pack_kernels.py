@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.candidates import as_readonly
 from sigdir.signatures.grammar_rows import is_canonical
 from sigdir.signatures.keccak_rows import keccak256_rows
 from sigdir.signatures.kernels import kernel

@@ -22,8 +22,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
+from sigdir.signatures.errors import counted
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.signatures.plural import counted
 from sigdir.signatures.standards import canonical, sources
 
 

@@ -26,17 +26,7 @@ from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sigdir.signatures.abi_decoder import SELECTOR_BYTES, SPARE, UTF8, Budget, DecodeAttempt, attempt, layout_of
-from sigdir.signatures.canonicalise import canonicalise_one
-from sigdir.signatures.clear_signing import CallDisplay, Called, Descriptor, Place
-from sigdir.signatures.collections import EVENTS, FUNCTIONS
-from sigdir.signatures.evidence import Kind, Witness
-from sigdir.signatures.grammar import GrammarError
-from sigdir.signatures.inner_calls import Inner, Path, callee, inner_calls
-from sigdir.signatures.logs import Split, log_attempt
-from sigdir.signatures.plural import counted
-from sigdir.signatures.rank import Summary, is_standard
-from sigdir.signatures.returns import (
+from sigdir.signatures.abi import (
     BUILT_IN,
     EMPTY,
     ERROR,
@@ -47,6 +37,16 @@ from sigdir.signatures.returns import (
     panic,
     with_standard,
 )
+from sigdir.signatures.abi_decoder import SELECTOR_BYTES, SPARE, UTF8, Budget, DecodeAttempt, attempt, layout_of
+from sigdir.signatures.canonicalise import canonicalise_one
+from sigdir.signatures.clear_signing import CallDisplay, Called, Descriptor, Place
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.errors import counted
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.grammar import GrammarError
+from sigdir.signatures.inner_calls import Inner, Path, callee, inner_calls
+from sigdir.signatures.logs import Split, log_attempt
+from sigdir.signatures.rank import Summary, is_standard
 from sigdir.signatures.standards import canonical, event_declarations, is_filtered, sources
 from sigdir.signatures.types import MAX_TEXT, Type, parsed_declaration
 

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sigdir.signatures.arrow import Array
-from sigdir.signatures.columns import as_readonly, bytes_of
+from sigdir.signatures.candidates import as_readonly, bytes_of
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.keccak_rows import RATE, RATE_WORDS, WIDTH, permute
 from sigdir.signatures.kernels import kernel

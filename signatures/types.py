@@ -6,7 +6,7 @@
     list        = [ parameter *( "," parameter ) ]
     parameter   = ( word / "(" list ")" ) *( "[" *digit "]" ) [ "indexed" ] [ name ]
 
-``parse_declaration`` reads a spelled declaration (``spelling.py`` has its form), ``canonical_declaration`` and
+``parse_declaration`` reads a spelled declaration (``grammar_rows.py`` has its form), ``canonical_declaration`` and
 ``parameter_types`` read a canonical text, which has no words beside its types. Which words and widths exist is the
 grammar's subject.
 
@@ -199,7 +199,7 @@ def one_type(kind: str) -> str:
 
 
 def parse_declaration(text: str) -> Declaration:
-    """A declaration in the form of ``spelling.py``; raises BadDeclaration."""
+    """A declaration in the form of ``grammar_rows.py``; raises BadDeclaration."""
     found = _Reader(text, with_words=True).declaration()
     if str(found) != text:
         raise BadDeclaration(f"not a spelled declaration: {text[:200]!r}")

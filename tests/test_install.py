@@ -13,7 +13,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from sigdir.serve.servers.warm import PARTS, STEPS
+from sigdir.serve.servers.startup import PARTS, STEPS
 from tests.conftest import ROOT, environment
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -17,7 +17,7 @@ LAYERS = ("signatures", "warehouse", "pipeline", "serve", "cli")
 OWNERS = {
     "deltalake": (),  # an oracle of tests
     "duckdb": ("sigdir/warehouse/",),
-    "evmole": ("sigdir/signatures/dispatcher.py",),
+    "evmole": ("sigdir/signatures/bytecode.py",),
     "falcon": ("sigdir/serve/",),
     "mcp": ("sigdir/serve/mcp_server.py", "sigdir/serve/mcp_http.py"),
     "pydantic": ("sigdir/serve/mcp_server.py",),
@@ -31,7 +31,7 @@ OWNERS = {
 """The path prefixes under which a dependency may be imported."""
 
 PARTS = {
-    "warehouse": ("table", "staging", "log", "evidence", "index", "sql", "transfer", "publish", "jobs", "verify"),
+    "warehouse": ("table", "staging", "log", "evidence", "index", "sql", "transfer", "publish", "compact", "vacuum", "verify"),
     "serve": (
         "http",
         "core",

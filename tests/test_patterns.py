@@ -47,7 +47,7 @@ MATCHING: dict[tuple[str, str], Any] = {
 LOCAL: dict[tuple[str, str], Any] = {
     ("sigdir/signatures/proxies.py", "pattern"): rb"\x3d[\x60-\x72](?P<address>.{1,19})\x5a.\xf4",
     ("sigdir/serve/lists/paging.py", "f'{_LETTERS[collection]}(0|[1-9a-f][0-9a-f]{{0,14}})'"): "s(0|[1-9a-f][0-9a-f]{0,14})",
-    ("sigdir/serve/dialects/hash_files.py", "f'[0-9a-fA-F]{{{2 * collection.hash_bytes}}}'"): "[0-9a-fA-F]{64}",
+    ("sigdir/serve/dialects.py", "f'[0-9a-fA-F]{{{2 * collection.hash_bytes}}}'"): "[0-9a-fA-F]{64}",
     ("sigdir/serve/pages/record.py", "f'(?:0[xX])?([0-9a-fA-F]{{{2 * collection.hash_bytes}}})'"): "(?:0[xX])?([0-9a-fA-F]{64})",
     ("sigdir/pipeline/formats/clear_signing/__init__.py", "schema['pattern']"): "^0[xX][0-9a-fA-F]{40}$",
 }  # fmt: skip

@@ -24,8 +24,8 @@ from sigdir.pipeline.formats.json_reader import first_object
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Table, plain_name
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import Array, numbers, text, values
-from sigdir.signatures.columns import fixed_bytes
-from sigdir.signatures.plural import counted
+from sigdir.signatures.candidates import fixed_bytes
+from sigdir.signatures.errors import counted
 from sigdir.warehouse.table.errors import first_line
 
 Names = Mapping[str, Sequence[str]]

@@ -23,8 +23,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from sigdir.pipeline.source import Source
-from sigdir.pipeline.streams import PieceStream
+from sigdir.pipeline.source import PieceStream, Source
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN, parse_hash
 from sigdir.signatures.evidence import LISTED, LISTED_EVENT, Contract, Sighting, Witness

@@ -35,11 +35,10 @@ import pyarrow as pa
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import parquet
 from sigdir.pipeline.formats.column_tables import BadRows, column_batches, hashes_of, integers_of
-from sigdir.pipeline.row_writers import rows_of
 from sigdir.pipeline.source import Source
+from sigdir.pipeline.target import rows_of
 from sigdir.signatures.arrow import numbers, values
-from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
-from sigdir.signatures.columns import binary_column, fixed_bytes
+from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, binary_column, fixed_bytes, pack
 from sigdir.signatures.evidence import MOST_CONTRACTS, Kind, Sighting, Witness
 from sigdir.signatures.grammar import OK
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, BY_TEXTS

@@ -16,8 +16,7 @@ import falcon
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.decodings import BODY_BYTES, explained, note_decoding
 from sigdir.serve.http import bodies
-from sigdir.serve.http.errors import field_error
-from sigdir.serve.http.negotiate import json_bytes, send_json
+from sigdir.serve.http.answers import field_error, json_bytes, send_json
 from sigdir.signatures.abi_decoder import SPARE
 from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text, is_code
 from sigdir.signatures.given_contract import with_contract

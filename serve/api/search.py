@@ -9,16 +9,15 @@ from urllib.parse import urlencode
 import falcon
 
 from sigdir.serve.core.settings import Settings, base_url
+from sigdir.serve.http.answers import detail, field_error, json_bytes, send_json
 from sigdir.serve.http.bodies import pairs_of, positive
-from sigdir.serve.http.conditional import not_modified, token_at, weak
-from sigdir.serve.http.errors import detail, field_error
-from sigdir.serve.http.negotiate import json_bytes, send_json
+from sigdir.serve.http.caching import not_modified, token_at, weak
 from sigdir.serve.pages.rows import BY_URL_NAME, Row
 from sigdir.serve.pages.search import Matches, find
 from sigdir.serve.pages.search_query import MAX_CHARACTERS, SearchQuery, parse_search
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.table.times import iso, moment
+from sigdir.warehouse.table.fields import iso, moment
 
 MAX_PAGE_SIZE = 100
 _PAGE_SIZE = 20

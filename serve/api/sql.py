@@ -8,11 +8,11 @@ from typing import Any
 
 import falcon
 
-from sigdir.pipeline.row_writers import WRITERS, json_of, rows_of
+from sigdir.pipeline.target import WRITERS, json_of, rows_of
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.sql_runner import MAX_BYTES, MAX_ROWS, Rows, SqlRequest, SqlRunner, request_of, too_large
-from sigdir.serve.http.conditional import not_modified, weak
-from sigdir.serve.http.negotiate import JSON, NDJSON, json_bytes, packed, send_json
+from sigdir.serve.http.answers import JSON, NDJSON, json_bytes, packed, send_json
+from sigdir.serve.http.caching import not_modified, weak
 from sigdir.warehouse.sql.guard import STRANGERS_VIEWS
 
 _TYPES = {"json": JSON, "csv": "text/csv; charset=utf-8", "ndjson": NDJSON, "parquet": "application/vnd.apache.parquet",

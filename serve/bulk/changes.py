@@ -23,9 +23,8 @@ import falcon
 import numpy as np
 import orjson
 
-from sigdir.serve.http.errors import field_error
-from sigdir.serve.http.negotiate import NDJSON
-from sigdir.serve.http.streams import StreamLimit
+from sigdir.serve.http.answers import NDJSON, field_error
+from sigdir.serve.http.bodies import StreamLimit
 from sigdir.serve.lists.paging import cursor_at, id_of
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness

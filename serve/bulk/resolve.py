@@ -18,10 +18,8 @@ import orjson
 
 from sigdir.serve.api.evidence import summary_document
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.http.bodies import pairs_of, read_body
-from sigdir.serve.http.errors import HttpError, detail, field_error
-from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted, json_bytes
-from sigdir.serve.http.streams import StreamLimit
+from sigdir.serve.http.answers import JSON, NDJSON, HttpError, detail, field_error, is_list_wanted, json_bytes
+from sigdir.serve.http.bodies import StreamLimit, pairs_of, read_body
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.template import render_texts

@@ -4,7 +4,7 @@ Decoding, contracts, Solidity, ABIs, previews and multipart forms are read by co
 bounded by the bytes of the request. If a bound is missing somewhere, the kernel ends that process when the budget is
 used up, the client gets a 422 or 413 that says so, and other requests have waited for nothing.
 
-The process runs the same application (``servers/budget_process.py``), a request at a time. A worker forks it before
+The process runs the same application (``servers/startup.py``), a request at a time. A worker forks it before
 it has other threads, so the process has loaded what the worker has. A process that replaces it loads that again. ``Cost`` names the process that
 answers a request. A resource has it as ``cost``: a Cost, or a function of the request.
 """
@@ -31,9 +31,9 @@ from sigdir.serve.core.decodings import DECODED
 from sigdir.serve.core.process import FORK, Closable, end, write_line
 from sigdir.serve.core.settings import MIB, Settings
 from sigdir.serve.http import bodies
-from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
+from sigdir.serve.http.answers import HttpError, detail, http_error_of, unavailable
 from sigdir.warehouse.index.view import this_takes_long
-from sigdir.warehouse.sql.time_limit import EXIT_STATUS
+from sigdir.warehouse.sql.guard import EXIT_STATUS
 
 FREE_BYTES, _FREE_FORM_BYTES = 220, 4096
 """A request up to this size is answered where it is. A call of two words, with its address, takes 60 us, and to pass it on 200.

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import falcon
 
-from sigdir.serve.http.errors import detail
+from sigdir.serve.http.answers import detail
+from sigdir.signatures.abi import BUILT_IN
 from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.contract import ContractInterface, interface_of
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import DeployedContract, address_of, chain_of, code_of_input
 from sigdir.signatures.readings import Input, Membership, Reading
-from sigdir.signatures.returns import BUILT_IN
 from sigdir.warehouse.evidence.contracts import Deployment, deployments_at
 from sigdir.warehouse.index.ranked import InterfaceMember, contract_at, members_of, texts_of_hashes
 from sigdir.warehouse.index.view import View

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from sigdir.serve.http.conditional import token_of
+from sigdir.serve.http.caching import token_of
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.table.fields import RECORD_FIELDS
 

@@ -23,14 +23,13 @@ import pyarrow as pa
 from sigdir.pipeline.errors import PipelineError
 from sigdir.serve.core.named_queries import NamedQuery, read_queries
 from sigdir.serve.core.settings import Settings
+from sigdir.serve.http.answers import HttpError, detail, field_error
 from sigdir.serve.http.bodies import fields_of, pairs_of
-from sigdir.serve.http.errors import HttpError, detail, field_error
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.sql.guard import OUT_OF_MEMORY
-from sigdir.warehouse.sql.time_limit import OverTime, time_limit
+from sigdir.warehouse.sql.guard import OUT_OF_MEMORY, OverTime, time_limit
 from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
-from sigdir.warehouse.table.times import number_or_time
+from sigdir.warehouse.table.fields import number_or_time
 
 MAX_ROWS = 1000
 MAX_BYTES = 4 << 20

@@ -18,8 +18,7 @@ from urllib.parse import quote
 
 import falcon
 
-from sigdir.serve.http.errors import detail, method_not_allowed, not_found, reject
-from sigdir.serve.http.negotiate import HTML, JSON, representation
+from sigdir.serve.http.answers import HTML, JSON, detail, method_not_allowed, not_found, reject, representation
 from sigdir.warehouse.index.view import this_takes_long
 
 ROUTE = "sigdir.route"

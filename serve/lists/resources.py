@@ -10,18 +10,13 @@ import numpy as np
 import orjson
 
 from sigdir.serve.core.settings import Settings, base_url
-from sigdir.serve.core.texts import canonical_text
-from sigdir.serve.core.writer import Writer
+from sigdir.serve.core.writer import Writer, canonical_text
 from sigdir.serve.http import bodies
-from sigdir.serve.http.bodies import FAR, whole_number
-from sigdir.serve.http.conditional import set_validators, token_at, unless_current
-from sigdir.serve.http.errors import detail, field_error, not_found, reject
-from sigdir.serve.http.negotiate import HTML, JSON
-from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.http.streams import WHOLE_BYTES, StreamLimit
-from sigdir.serve.lists.paging import Page, page_of, ranked_page
-from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, parse
-from sigdir.serve.pages.answers import answer, answer_lookup, etag
+from sigdir.serve.http.answers import HTML, JSON, detail, field_error, not_found, reject
+from sigdir.serve.http.bodies import FAR, WHOLE_BYTES, StreamLimit, whole_number
+from sigdir.serve.http.caching import PageCache, set_validators, token_at, unless_current
+from sigdir.serve.lists.paging import DEFAULT_PAGE_SIZE, Page, Query, page_of, parse, ranked_page
+from sigdir.serve.pages.page import answer, answer_lookup, etag
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.index.ranked import rival_of

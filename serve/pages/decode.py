@@ -13,8 +13,7 @@ import falcon
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.decodings import BODY_BYTES, explained, note_decoding
 from sigdir.serve.http import bodies
-from sigdir.serve.http.errors import HttpError
-from sigdir.serve.http.negotiate import HTML, JSON, packed
+from sigdir.serve.http.answers import HTML, JSON, HttpError, packed
 from sigdir.serve.pages.page import ViewPage, indented, rendered, send
 from sigdir.serve.pages.shown_reading import shown_reading, shown_transaction
 from sigdir.signatures.abi_decoder import WORD_BYTES

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import falcon
 
-from sigdir.serve.http.errors import HttpError, detail
+from sigdir.serve.http.answers import HttpError, detail
 from sigdir.serve.pages.page import ViewPage, indented, rendered
 from sigdir.serve.pages.rows import HASH_NAMES, URL_NAMES, Row, hash_address, row_of
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection, parse_hash
@@ -19,11 +19,11 @@ from sigdir.signatures.evidence import Kind
 from sigdir.signatures.rank import Ranked
 from sigdir.signatures.standards import sources
 from sigdir.signatures.types import BadDeclaration, Declaration, canonical_declaration, parse_declaration
+from sigdir.warehouse.evidence.contracts import uses_of
 from sigdir.warehouse.evidence.lookup import TextEvidence, text_evidence
-from sigdir.warehouse.evidence.usage import uses_of
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.log.history import Origins
+from sigdir.warehouse.log.manifest import Origins
 from sigdir.warehouse.table.errors import WarehouseError
 
 _MAX_OTHERS = 50

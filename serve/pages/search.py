@@ -1,7 +1,15 @@
 """Search: both collections, or one of them in pages; a whole page, or the results alone for the script.
 
-The best rows come first: by how well they match, then by their evidence, then by age. The weight of a row is one uint64,
-so a page of a million matches needs a partition, not a sort.
+The best rows come first: by how well they match, then by their evidence, then by age. The weight of a row is one
+uint64, so a page of a million matches needs a partition, not a sort.
+
+The first page, and browse: the newest rows of both collections, and each collection back to its first row.
+
+Links to other directories lead on: viem prints ``/?q=0x...`` of Sourcify's pages, older versions
+``/signatures?query=0x...`` of OpenChain's. 4byte.directory's pages had ``/signatures/?bytes4_signature=0x...`` and
+``/event-signatures/?bytes_signature=0x...``.
+
+Look for texts of a hash that nobody knows, for ten seconds. Nothing is stored.
 """
 
 from __future__ import annotations
@@ -15,21 +23,36 @@ from urllib.parse import parse_qsl, urlencode
 import falcon
 import numpy as np
 
-from sigdir.serve.http.bodies import positive
-from sigdir.serve.http.errors import detail
-from sigdir.serve.pages.page import ViewPage, rendered
-from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, Row, found_row, hash_address
+from sigdir.pipeline.solve import SolveReport, solve_one
+from sigdir.serve.core.budget import Cost
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.http import bodies
+from sigdir.serve.http.answers import HTML, detail, not_found
+from sigdir.serve.http.bodies import positive, whole_number
+from sigdir.serve.pages.page import ViewPage, rendered, send
+from sigdir.serve.pages.rows import (
+    BY_URL_NAME,
+    HASH_NAMES,
+    TITLES,
+    URL_NAMES,
+    Row,
+    found_row,
+    hash_address,
+    minute,
+    newest,
+    next_above,
+)
 from sigdir.serve.pages.search_query import QueryKind, SearchQuery, parse_search
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.decode_input import BadInput, hex_bytes
 from sigdir.signatures.evidence import Kind
 from sigdir.warehouse.evidence.summaries import COUNTS, LISTED, weights
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.search import match_weights
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.similar import similar_texts
-from sigdir.warehouse.index.terms import rows_of_standards, rows_of_terms
-from sigdir.warehouse.index.view import View
+from sigdir.warehouse.index.terms import rows_of_standards, rows_of_terms, similar_texts
+from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 
 _LISTED = weights(np.array(LISTED, COUNTS))
@@ -256,3 +279,140 @@ def _json_query(query: SearchQuery) -> str:
     if 0 < len(query.fragment) <= MAX_SEARCHED:
         return urlencode({"text_signature": query.fragment, "format": "json"})
     return f"hex_signature=0x{query.digits}&format=json" if query.digits else ""
+
+
+class HomePage(ViewPage):
+    """Row counts, the time of the newest row, examples to search for. A link that asks for something leads on."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
+        entered = linked(req)
+        if entered:
+            raise falcon.HTTPFound(address_of(self._reader.current(), entered))
+        super().on_get(req, resp, **parameters)
+
+    def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
+        times = [row.created_at for collection in COLLECTIONS for row in newest(view, collection, None, 1)]
+        return rendered(
+            "home.html", here="/", functions=view.count(SIGNATURES), events=view.count(EVENT_SIGNATURES),
+            newest=minute(max(times)) if times else "",
+        )  # fmt: skip
+
+
+_PARAMETERS = ("q", "query", "bytes4_signature", "bytes_signature")
+_COLLECTIONS = {"selector": SIGNATURES, "topic": EVENT_SIGNATURES}
+
+
+def linked(req: falcon.Request) -> str:
+    """What a link asks for; "" for nothing."""
+    values = (req.get_param(name, default="").strip() for name in _PARAMETERS)
+    return next(filter(None, values), "")
+
+
+def address_of(view: View, entered: str) -> str:
+    """The address of the record of a hash that is known; of the search for anything else."""
+    query = parse_search(entered)
+    collection = _COLLECTIONS.get(query.kind)
+    if collection is not None and view.with_hash(collection, bytes.fromhex(query.digits)):
+        return hash_address(collection, bytes.fromhex(query.digits))
+    return "/search/?" + urlencode({"q": query.entered}, errors="replace")
+
+
+@dataclass
+class LinkPage:
+    """The lists' addresses of other directories' pages; without anything to look for, the newest rows."""
+
+    kind = HTML
+
+    _collection: Collection
+    _reader: Reader
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        entered = linked(req)
+        newest = f"/browse/{URL_NAMES[self._collection]}/"
+        raise falcon.HTTPFound(address_of(self._reader.current(), entered) if entered else newest)
+
+
+_FIRST_ROWS = 15
+_PAGE_ROWS = 50
+
+
+class BrowsePage(ViewPage):
+    """The newest rows of both collections, or one collection in pages.
+
+    The parameters ``before`` and ``after`` are the id of the last row seen, so new rows never shift a page.
+    """
+
+    def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
+        name = parameters.get("collection")
+        if name is None:
+            groups = [_group(view, collection, None, None, _FIRST_ROWS) for collection in COLLECTIONS]
+        elif name in BY_URL_NAME:
+            before, after = (_id(req.get_param(parameter)) for parameter in ("before", "after"))
+            groups = [_group(view, BY_URL_NAME[name], before, after, _PAGE_ROWS)]
+        else:
+            raise not_found()
+        return rendered("browse.html", here="/browse/", groups=groups, only=name)
+
+
+def _id(value: str | None) -> int | None:
+    if value is None:
+        return None
+    id = whole_number(value)
+    if id is None:
+        raise detail(404, "There is no such row.")
+    return id
+
+
+def _group(view: View, collection: Collection, before: int | None, after: int | None, size: int) -> dict[str, Any]:
+    """The template's values for a page of a collection.
+
+    ``older`` and ``newer`` are the ids for the links to the neighbouring pages, None at the ends.
+    """
+    rows = newest(view, collection, before, size) if after is None else next_above(view, collection, after, size)
+    older = newer = None
+    if rows:
+        older = rows[-1].id if newest(view, collection, rows[-1].id, 1) else None
+        newer = rows[0].id if next_above(view, collection, rows[0].id, 1) else None
+    return {
+        "title": TITLES[collection], "url_name": URL_NAMES[collection], "collection": collection,
+        "count": view.count(collection), "rows": rows, "older": older, "newer": newer,
+    }  # fmt: skip
+
+
+_SECONDS = 10.0
+_MOST = 20
+
+
+@dataclass
+class SolvePage:
+    """The hash, the code of its contract if it is known, and below them what was found."""
+
+    kind = HTML
+    cost = Cost.PATIENCE
+
+    _settings: Settings
+    _reader: Reader
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        self._send(req, resp, (req.get_param("hash") or "").strip(), "")
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        fields = bodies.fields_of(req, self._settings.max_body)
+        hash, code = (str(fields.get(name) or "").strip() for name in ("hash", "code"))
+        self._send(req, resp, hash, code)
+
+    def _send(self, req: falcon.Request, resp: falcon.Response, hash: str, code: str) -> None:
+        values: dict[str, Any] = {"here": "/solve/", "hash": hash, "code": code, "problem": "", "report": None}
+        try:
+            values["report"] = self._solved(hash, code) if hash else None
+        except BadInput as error:
+            values["problem"] = str(error)
+            resp.status = falcon.HTTP_400
+        send(req, resp, rendered("solve.html", **values, seconds=_SECONDS, most=_MOST))
+
+    def _solved(self, hash: str, code: str) -> SolveReport:
+        """Raises BadInput."""
+        digest = hex_bytes(hash, "hash")
+        if len(digest) not in (SIGNATURES.hash_bytes, EVENT_SIGNATURES.hash_bytes):
+            raise BadInput("neither a selector nor a topic: 8 or 64 hex digits", "hash")
+        return solve_one(self._reader.current().texts, digest, code, _SECONDS)

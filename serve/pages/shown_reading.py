@@ -9,10 +9,17 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from sigdir.pipeline.node import Node, NodeError
-from sigdir.pipeline.transaction import BadHash, ChainTransaction, UnknownTransaction, checked_hash, read_transaction
-from sigdir.serve.core.transactions import explain_transaction
-from sigdir.serve.http.errors import detail
+from sigdir.pipeline.transaction import (
+    BadHash,
+    ChainTransaction,
+    Node,
+    NodeError,
+    UnknownTransaction,
+    checked_hash,
+    explain_transaction,
+    read_transaction,
+)
+from sigdir.serve.http.answers import detail
 from sigdir.serve.pages.rows import hash_address
 from sigdir.signatures.abi_decoder import as_json, checksummed
 from sigdir.signatures.clear_signing import CallDisplay

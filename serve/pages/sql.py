@@ -9,12 +9,11 @@ from urllib.parse import urlencode
 
 import falcon
 
-from sigdir.pipeline.row_writers import json_of, plain, rows_of
+from sigdir.pipeline.target import json_of, plain, rows_of
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.sql_runner import FORMATS, MAX_ROWS, Rows, SqlRequest, SqlRunner, missing_values, request_of
-from sigdir.serve.http.conditional import not_modified, weak
-from sigdir.serve.http.errors import HttpError, sentence
-from sigdir.serve.http.negotiate import HTML
+from sigdir.serve.http.answers import HTML, HttpError, sentence
+from sigdir.serve.http.caching import not_modified, weak
 from sigdir.serve.pages.page import build, rendered, send
 from sigdir.warehouse.sql.guard import STRANGERS_VIEWS
 

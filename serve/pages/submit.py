@@ -21,15 +21,13 @@ from sigdir.pipeline.formats.solidity import declarations, has_too_many_tokens
 from sigdir.pipeline.formats.text import candidate_lines, without_comments
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.settings import MIB, Settings, base_url
-from sigdir.serve.core.texts import abi_entries, store_texts
-from sigdir.serve.core.writer import Writer
+from sigdir.serve.core.writer import Writer, abi_entries, store_texts
 from sigdir.serve.http import bodies
+from sigdir.serve.http.answers import HTML, HttpError, detail, sentence
 from sigdir.serve.http.bodies import whole_number
-from sigdir.serve.http.errors import HttpError, detail, sentence
-from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import ViewPage, rendered, send
-from sigdir.serve.pages.reject_messages import SUPPRESSED, message, message_for_text
 from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, URL_NAMES, Row, hash_address, rows_between
+from sigdir.serve.pages.search_query import SUPPRESSED, message, message_for_text
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK, REASONS, GrammarError, normalise

@@ -107,7 +107,7 @@ def _serving(
     server: str, settings: Settings, bound: socket.socket, lock: socket.socket, beats: FileIO, theirs: FileIO
 ) -> list[Child]:
     """The processes that answer, with what they need loaded. Their parent alone reads ``beats``."""
-    from sigdir.serve.servers.warm import load
+    from sigdir.serve.servers.startup import load
 
     load(settings)
     if server == "granian":

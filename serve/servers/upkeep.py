@@ -17,15 +17,15 @@ from typing import NoReturn
 from sigdir.serve.core.process import write_line
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.interruption import waiting
+from sigdir.warehouse.compact import compact, due
 from sigdir.warehouse.index.view import tidy
-from sigdir.warehouse.jobs.compact import compact, due
-from sigdir.warehouse.jobs.vacuum import vacuum
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish import publish
 from sigdir.warehouse.table.errors import Busy
 from sigdir.warehouse.table.files import mark
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.transfer.working_copy import Check, pull
+from sigdir.warehouse.vacuum import vacuum
 
 # Vacuum reads the log of its whole window: 0.6 s after a week of folds.
 _VACUUM_SECONDS = 3600.0

@@ -10,7 +10,7 @@ import pexpect
 import pytest
 
 import sigdir
-from sigdir.cli.shell import Words, is_sent, words_of
+from sigdir.cli.sql import Words, is_sent, words_of
 from sigdir.warehouse.sql.views import VIEWS
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sigdir.pipeline.node import Node, NodeCall
+from sigdir.pipeline.transaction import Node, NodeCall
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.proxies import slot
 from tests.clients.support import chain

@@ -21,7 +21,7 @@ from sigdir.serve.core.budget import budget_processes
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.mcp_server import mcp_server
-from sigdir.serve.servers.budget_process import main
+from sigdir.serve.servers.startup import main
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files

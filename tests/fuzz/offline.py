@@ -20,12 +20,11 @@ from sigdir.pipeline.decode_file import decode_file
 from sigdir.pipeline.errors import BadInput, PipelineError
 from sigdir.pipeline.fetch import FetchError
 from sigdir.pipeline.formats.clear_signing import BadDescriptor, entries_of, problem_of
-from sigdir.pipeline.mirror_answers import parse_changes, parse_page
+from sigdir.pipeline.mirror import parse_changes, parse_page
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.usage_counts import usage_of
-from sigdir.serve.core.texts import canonical_text
-from sigdir.serve.core.writer import Writer
+from sigdir.serve.core.writer import Writer, canonical_text
 from sigdir.signatures.abi_decoder import MAX_BYTES, Budget
 from sigdir.signatures.clear_signing import Called, Descriptor
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection

@@ -44,7 +44,7 @@ from sigdir.signatures.pack_file import TEXTS, BadPack, pack_bytes
 from sigdir.signatures.pack_texts import PackRow, encoded
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.entry import read_entries
-from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.manifest import history
 from sigdir.warehouse.log.snapshot import Snapshot, advance, read_snapshot, read_state
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths

@@ -24,10 +24,9 @@ from sigdir.cli.main import main
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import Format, Import
 from sigdir.pipeline.source import Source
-from sigdir.signatures.candidates import Candidates, ReadTask
+from sigdir.signatures.candidates import Candidates, ReadTask, Rows
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import FUNCTIONS, SIGNATURES, Collection
-from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import Sighting
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import connect

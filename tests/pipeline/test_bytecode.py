@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sigdir
-from sigdir.pipeline.formats import json_contracts, runtime_code
+from sigdir.pipeline.formats import json_contracts
 from sigdir.pipeline.source import Source
 from sigdir.signatures.bytecode import analyse, contract_key
 from sigdir.signatures.evidence import LISTED, Sighting, Witness
@@ -148,7 +148,7 @@ def test_the_code_of_proxies_and_stubs_is_not_their_key(tmp_path: Path) -> None:
 
 def test_the_time_for_the_bytecodes_of_a_file_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After it contracts are declared and counted; nothing is lost."""
-    monkeypatch.setattr(runtime_code, "_SECONDS", 0.0)
+    monkeypatch.setattr(json_contracts, "_SECONDS", 0.0)
     lines = [{"abi": ABI, "deployedBytecode": runtime(number=n).hex()} for n in range(3)]
     found, source = sightings(tmp_path / "a.jsonl", "\n".join(map(json.dumps, lines)))
     assert len(found) == 3

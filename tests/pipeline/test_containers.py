@@ -26,8 +26,7 @@ from sigdir.pipeline.formats.hash_lines import HASH_NAMED_BYTES
 from sigdir.pipeline.formats.registry import detect
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport, Unread, UnreadInputs
-from sigdir.pipeline.source import BLOCK_BYTES, DOCUMENT_BYTES
-from sigdir.pipeline.streams import PieceStream
+from sigdir.pipeline.source import BLOCK_BYTES, DOCUMENT_BYTES, PieceStream
 from sigdir.signatures.collections import COLLECTIONS
 from tests.conftest import import_files
 from tests.pipeline.support import texts, write_files

@@ -13,7 +13,7 @@ from falcon.testing import TestClient
 
 import sigdir
 from sigdir.cli.spark_session import open_session
-from sigdir.pipeline.engines import spark
+from sigdir.pipeline import engine
 from sigdir.pipeline.run import Options
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
@@ -103,9 +103,9 @@ def test_tasks_add_and_replace_as_threads_do(tmp_path: Path) -> None:
     with open_session(None) as session:
         by_tasks = partial(Options, warehouse=tmp_path / "w", source="daily")
         for file in files:
-            spark.run(session, by_tasks([str(file)]))
+            engine.run(session, by_tasks([str(file)]))
         assert said(tmp_path / "w") == BOTH
-        spark.run(session, by_tasks([str(files[1])], replace_source=True))
+        engine.run(session, by_tasks([str(files[1])], replace_source=True))
     assert {row[0] for row in said(tmp_path / "w")} == {"known(uint256)", "added(bytes)", "Low(uint256)"}
 
 

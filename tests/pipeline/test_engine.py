@@ -17,14 +17,13 @@ import pytest
 
 import sigdir
 from sigdir.cli.spark_session import open_session
-from sigdir.pipeline import source
-from sigdir.pipeline.engines import inputs, spark
-from sigdir.pipeline.engines.tasks import RunFiles
+from sigdir.pipeline import engine, source
+from sigdir.pipeline.engine import RunFiles
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.manifest import history
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import working_copy
@@ -59,20 +58,20 @@ def session() -> Iterator[Any]:
 
 
 def by_engine(session: Any, paths: Iterable[Path | str], warehouse: Path, **options: Any) -> ImportReport:
-    return spark.run(session, Options([str(path) for path in paths], warehouse, **options))
+    return engine.run(session, Options([str(path) for path in paths], warehouse, **options))
 
 
 @pytest.fixture(autouse=True)
 def _small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks read the smallest inputs too."""
-    monkeypatch.setattr(inputs, "SMALL_BYTES", 0)
+    monkeypatch.setattr(engine, "SMALL_BYTES", 0)
 
 
 @pytest.fixture
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Splits of one block, of an eighth of its size."""
-    monkeypatch.setattr(inputs, "SPLIT_BLOCKS", 1)
-    for module in (inputs, source):
+    monkeypatch.setattr(engine, "SPLIT_BLOCKS", 1)
+    for module in (engine, source):
         monkeypatch.setattr(module, "BLOCK_BYTES", _SMALL_BLOCK)
 
 
@@ -461,7 +460,7 @@ def test_a_process_without_a_main_file(tmp_path: Path) -> None:
     """
     pytest.importorskip("pysail")
     code = (
-        "import sys, sigdir.cli.import_, sigdir.pipeline.engines.spark\n"
+        "import sys, sigdir.cli.import_, sigdir.pipeline.engine\n"
         "print([n for n in sys.modules if n.split('.')[0] in ('pyspark', 'pysail', 'grpc', 'py4j')])\n"
         "import warnings; warnings.simplefilter('ignore')\n"
         "from sigdir.cli.spark_session import open_session\n"

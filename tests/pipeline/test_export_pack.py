@@ -10,8 +10,7 @@ import pytest
 
 import sigdir
 from sigdir.pipeline.errors import BadTarget
-from sigdir.pipeline.export import Options, run_export
-from sigdir.pipeline.export_pack import PackOptions
+from sigdir.pipeline.export import Options, PackOptions, run_export
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from tests.conftest import ROOT, import_files
@@ -86,7 +85,7 @@ def test_what_is_suppressed_stays_out(tmp_path: Path, warehouse: Path) -> None:
 
 def test_more_texts_than_a_pack_takes_are_refused(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless a number is chosen."""
-    monkeypatch.setattr("sigdir.pipeline.export_pack.MAX_ROWS", 2)
+    monkeypatch.setattr("sigdir.pipeline.export.MAX_ROWS", 2)
     with pytest.raises(BadTarget, match="at most 2 texts of a collection; choose some by --texts"):
         export(stored)
     assert len(sigdir.Pack(export(stored, texts=1))) == 2

@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from sigdir.pipeline.node import Node, NodeError
-from sigdir.pipeline.transaction import BadHash, ChainTransaction, UnknownTransaction, checked_hash, read_transaction
+from sigdir.pipeline.transaction import (
+    BadHash,
+    ChainTransaction,
+    Node,
+    NodeError,
+    UnknownTransaction,
+    checked_hash,
+    read_transaction,
+)
 
 HASH = "0x" + "5c" * 32
 TO, TARGET = "0x" + "aa" * 20, "0x" + "bb" * 20

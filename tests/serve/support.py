@@ -31,8 +31,7 @@ from sigdir.serve.core.budget import BudgetProcess, Cost
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.index.hash_order import sorted_hashes
-from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.segment import Segment, sorted_hashes
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.paths import Paths

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from sigdir.serve.statistics.background import BackgroundRenderer, RenderedStatistics, code_id, main, render
+from sigdir.serve.pages.background import BackgroundRenderer, RenderedStatistics, code_id, main, render
 from sigdir.warehouse.index.view import tidy
 from sigdir.warehouse.table.files import FileLock, replacing
 from sigdir.warehouse.table.paths import Paths

@@ -22,8 +22,8 @@ from falcon.testing import Result, TestClient
 from sigdir.serve.core import budget
 from sigdir.serve.core.budget import BudgetProcess, budget_of
 from sigdir.serve.core.settings import MIB, Settings
-from sigdir.serve.http.errors import HttpError
-from sigdir.serve.servers.budget_process import main
+from sigdir.serve.http.answers import HttpError
+from sigdir.serve.servers.startup import main
 from tests.conftest import SAFETY_SECONDS, import_lines
 from tests.examples import long_except
 from tests.serve.support import (

@@ -22,8 +22,8 @@ from sigdir.pipeline.errors import BadTarget
 from sigdir.pipeline.export import Options, run_export
 from sigdir.pipeline.progress import Reporter
 from sigdir.serve.bulk.dumps import byte_range
-from sigdir.serve.http.errors import HttpError
-from sigdir.serve.http.streams import StreamLimit
+from sigdir.serve.http.answers import HttpError
+from sigdir.serve.http.bodies import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from sigdir.serve.bulk.changes import changes
-from sigdir.serve.lists.paging import cursor_at, id_of, page_of
-from sigdir.serve.lists.query import parse
+from sigdir.serve.lists.paging import cursor_at, id_of, page_of, parse
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot

@@ -30,7 +30,7 @@ from sigdir.serve.core.misses import MissCounter, Misses, wanted
 from sigdir.serve.core.process import limited_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.metrics import Counts
-from sigdir.serve.servers.budget_process import main
+from sigdir.serve.servers.startup import main
 from sigdir.warehouse.index.view import Reader, TakesLong, short_only
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.files import mark

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sigdir.serve import dialects
 from sigdir.serve.core.settings import MIB
-from sigdir.serve.dialects import openchain
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from tests.conftest import import_files
 from tests.serve.conftest import MANY
@@ -118,7 +118,7 @@ def test_thousands_of_hashes_fit_a_request(app: Application) -> None:
 )
 def test_a_bad_hash_is_refused(app: Application, hash: str) -> None:
     """One bad hash refuses the request with 400, and the message names it."""
-    for kind in openchain.KINDS:
+    for kind in dialects.KINDS:
         assert hash[:80] in error(get(app, f"{LOOKUP}?{kind}={quote('0x00000001,' + hash)}"), 400)
 
 
@@ -291,7 +291,7 @@ def test_a_body_that_is_no_json_is_refused(app: Application) -> None:
 
 def test_stats_count_both_kinds(app: Application) -> None:
     """The counts are the lengths of the lists."""
-    rows = {kind: len(whole(app, collection)) for kind, collection in openchain.KINDS.items()}
+    rows = {kind: len(whole(app, collection)) for kind, collection in dialects.KINDS.items()}
     assert result(app, f"{BASE}/stats") == {"count": rows}
 
 
@@ -323,7 +323,7 @@ def test_an_exports_chunks_are_small() -> None:
     short, long = [f"f{number}()" for number in range(60_000)], ["g" * 60_000 + f"{number}()" for number in range(60)]
     for texts in (short, long):
         segments = [segment_of(rows_of(texts[:50])), segment_of([]), segment_of(rows_of(texts[50:]), slack=1)]
-        chunks = list(openchain._chunks(view_of(segments)))
+        chunks = list(dialects._chunks(view_of(segments)))
         assert len(chunks) > 3
         assert max(map(len, chunks)) < 2 * MIB
         assert b"".join(chunks).decode() == "".join(f"{selector(text)},{text}\n" for text in texts)

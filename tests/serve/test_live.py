@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 import sigdir
-from sigdir.serve.core.texts import canonical_text
+from sigdir.serve.core.writer import canonical_text
 from sigdir.serve.metrics import OTHER
 from sigdir.serve.servers.granian_server import STOP_SECONDS
 from sigdir.serve.servers.start import is_served

@@ -10,8 +10,7 @@ from falcon.testing import create_environ
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigdir.serve.http.errors import HttpError
-from sigdir.serve.http.negotiate import HTML, JSON, coding_for, is_list_wanted, representation
+from sigdir.serve.http.answers import HTML, JSON, HttpError, coding_for, is_list_wanted, representation
 
 FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8"

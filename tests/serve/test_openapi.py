@@ -28,12 +28,11 @@ from sigdir.serve.api import decode
 from sigdir.serve.bulk import changes, resolve
 from sigdir.serve.core import openapi, sql_runner
 from sigdir.serve.lists import resources
-from sigdir.serve.lists.paging import cursor_at
-from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE
+from sigdir.serve.lists.paging import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE, cursor_at
 from sigdir.signatures.abi_decoder import MAX_BYTES, REASONS
+from sigdir.signatures.bytecode import Fit
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_input import FORMS
-from sigdir.signatures.dispatcher import Fit
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from sigdir.warehouse.table.fields import MAX_SEARCHED
 from tests.conftest import ROOT, import_lines

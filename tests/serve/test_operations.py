@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.servers import startup, warm
+from sigdir.serve.servers import startup
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse
 from tests.serve.support import (
     HOST,
@@ -90,7 +90,7 @@ def test_a_worker_s_memory_is_malloc_s(tmp_path: Path, monkeypatch: pytest.Monke
     def stop() -> None:
         raise InterruptedError("all that comes after it")
 
-    monkeypatch.setattr(warm, "warm", stop)
+    monkeypatch.setattr(startup, "warm", stop)
     before = pa.default_memory_pool()
     try:
         with pytest.raises(InterruptedError):

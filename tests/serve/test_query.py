@@ -14,9 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sigdir.serve.http.errors import HttpError
-from sigdir.serve.lists.paging import link, page_number, page_of
-from sigdir.serve.lists.query import Filter, parse, parse_time
+from sigdir.serve.http.answers import HttpError
+from sigdir.serve.lists.paging import Filter, link, page_number, page_of, parse, parse_time
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.segment import Segment
 from tests.examples import examples

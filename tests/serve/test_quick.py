@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from falcon.testing import TestClient, create_req
 
-from sigdir.serve.http.page_cache import PageCache
+from sigdir.serve.http.caching import PageCache
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index import view as index_view

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sigdir.serve.core.texts import canonical_text
+from sigdir.serve.core.writer import canonical_text
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import fold

@@ -16,10 +16,8 @@ from falcon.testing import TestClient
 
 from sigdir.serve.bulk import resolve
 from sigdir.serve.bulk.resolve import MAX_FULL_HASHES, MAX_HASHES, as_list, hashes_of, resolved
-from sigdir.serve.http.errors import HttpError
-from sigdir.serve.http.negotiate import JSON, NDJSON
-from sigdir.serve.lists.paging import page_of
-from sigdir.serve.lists.query import parse
+from sigdir.serve.http.answers import JSON, NDJSON, HttpError
+from sigdir.serve.lists.paging import page_of, parse
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import render_texts

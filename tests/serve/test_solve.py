@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from sigdir.serve.pages import solve
+from sigdir.serve.pages import search
 from tests.conftest import import_lines
 from tests.serve.support import FORM, application, get, post, request, selector, topic
 
@@ -23,7 +23,7 @@ def test_the_page_solves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert f"<code>{HIDDEN}</code></td><td>0.999</td>" in found
         body = urlencode({"hash": topic(EVENT), "code": ""}).encode()
         assert f"<code>{EVENT}</code>" in request(app, "POST", "/solve/", body, FORM).body.decode()
-        monkeypatch.setattr(solve, "_SECONDS", 0.5)
+        monkeypatch.setattr(search, "_SECONDS", 0.5)
         assert b"No text was found" in get(app, "/solve/?hash=0x00000001").body
         for fields, reason in (
             ({"hash": "0x12"}, b"neither a selector nor a topic"),

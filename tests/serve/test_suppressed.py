@@ -17,7 +17,7 @@ import sigdir
 from sigdir.serve.app import create_app, routes
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.routing import methods_of
-from sigdir.serve.statistics.background import render
+from sigdir.serve.pages.background import render
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse import UnreadableWarehouse, Warehouse
 from sigdir.warehouse.index.view import Reader, tidy

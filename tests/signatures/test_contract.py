@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from sigdir.signatures.bytecode import analyse, bytes_of_hex
+from sigdir.signatures.bytecode import CodeFunction, Fit, analyse, bytes_of_hex, fit_of
 from sigdir.signatures.contract import ContractInterface, codes_of, contract_code, interface_of, read_contract
-from sigdir.signatures.dispatcher import CodeFunction, Fit, fit_of
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.interface_forms import abi_of, document, solidity_of
 from sigdir.signatures.keccak import keccak256

@@ -10,14 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sigdir.signatures.abi import abi_entry
-from sigdir.signatures.candidates import Entry, pack
+from sigdir.signatures.candidates import Entry, Sightings, pack
 from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK, GrammarError, declaration, normalise
-from sigdir.signatures.grammar_rows import normalise_rows
-from sigdir.signatures.sightings import Sightings
-from sigdir.signatures.spelling import spell
+from sigdir.signatures.grammar_rows import normalise_rows, spell
 from sigdir.signatures.types import (
     MAX_DECLARATION_BYTES,
     MAX_NAME_BYTES,
@@ -27,7 +25,7 @@ from sigdir.signatures.types import (
     Type,
     parse_declaration,
 )
-from sigdir.warehouse.evidence.files import BatchSightings, sightings_table
+from sigdir.warehouse.evidence.mapped import BatchSightings, sightings_table
 from tests.signatures.strategies import Valid, any_text, valid
 from tests.signatures.test_grammar import columns
 

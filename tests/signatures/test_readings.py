@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.hostile import hostile
+from sigdir.signatures.abi import returns_of
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.inner_calls import (
     DELEGATION,
@@ -38,7 +39,6 @@ from sigdir.signatures.readings import (
     Reading,
     Readings,
 )
-from sigdir.signatures.returns import returns_of
 from sigdir.signatures.types import parameter_types
 from tests.examples import examples
 from tests.signatures.test_calldata import calls, for_eth_abi, word

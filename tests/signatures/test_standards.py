@@ -6,9 +6,9 @@ from pathlib import Path
 
 from Crypto.Hash import keccak
 
+from sigdir.signatures.abi import with_standard
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.grammar import normalise
-from sigdir.signatures.returns import with_standard
 from sigdir.signatures.standards import NO_TEXT, canonical
 from tests.conftest import ROOT
 

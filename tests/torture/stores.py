@@ -20,9 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sigdir.pipeline.engines.inputs import SMALL_BYTES
+from sigdir.pipeline.engine import SMALL_BYTES
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
-from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.manifest import history
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import working_copy

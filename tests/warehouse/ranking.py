@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.signatures.candidates import Sightings
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.rank import Ranked, Summary, ranked
-from sigdir.signatures.sightings import Sightings
-from sigdir.warehouse.evidence.files import BatchSightings, sightings_table, sorted_by_id, write_sightings
+from sigdir.warehouse.evidence.mapped import BatchSightings, sightings_table, sorted_by_id, write_sightings
 from sigdir.warehouse.log.manifest import (
     NO_EVIDENCE,
     POST,

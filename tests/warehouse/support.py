@@ -27,18 +27,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from sigdir.cli.main import main
+from sigdir.signatures.candidates import Rows
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,
     SIGNATURES,
     Collection,
 )
-from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.entry import FIELD
-from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.manifest import history
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.publish import batch, dedupe
 from sigdir.warehouse.publish.batch import Batch, Progress

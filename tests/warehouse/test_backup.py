@@ -19,8 +19,7 @@ from deltalake import DeltaTable
 import sigdir
 import sigdir.warehouse.transfer.backup as backup_module
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.jobs.compact import compact
-from sigdir.warehouse.jobs.vacuum import Vacuumed, vacuum
+from sigdir.warehouse.compact import compact
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock, make_folder
@@ -29,6 +28,7 @@ from sigdir.warehouse.table.parquet import sha256_of
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.transfer.backup import backup
 from sigdir.warehouse.transfer.transfer import TransferReport
+from sigdir.warehouse.vacuum import Vacuumed, vacuum
 from sigdir.warehouse.verify import verify
 from tests.conftest import empty_warehouse
 from tests.examples import long_except

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table import failpoints

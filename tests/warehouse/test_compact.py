@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import sigdir
 from sigdir.serve.servers.upkeep import Upkeep
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.warehouse.compact import GATHER, SMALL_ROWS, Choose, Files, compact, due, everything, small
 from sigdir.warehouse.index.view import Reader, unused_indexes
-from sigdir.warehouse.jobs.compact import GATHER, SMALL_ROWS, Choose, Files, compact, due, everything, small
-from sigdir.warehouse.log import checkpoint
+from sigdir.warehouse.log import snapshot
 from sigdir.warehouse.log.entry import read_actions
 from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, read_snapshot
 from sigdir.warehouse.publish.batch import FILE_ROWS
@@ -273,7 +273,7 @@ def test_history_has_a_compaction_and_imports_do_not(base: Paths, tmp_path: Path
 
 def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """The committer writes every third checkpoint without blocking POSTs; rows and history are the same."""
-    monkeypatch.setattr(checkpoint, "CHECKPOINT_VERSIONS", 3)
+    monkeypatch.setattr(snapshot, "CHECKPOINT_VERSIONS", 3)
     written = []
 
     def read_unblocked(paths: Paths, version: int) -> list[dict[str, Any]]:
@@ -282,7 +282,7 @@ def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: py
         written.append(version)
         return read_actions(paths, version)
 
-    monkeypatch.setattr(checkpoint, "read_actions", read_unblocked)
+    monkeypatch.setattr(snapshot, "read_actions", read_unblocked)
     for number in range(3):
         publish(paths, [f"f{number}()"], [f"E{number}()"])
         publish(paths, [f"g{number}()"])

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.log.entry import existing_version
 from sigdir.warehouse.log.snapshot import LogTailer, read_snapshot, read_state
 from sigdir.warehouse.table.errors import UnreadableWarehouse
@@ -31,7 +31,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Ten versions: imports of both collections, folds and a compaction; checkpoints at 4 and 8."""
     paths = Paths(tmp_path_factory.mktemp("delta") / "warehouse")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", CHECKPOINTS)
+        patch.setattr("sigdir.warehouse.log.snapshot.CHECKPOINT_VERSIONS", CHECKPOINTS)
         for number in range(4):
             publish(paths, [f"f{number}()", f"g{number}()"], [f"E{number}()"])
             stage(paths, SIGNATURES, f"posted{number}()")

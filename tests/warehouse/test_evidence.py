@@ -15,14 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sigdir.pipeline.report import ImportReport
+from sigdir.signatures.candidates import Rows, Sightings
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
-from sigdir.signatures.sightings import Sightings
-from sigdir.warehouse.evidence.files import sightings_table, write_sightings
+from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.evidence.lookup import text_evidence
-from sigdir.warehouse.jobs.compact import compact, everything
-from sigdir.warehouse.jobs.vacuum import vacuum
+from sigdir.warehouse.evidence.mapped import sightings_table, write_sightings
 from sigdir.warehouse.log.manifest import POST, ManifestFile, sources_of
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish import publish
@@ -37,6 +35,7 @@ from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import make_folder, run_name
 from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.vacuum import vacuum
 from tests.conftest import import_files
 from tests.warehouse.support import (
     Run,

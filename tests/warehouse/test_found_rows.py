@@ -12,15 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sigdir.signatures.candidates import as_readonly
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.search_terms import Shape
 from sigdir.signatures.types import split_types
-from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.parameter_lists import ParameterLists, bounds_of, build_lists, fits
-from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.similar import similar_texts
+from sigdir.warehouse.index.segment import Segment, sorted_hashes
+from sigdir.warehouse.index.terms import similar_texts
 from tests.serve.support import Row, segment_of, view_of
 
 Array = npt.NDArray[Any]

@@ -16,10 +16,10 @@ import pytest
 
 import sigdir
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.jobs.vacuum import vacuum
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.files import make_folder
 from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.vacuum import vacuum
 from tests.conftest import import_files, import_lines
 from tests.examples import long_except
 from tests.torture.points import AFTER_THE_ENTRY, COMMIT_POINTS, IMPORT_POINTS, PLACE_POINTS, TASK_POINTS

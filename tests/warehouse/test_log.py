@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
-from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.log.entry import FIELD, read_entries
 from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, advance, read_snapshot, read_state
 from sigdir.warehouse.staging.transaction import NotedEntry
@@ -94,7 +94,7 @@ def test_a_damaged_entry_is_refused_and_forgotten(paths: Paths) -> None:
 @pytest.fixture
 def checkpointed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Paths:
     """A warehouse with a checkpoint at version 4."""
-    monkeypatch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", 4)
+    monkeypatch.setattr("sigdir.warehouse.log.snapshot.CHECKPOINT_VERSIONS", 4)
     return with_versions(paths, 4)
 
 

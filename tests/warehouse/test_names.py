@@ -10,11 +10,11 @@ import pytest
 
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.keccak import keccak256
+from sigdir.warehouse.compact import compact
 from sigdir.warehouse.index import grams
 from sigdir.warehouse.index.ranked import known_texts
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.jobs.compact import compact
-from sigdir.warehouse.log.history import POSTED, Origin, Origins
+from sigdir.warehouse.log.manifest import POSTED, Origin, Origins
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_lines

@@ -19,8 +19,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from sigdir.serve.core.texts import canonical_text
-from sigdir.serve.core.writer import Writer
+from sigdir.serve.core.writer import Writer, canonical_text
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import fold
@@ -49,7 +48,7 @@ POSTS = """
 import json, sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from sigdir.serve.core.texts import canonical_text
+from sigdir.serve.core.writer import canonical_text
 from sigdir.serve.core.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import Reader

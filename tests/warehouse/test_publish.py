@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.jobs.compact import compact, everything
+from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish import batch
 from sigdir.warehouse.publish.publish import Publisher

@@ -19,13 +19,13 @@ from sigdir.signatures.evidence import Witness
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.rank import Ranked, Summary, noted_reasons, plain_reasons
 from sigdir.signatures.standards import NO_TEXT, canonical, sources
+from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.evidence.summaries import KINDS, SightingCounts, Summaries, summed
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.summaries import summaries_of
 from sigdir.warehouse.index.view import Reader, View, tidy
-from sigdir.warehouse.jobs.compact import compact, everything
 from sigdir.warehouse.log.manifest import EvidenceFile
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish.publish import fold

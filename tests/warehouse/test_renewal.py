@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sigdir.signatures.candidates import Sightings
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
-from sigdir.signatures.sightings import Sightings
-from sigdir.warehouse.evidence.files import BatchSightings, sightings_table, sorted_by_id, write_sightings
+from sigdir.warehouse.evidence.mapped import BatchSightings, sightings_table, sorted_by_id, write_sightings
 from sigdir.warehouse.log.manifest import EvidenceFile, EvidenceSource, Manifest
 from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
 from sigdir.warehouse.table.paths import Paths

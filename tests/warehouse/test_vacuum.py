@@ -15,15 +15,15 @@ import pytest
 import sigdir
 from sigdir.cli.options import duration
 from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.compact import compact
 from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.jobs.compact import compact
-from sigdir.warehouse.jobs.vacuum import Vacuumed, vacuum
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.table.files import RunFolder, make_folder
 from sigdir.warehouse.table.paths import Paths
+from sigdir.warehouse.vacuum import Vacuumed, vacuum
 from tests.warehouse.support import (
     Content,
     assert_fails_in_one_line,

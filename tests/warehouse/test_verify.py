@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.warehouse.compact import compact
 from sigdir.warehouse.evidence.mapped import write_columns
 from sigdir.warehouse.index.build import build_index, open_index, segment_of
-from sigdir.warehouse.jobs.compact import compact
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.writer import Staging

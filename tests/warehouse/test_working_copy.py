@@ -20,8 +20,7 @@ from sigdir.cli.spark_session import open_session
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
-from sigdir.warehouse.log.history import history
-from sigdir.warehouse.log.manifest import sources_paths
+from sigdir.warehouse.log.manifest import history, sources_paths
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import make_warehouse
 from sigdir.warehouse.table import stores

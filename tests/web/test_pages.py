@@ -13,7 +13,7 @@ from urllib.robotparser import RobotFileParser
 import pytest
 from backports import zstd
 
-from sigdir.serve.http.negotiate import CODINGS, packed_in
+from sigdir.serve.http.answers import CODINGS, packed_in
 from sigdir.serve.pages.decode import EXAMPLE
 from sigdir.serve.pages.page import asset_address, assets
 from tests.serve.support import (

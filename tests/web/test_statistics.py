@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import sigdir
-from sigdir.serve.statistics.figures import page as report_page
+from sigdir.serve.statistics import page as report_page
 from sigdir.warehouse.sql.statistics import statistics
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.serve.support import Application

@@ -21,7 +21,7 @@ from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.clear_signing import Descriptor, Place
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.warehouse.evidence.files import counting, footer_of, id_ranges
+from sigdir.warehouse.evidence.mapped import counting, footer_of, id_ranges
 from sigdir.warehouse.evidence.summaries import tally
 from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.table.errors import WarehouseError

@@ -21,7 +21,7 @@ from sigdir.signatures.arrow import Array, numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary
-from sigdir.warehouse.evidence.files import counting, footer_of, id_ranges
+from sigdir.warehouse.evidence.mapped import counting, footer_of, id_ranges
 from sigdir.warehouse.log.manifest import POST, Manifest
 from sigdir.warehouse.table.parquet import naming
 

@@ -1,6 +1,6 @@
 """The index of a data file: built once, mapped by every process. And a data file read in pieces, for which none is needed.
 
-Each Parquet file has a folder in the cache, derived from it alone (``derived.py``): its columns, uncompressed, with
+Each Parquet file has a folder in the cache, derived from it alone (``summaries.py``): its columns, uncompressed, with
 ``hashes``, the order of its hashes, the grams of its names (``grams.py``), and the dictionary of its parameter lists
 (``parameter_lists.py``). The text is a file of bytes, all else are files of columns (``evidence/mapped.py``). The first
 process that needs it builds it, under a lock. It can be deleted at any time and is built again. A data file's name is never
@@ -17,15 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.arrow import Array, values
+from sigdir.signatures.candidates import as_readonly, bytes_of
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.warehouse.evidence.mapped import create_columns, map_bytes, mapped_columns, write_columns
 from sigdir.warehouse.evidence.summaries import differs
-from sigdir.warehouse.index.derived import build, opened, require_written
 from sigdir.warehouse.index.grams import Grams, build_grams
-from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.parameter_lists import ParameterLists, build_lists
-from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.segment import Segment, sort_hashes
+from sigdir.warehouse.index.summaries import build, opened, require_written
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parquet import FILE_SCHEMA, batches_in, naming

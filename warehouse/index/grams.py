@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sigdir.signatures.arrow import Array
-from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.candidates import as_readonly
 from sigdir.signatures.kernels import kernel
 
 _SYMBOLS = 40

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.arrow import Array, values
-from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.candidates import as_readonly
 from sigdir.signatures.kernels import kernel
 from sigdir.signatures.search_terms import MANY, Shape
 

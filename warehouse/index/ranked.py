@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures import rank, standards
+from sigdir.signatures.abi import MAX_DECLARATIONS, Returned, returns_of
 from sigdir.signatures.abi_decoder import SPARE
 from sigdir.signatures.clear_signing import Descriptor, Place
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -20,11 +21,9 @@ from sigdir.signatures.given_contract import DeployedContract, InterfaceText
 from sigdir.signatures.rank import Ranked
 from sigdir.signatures.reading_json import ordered
 from sigdir.signatures.readings import MAX_TEXTS, Form, Input, Known, Reading, Readings, add_displays, known_of
-from sigdir.signatures.returns import MAX_DECLARATIONS, Returned, returns_of
-from sigdir.warehouse.evidence.contracts import deployed_contract
+from sigdir.warehouse.evidence.contracts import deployed_contract, with_uses
 from sigdir.warehouse.evidence.lookup import descriptors_of, text_evidence
 from sigdir.warehouse.evidence.summaries import SightingCounts
-from sigdir.warehouse.evidence.usage import with_uses
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View, this_takes_long
 from sigdir.warehouse.table.errors import WarehouseError

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from sigdir.signatures.arrow import Array
-from sigdir.signatures.columns import HEX_PAIRS, as_readonly
+from sigdir.signatures.candidates import HEX_PAIRS, as_readonly
 from sigdir.signatures.kernels import kernel
 from sigdir.warehouse.evidence.summaries import BELOW_WITNESS
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from sigdir.signatures.arrow import Array
-from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.candidates import as_readonly
 from sigdir.signatures.kernels import kernel
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.table.fields import RECORD_FIELDS, fields

@@ -28,10 +28,9 @@ from urllib.parse import unquote
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.table.errors import UnreadableWarehouse, first_line
-from sigdir.warehouse.table.fields import PARTITION, STORED, DataFile
+from sigdir.warehouse.table.fields import PARTITION, STORED, DataFile, iso, microseconds, moment
 from sigdir.warehouse.table.identity import usable_identity
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.table.times import iso, microseconds, moment
 
 FIELD = "sigdirSha256"
 

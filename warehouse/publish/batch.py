@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.arrow import Array, numbers, strings
+from sigdir.signatures.candidates import binary_column
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.signatures.columns import binary_column
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.publish.spill import ImportSightings, Spill
 from sigdir.warehouse.staging.transaction import Range, StagedRow

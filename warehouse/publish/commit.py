@@ -43,10 +43,9 @@ from typing import Any, ClassVar
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.visible import prebuild
-from sigdir.warehouse.log.checkpoint import write_checkpoint
 from sigdir.warehouse.log.entry import first_entry, version_entry
 from sigdir.warehouse.log.manifest import ManifestFile, evidence_entry
-from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.log.snapshot import Snapshot, write_checkpoint
 from sigdir.warehouse.publish.batch import Staged
 from sigdir.warehouse.staging.transaction import NotedEntry, Transaction
 from sigdir.warehouse.staging.writer import Staging
@@ -57,7 +56,7 @@ from sigdir.warehouse.table.files import make_folder, sync, uninterrupted
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import Folder
 from sigdir.warehouse.table.stores import StoreError
-from sigdir.warehouse.transfer.survey import sweep
+from sigdir.warehouse.transfer.transfer import sweep
 
 _LATE_ROUNDS = 3
 """Rounds that remove late rows' texts while POST goes on. POST waits for the round after them."""

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import Array, strings, values
-from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.candidates import as_readonly
 from sigdir.signatures.fingerprints import fingerprints_of
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.signatures.kernels import kernel, pointer

@@ -22,13 +22,11 @@ from typing import Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.entry import WRITER_VERSION, sha256_of_entry
-from sigdir.warehouse.log.history import history, newest_import
-from sigdir.warehouse.log.manifest import ManifestFile
+from sigdir.warehouse.log.manifest import ManifestFile, history, newest_import
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.publish.batch import Batch, BatchFiles, Progress, Staged
 from sigdir.warehouse.publish.commit import Commit, VersionContent
-from sigdir.warehouse.publish.mapped import MappedDraft
-from sigdir.warehouse.publish.renewal import Withdrawn
+from sigdir.warehouse.publish.renewal import MappedDraft, Withdrawn
 from sigdir.warehouse.publish.sightings import EvidenceFiles
 from sigdir.warehouse.staging.transaction import NotedEntry, PostedSighting, Range, StagedRow, Transaction
 from sigdir.warehouse.staging.writer import Staging

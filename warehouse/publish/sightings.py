@@ -27,10 +27,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures import arrow
+from sigdir.signatures.candidates import Sightings
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.evidence import LISTED, Kind, Sighting
-from sigdir.signatures.sightings import Sightings
-from sigdir.warehouse.evidence.files import (
+from sigdir.warehouse.evidence.mapped import (
     FILE_ROWS,
     BatchSightings,
     posted_ids,
@@ -51,8 +51,7 @@ from sigdir.warehouse.log.manifest import (
     write_manifest,
 )
 from sigdir.warehouse.publish.batch import Batch, Staged, runs_of_batches
-from sigdir.warehouse.publish.mapped import MappedDraft, place_mapped
-from sigdir.warehouse.publish.renewal import Renewal, Withdrawn
+from sigdir.warehouse.publish.renewal import MappedDraft, Renewal, Withdrawn, place_mapped
 from sigdir.warehouse.publish.spill import Ids
 from sigdir.warehouse.staging.transaction import PostedSighting, Range, StagedRow
 from sigdir.warehouse.table.parallel import for_each

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sigdir.signatures.arrow import Array, numbers, strings, values
+from sigdir.signatures.candidates import Rows
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.columns import Rows
-from sigdir.warehouse.evidence.files import BASES_SCHEMA, SAID_SCHEMA, BatchSightings
+from sigdir.warehouse.evidence.mapped import BASES_SCHEMA, SAID_SCHEMA, BatchSightings
 
 Ids = npt.NDArray[np.int64]
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.arrow import numbers, strings, values
-from sigdir.signatures.columns import binary_column, fixed_bytes
+from sigdir.signatures.candidates import binary_column, fixed_bytes
 from sigdir.signatures.evidence import Kind
 from sigdir.warehouse.evidence.contracts import (
     ADDRESS_BYTES,

@@ -19,15 +19,14 @@ from sigdir.signatures.arrow import Array, numbers, string_lists, values
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
+from sigdir.warehouse.evidence.contracts import days_in, uses_in, uses_of_hashes
 from sigdir.warehouse.evidence.summaries import KINDS
-from sigdir.warehouse.evidence.usage import days_in, uses_in, uses_of_hashes
 from sigdir.warehouse.log.manifest import USAGE, Manifest, MappedFile
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.ranking import RIVAL, Ranking, SummaryReader
 from sigdir.warehouse.sql.scratch import live_sightings
 from sigdir.warehouse.sql.views import add_function
-from sigdir.warehouse.table.fields import sql_of
-from sigdir.warehouse.table.times import moment
+from sigdir.warehouse.table.fields import moment, sql_of
 
 
 def create_evidence_views(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, ranking: Ranking) -> None:

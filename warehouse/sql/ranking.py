@@ -21,14 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.arrow import Array, blobs, numbers, strings
+from sigdir.signatures.candidates import bytes_of
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.signatures.columns import bytes_of
 from sigdir.signatures.rank import Ranked, made_up_part, ranked
+from sigdir.warehouse.evidence.contracts import with_uses
 from sigdir.warehouse.evidence.mapped import mapped_columns
 from sigdir.warehouse.evidence.summaries import COUNTS, SightingCounts, Summaries, summed
-from sigdir.warehouse.evidence.usage import with_uses
-from sigdir.warehouse.index.derived import opened, require_written
-from sigdir.warehouse.index.summaries import summaries_at_rest
+from sigdir.warehouse.index.summaries import opened, require_written, summaries_at_rest
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.paths import Paths, index_name

@@ -19,7 +19,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.types import BadTypeList, split_types
-from sigdir.warehouse.log.history import history, public_name
+from sigdir.warehouse.log.manifest import history, public_name
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.errors import WarehouseError
 from sigdir.warehouse.table.fields import FIELDS, STORED, fields, sql_of

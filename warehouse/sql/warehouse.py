@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.table.errors import QueryError
+from sigdir.warehouse.table.fields import number_or_time
 from sigdir.warehouse.table.paths import Paths, existing
-from sigdir.warehouse.table.times import number_or_time
 
 if TYPE_CHECKING:
     from sigdir.warehouse.log.snapshot import Snapshot
@@ -100,6 +100,6 @@ class Warehouse:
 
     def history(self) -> list[dict[str, Any]]:
         """The summaries of all commits up to this version, oldest first."""
-        from sigdir.warehouse.log.history import history
+        from sigdir.warehouse.log.manifest import history
 
         return history(self.paths, self.version) if self.version >= 0 else []

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.signatures.plural import counted
+from sigdir.signatures.errors import counted
 from sigdir.warehouse.table.fields import FIELDS, PARTITION
 from sigdir.warehouse.table.identity import FORMAT
 

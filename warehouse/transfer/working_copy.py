@@ -25,8 +25,7 @@ from typing import Literal
 
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.log.entry import existing_version, read_entry
-from sigdir.warehouse.log.history import version_at
-from sigdir.warehouse.log.manifest import ManifestFile, manifest_of_entry, sources_of
+from sigdir.warehouse.log.manifest import ManifestFile, manifest_of_entry, sources_of, version_at
 from sigdir.warehouse.log.snapshot import Snapshot, advance, read_snapshot, read_state
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import Busy, NoWarehouse, UnreadableWarehouse
@@ -44,8 +43,16 @@ from sigdir.warehouse.table.paths import Below, Paths
 from sigdir.warehouse.table.places import REQUESTS, Folder, NamedFile, store_of
 from sigdir.warehouse.table.stores import MissingObject, ObjectExists, Store, StoreError
 from sigdir.warehouse.table.suppressed import sealed_version
-from sigdir.warehouse.transfer.survey import survey_of, waste
-from sigdir.warehouse.transfer.transfer import NAMES, TransferReport, data_of, evidence_of, rejects_of, transfer
+from sigdir.warehouse.transfer.transfer import (
+    NAMES,
+    TransferReport,
+    data_of,
+    evidence_of,
+    rejects_of,
+    survey_of,
+    transfer,
+    waste,
+)
 
 _KEPT = timedelta(hours=1)
 _CACHE_GIB = 100

@@ -18,8 +18,7 @@ from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.table.paths import Paths, existing
 from sigdir.warehouse.verify.data_files import check_data_files, check_evidence, check_older_files, check_staged
 from sigdir.warehouse.verify.files import Finding, Verification, VerifyReport
-from sigdir.warehouse.verify.history import check_log, check_rejects, note_leftovers
-from sigdir.warehouse.verify.relations import check_relations
+from sigdir.warehouse.verify.history import check_log, check_rejects, check_relations, note_leftovers
 
 __all__ = ["Finding", "VerifyReport", "verify"]
 

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sigdir.signatures.arrow import Array
+from sigdir.signatures.candidates import binary_column
 from sigdir.signatures.canonicalise import check_canonical
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.signatures.columns import binary_column
 from sigdir.warehouse.index.build import open_index
 from sigdir.warehouse.log.manifest import (
     EvidenceFile,

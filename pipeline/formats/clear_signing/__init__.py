@@ -1,7 +1,7 @@
 """Descriptors for clear signing (ERC-7730): which functions a contract has, and how calls of them are shown to a signer.
 
-A descriptor may include another one by a path. It is resolved among the inputs of the import, so it cannot lead out of the
-folder or archive that was named, and to no address.
+A descriptor may include another one by a path. It is resolved among the inputs of the import, so it cannot lead out
+of the folder or archive that was named, and to no address.
 
 Invariants
     A descriptor that the schema refuses, whose includes lead to itself or to no input, or that names what it does not have

@@ -6,6 +6,11 @@ so they are looked up and imported under ``function``.
 Where we differ: an unknown hash has an empty list under both names (the originals answer null for one of
 them, which heimdall cannot read); a bad hash is a 400, not a 500; texts are stored in canonical form and
 reported under the text as sent.
+
+The trees of ethereum-lists/4bytes and topic0, as if they were files. Otterscan reads these.
+
+``/signatures/a9059cbb`` and ``/topic0/<64 hex>`` are the texts of a hash, joined by ``;``. Readers take the first
+one, so the texts are in the order of their rank.
 """
 
 from __future__ import annotations
@@ -21,18 +26,15 @@ import falcon
 
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.texts import canonical_text, store_texts
-from sigdir.serve.core.writer import Writer
+from sigdir.serve.core.writer import Writer, canonical_text, store_texts
 from sigdir.serve.http import bodies
-from sigdir.serve.http.conditional import address_of, lookup_caching, not_modified, strong, token_of, weak
-from sigdir.serve.http.errors import detail, method_not_allowed, sentence
-from sigdir.serve.http.negotiate import json_bytes, send_json
-from sigdir.serve.http.page_cache import PageCache
+from sigdir.serve.http.answers import detail, json_bytes, method_not_allowed, send_json, sentence
+from sigdir.serve.http.bodies import SHORT_BYTES, StreamLimit
+from sigdir.serve.http.caching import PageCache, address_of, lookup_caching, not_modified, strong, token_of, weak
 from sigdir.serve.http.routing import redirect_to_slash
-from sigdir.serve.http.streams import SHORT_BYTES, StreamLimit
-from sigdir.serve.lists.query import wants_filter
+from sigdir.serve.lists.paging import wants_filter
 from sigdir.signatures.abi import abi_entries
-from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, SIGNATURES, Collection
+from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, SIGNATURES, Collection, parse_hash
 from sigdir.signatures.grammar import OK, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
@@ -338,3 +340,26 @@ def _chunks(view: View) -> Iterator[bytes]:
         for segment in view.segments[collection]:
             for first, last in segment.spans(0, segment.rows, _CHUNK_ROWS, _CHUNK_BYTES):
                 yield render_lines(segment, first, last)
+
+
+_CACHE_SECONDS = 3600
+
+
+@dataclass
+class HashFileResource:
+    """The file of one hash."""
+
+    _collection: Collection
+    _reader: Reader
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, hash: str) -> None:
+        digest = parse_hash(hash) if len(hash) == 2 * self._collection.hash_bytes else None
+        req.context.looked_up = [digest] if digest else []
+        texts = ranked_rows(self._reader.current(), self._collection, digest) if digest else []
+        if not texts:
+            raise detail(404, "Not found.", {"Cache-Control": "no-cache"})  # a text may be POSTed at any time
+        body = ";".join(one.text for one in texts).encode()
+        etag = strong(token_of(body))
+        if not not_modified(req, resp, etag, f"public, max-age={_CACHE_SECONDS}"):
+            resp.content_type = "text/plain; charset=utf-8"
+            resp.data = body

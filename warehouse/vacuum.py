@@ -25,7 +25,7 @@ from sigdir.warehouse.table.files import FileLock, remove, size_of
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import store_of
 from sigdir.warehouse.table.stores import Store
-from sigdir.warehouse.transfer.survey import Kind, orphans, survey_of, waste
+from sigdir.warehouse.transfer.transfer import Kind, orphans, survey_of, waste
 from sigdir.warehouse.transfer.working_copy import pull
 
 WINDOW = timedelta(days=7)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import jinja2
 
-from sigdir.signatures.plural import counted
+from sigdir.signatures.errors import counted
 from sigdir.warehouse.sql.statistics import OTHER, Chance, CountsBy, ImportCounts, SourceCounts, Statistics
 
 _SHOWN_BARS = 9

@@ -5,7 +5,7 @@ Each fold and each small import adds a file per collection, and every lookup sea
 Invariants
     Rows stay in the order of their ids; ids, times, texts, hashes and import numbers stay as they are.
     No row moves between staging and the table: the commit carries the watermarks of the version it replaces.
-    Files are replaced, never changed. Those of older versions stay until ``warehouse/jobs/vacuum.py``.
+    Files are replaced, never changed. Those of older versions stay until ``warehouse/vacuum.py``.
     Files of evidence are merged in the same version, without what no longer counts: a sighting is dropped where its
     source was imported again, or where another of the same source says the same of the same text. A text keeps one
     sighting by POST. A merged file is in the order of the ids, then of the sources, then as the sightings came.
@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence.files import write_sightings
+from sigdir.warehouse.evidence.mapped import write_sightings
 from sigdir.warehouse.log.manifest import (
     CONTRACTS,
     POST,

@@ -19,7 +19,7 @@ from pathlib import Path
 import orjson
 
 from sigdir.serve.core.process import end_with_parent, write_line
-from sigdir.serve.statistics.figures import TEMPLATES, about, rendered_figures
+from sigdir.serve.statistics import TEMPLATES, about, rendered_figures
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.statistics import statistics
 from sigdir.warehouse.table.errors import Busy, WarehouseError
@@ -95,7 +95,7 @@ class BackgroundRenderer:
 
     def _run(self) -> None:
         """Run the process and wait for its end."""
-        command = [sys.executable, "-P", "-m", "sigdir.serve.statistics.background", str(self._paths.root)]
+        command = [sys.executable, "-P", "-m", "sigdir.serve.pages.background", str(self._paths.root)]
         command += [str(self._paths.derived)] if self._paths.derived else []
         try:
             done = subprocess.run(

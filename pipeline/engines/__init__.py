@@ -1,1 +1,0 @@
-"""An engine that does an import's work on several cores or machines. It uses the pipeline; nothing below knows it."""

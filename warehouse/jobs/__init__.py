@@ -1,1 +1,0 @@
-"""Work on what is published: compaction, vacuum, the suppress list."""
