@@ -35,7 +35,8 @@ from sigdir.warehouse.index.segment import Segment, sorted_hashes
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
+from tests.conftest import ROOT, SAFETY_SECONDS, environment
+from tests.processes import Command
 
 HOST = "127.0.0.1"
 SIGNATURES_PATH = "/api/v1/signatures/"
@@ -189,11 +190,13 @@ def found(at: Place, text: str, collection: Collection = SIGNATURES) -> list[dic
 
 # A server.
 
+Process = subprocess.Popen[bytes] | Command
+
 
 class Server:
     """A running ``sigdir serve`` and the warehouse it serves."""
 
-    def __init__(self, folder: Path, errors: Path, process: subprocess.Popen[bytes], port: int) -> None:
+    def __init__(self, folder: Path, errors: Path, process: Process, port: int) -> None:
         self.folder = folder
         self.process = process
         self.port = port
@@ -264,19 +267,21 @@ def serving(
 ) -> Iterator[Server]:  # fmt: skip
     """A server on a free port, ready when the block begins and stopped at its end with exit status 0.
 
-    ``command`` starts it instead of the usual command line, in the folder ``cwd``, with ``variables`` in its environment.
+    It is forked, or ``command`` starts it, in the folder ``cwd``, with ``variables`` in its environment.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     errors = folder.with_name(f"{folder.name}.{time.monotonic_ns()}.stderr")
-    command = [*(command or command_line()), "serve", "--warehouse", str(folder), "--host", HOST, "--port", "0"]
+    options = ["serve", "--warehouse", str(folder), "--host", HOST, "--port", "0"]
     # ``only`` halts workers, which a busy machine makes long.
-    command += ["--silent-seconds", "0"] if "--silent-seconds" not in arguments else []
-    command += ["--workers", str(workers), "--fold-every", str(fold_every), "--no-log-requests", *map(str, arguments)]
-    with errors.open("wb") as stderr:
-        process = subprocess.Popen(
-            command, cwd=cwd, env=environment(folder) | dict(variables or {}),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
-        )  # fmt: skip
+    options += ["--silent-seconds", "0"] if "--silent-seconds" not in arguments else []
+    options += ["--workers", str(workers), "--fold-every", str(fold_every), "--no-log-requests", *map(str, arguments)]
+    given, nowhere = environment(folder) | dict(variables or {}), Path(os.devnull)
+    process: Process
+    if command:
+        with errors.open("wb") as stderr, nowhere.open("r+b") as null:
+            process = subprocess.Popen([*command, *options], cwd=cwd, env=given, stdin=null, stdout=null, stderr=stderr)
+    else:
+        process = Command(options, cwd, given, nowhere, errors)
     server = Server(folder, errors, process, 0)
     try:
         server.port = until(lambda: _port(server), "the line that the server is ready")

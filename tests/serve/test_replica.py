@@ -13,7 +13,7 @@ from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import working_copy
 from sigdir.warehouse.transfer.backup import push
 from sigdir.warehouse.transfer.working_copy import pull
-from tests.conftest import import_files
+from tests.conftest import command_line, import_files
 from tests.examples import long_except
 from tests.faulty_store import BUCKET, SECRET, s3_server
 from tests.serve.support import (
@@ -70,7 +70,8 @@ def replica(primary: Path, store: Path) -> Iterator[Server]:
     push(Paths(primary), url)
     variables = {"AWS_SECRET_ACCESS_KEY": SECRET}
     options = ["--follow-store", url, "--primary-url", PRIMARY, "--public-url", PUBLIC]
-    with serving(primary.with_name("replica"), *options, workers=1, variables=variables) as running:
+    command = command_line()  # whose arguments the process list shows
+    with serving(primary.with_name("replica"), *options, workers=1, command=command, variables=variables) as running:
         yield running
 
 
