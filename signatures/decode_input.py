@@ -316,7 +316,7 @@ def _texts_of(fields: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def texts_to_try(given: list[str]) -> tuple[str, ...]:
-    """Texts that somebody wants to be tried; raises BadInput where they are too many or too long."""
+    """Texts that somebody wants to be tried, without blank ones; raises BadInput where they are too many or too long."""
     if len(given) > MAX_GIVEN_TEXTS or any(len(text) > _MAX_GIVEN_CHARACTERS for text in given):
         raise BadInput(f"at most {MAX_GIVEN_TEXTS} texts of {_MAX_GIVEN_CHARACTERS} characters", "texts")
-    return tuple(given)
+    return tuple(filter(str.strip, given))

@@ -96,6 +96,11 @@ def test_calldata_may_have_its_text_before_it() -> None:
     assert (found.known.text, names_of(found)) == (TRANSFER, ("recipient", "amount"))
 
 
+def test_a_blank_text_is_none() -> None:
+    """As the parameter `text=` of an address has it."""
+    assert inputs_of_fields({"data": DATA, "texts": ["", " "]}) == inputs_of_fields({"data": DATA})
+
+
 def test_fields_may_say_that_an_event_is_anonymous_in_its_text() -> None:
     [input] = inputs_of_fields({"topics": [SIG, USER], "data": VALUE, "texts": [EVENT]})
     assert input.anonymous
