@@ -31,7 +31,19 @@ OWNERS = {
 """The path prefixes under which a dependency may be imported."""
 
 PARTS = {
-    "warehouse": ("table", "staging", "log", "evidence", "index", "sql", "transfer", "publish", "compact", "vacuum", "verify"),
+    "warehouse": (
+        "table",
+        "staging",
+        "log",
+        "evidence",
+        "index",
+        "sql",
+        "transfer",
+        "publish",
+        "compact",
+        "vacuum",
+        "verify",
+    ),
     "serve": (
         "http",
         "core",

@@ -24,7 +24,7 @@ import numpy as np
 import orjson
 
 from sigdir.serve.http.answers import NDJSON, field_error
-from sigdir.serve.http.bodies import StreamLimit
+from sigdir.serve.http.bodies import StreamLimit, positive
 from sigdir.serve.lists.paging import cursor_at, id_of
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness
@@ -125,7 +125,7 @@ class ChangesResource:
         after = _after(req, collection)
         with_evidence = req.get_param_as_bool("evidence", default=False)
         most = MAX_EVIDENCE_LIMIT if with_evidence else MAX_LIMIT
-        limit = min(req.get_param_as_int("limit", min_value=1, default=DEFAULT_LIMIT), most)
+        limit = min(_limit(req), most)
         view = self._reader.current()
         found = changes(view, collection, after, limit)
         lines, size = found.lines(with_evidence=with_evidence), found.size
@@ -143,6 +143,13 @@ def _collection(req: falcon.Request) -> Collection:
     if wanted not in COLLECTIONS:
         raise field_error("collection", f"Not a collection; the collections are {' and '.join(COLLECTIONS)}.")
     return Collection.of_name(wanted)
+
+
+def _limit(req: falcon.Request) -> int:
+    limit = positive(req.get_param("limit", default=str(DEFAULT_LIMIT)))
+    if limit is None:
+        raise field_error("limit", "A whole number above 0, please.")
+    return limit
 
 
 def _after(req: falcon.Request, collection: Collection) -> int:

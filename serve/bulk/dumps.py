@@ -128,7 +128,7 @@ class Versions:
         newest = self.newest()
         if wanted == "latest" and newest.version >= 0:
             raise falcon.HTTPFound(f"/dumps/{newest.version}/" + quote(req.path.removeprefix("/dumps/latest/")))
-        if not re.fullmatch(r"0|[1-9]\d{0,11}", wanted) or int(wanted) > newest.version:
+        if not re.fullmatch("0|[1-9][0-9]{0,11}", wanted) or int(wanted) > newest.version:
             raise not_found()
         try:
             return newest if int(wanted) == newest.version else self._reader.visible(self._snapshot(int(wanted)))

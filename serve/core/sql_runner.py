@@ -9,9 +9,10 @@ It runs in a process of its own (``serve/core/budget.py``), on one thread, and t
 from __future__ import annotations
 
 import math
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
@@ -24,7 +25,7 @@ from sigdir.pipeline.errors import PipelineError
 from sigdir.serve.core.named_queries import NamedQuery, read_queries
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.answers import HttpError, detail, field_error
-from sigdir.serve.http.bodies import fields_of, pairs_of
+from sigdir.serve.http.bodies import fields_of, pairs_of, whole_number
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.guard import OUT_OF_MEMORY, OverTime, time_limit
@@ -229,11 +230,14 @@ def _as_of(given: Any) -> int | datetime | None:
         raise field_error("as_of", "A version, or a time as 2026-11-21T08:00Z, please.") from None
 
 
+_DECIMAL = re.compile("[0-9.e+-]+")
+
+
 def _seconds(given: Any, most: float) -> float:
-    try:
-        seconds = float(given)
-    except (TypeError, ValueError, OverflowError):
-        seconds = math.nan
+    seconds = math.nan
+    with suppress(ValueError, OverflowError):
+        if _DECIMAL.fullmatch(str(given)):  # Python's numbers may have digits of any script, and _
+            seconds = float(given)
     if not 0 < seconds <= most:
         raise field_error("seconds", f"A number above 0 and up to {most:g}, please.")
     return seconds
@@ -247,7 +251,7 @@ def bound(values: Mapping[str, Any] | list[Any], wanted: set[str]) -> dict[str, 
         raise field_error(missing[0], "This parameter of the query needs a value.")
     if extra := sorted(folded.keys() - {name.lower() for name in wanted}):
         raise field_error(extra[0][:100], "The query has no such parameter.")
-    if all(name.isdigit() for name in wanted):
+    if all(whole_number(name) is not None for name in wanted):
         return [folded[name] for name in sorted(wanted, key=int)]
     return {name: folded[name.lower()] for name in wanted}
 

@@ -164,11 +164,15 @@ def test_wrong_fields_are_named(client: TestClient) -> None:
         ({"sql": "SELECT $a"}, "a"), ({"sql": "SELECT 1", "b": "2"}, "b"), ({"sql": "SELECT 1", "seconds": "21"}, "seconds"),
         ({"sql": "SELECT 1", "seconds": "nan"}, "seconds"), ({"sql": "SELECT 1", "format": "xml"}, "format"),
         ({"query": "none"}, "query"), ({"sql": "SELECT 1", "as_of": "soon"}, "as_of"),
+        ({"sql": "SELECT 1", "seconds": "\u0663"}, "seconds"), ({"sql": "SELECT 1", "as_of": "\u0661"}, "as_of"),
+        ({"sql": "SELECT 1", "as_of": "0001-01-01T00:00+14:00"}, "as_of"),
     ):  # fmt: skip
         answer = client.simulate_get(PATH, params=fields)
         assert (answer.status_code, list(answer.json)) == (400, [name])
     for body in ({"sql": "SELECT ?", "params": [{}]}, {"sql": "SELECT ?", "params": [2**200]}, {"sql": 1}, {"rows": 2}):
         assert client.simulate_post(PATH, json=body).status_code == 400
+    named = client.simulate_post(PATH, json={"sql": "SELECT $\u00b2 AS a", "params": {"\u00b2": 4}})
+    assert named.json["rows"] == [[4]]
     half = client.simulate_post(PATH, body=rb'{"sql":"SELECT \ud800"}', content_type="application/json")
     assert (half.status_code, half.json) == (400, {"sql": ["'\\ud800' at character 8: the query is no UTF-8"]})
 

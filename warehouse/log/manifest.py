@@ -23,7 +23,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -352,20 +352,19 @@ def committed_since(paths: Paths, microseconds: int, newest: int) -> int:
 
 
 def version_at(paths: Paths, time: datetime) -> int | None:
-    """The version that was the newest at a time (UTC where it has no zone); None if there is no table.
+    """The version that was the newest at a time; None if there is no table.
 
     Raises UnreadableWarehouse, also for a time before the first version that has something.
     """
     newest = existing_version(paths)
     if newest is None:
         return None
-    moment = time if time.tzinfo else time.replace(tzinfo=UTC)
     first = next(filter(None, (read_summary(paths, number) for number in range(newest + 1))), None)
-    if first is not None and moment < first["committed_at"]:
+    if first is not None and time < first["committed_at"]:
         raise UnreadableWarehouse(
-            f"{paths.root} has no version at {iso(moment)}; the first is of {iso(first['committed_at'])}"
+            f"{paths.root} has no version at {iso(time)}; the first is of {iso(first['committed_at'])}"
         )
-    return max(0, committed_since(paths, since_1970(moment) // 1000 * 1000 + 1, newest) - 1)
+    return max(0, committed_since(paths, since_1970(time) // 1000 * 1000 + 1, newest) - 1)
 
 
 # Where a row came from: the number of its import, which the index of a data file has, and that import's summary.

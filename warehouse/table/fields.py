@@ -3,6 +3,7 @@
 The schema of data files, the log's column types, the staging file's tables, the views of SQL, records, CSV, the
 OpenAPI document and answers to OPTIONS are made from it. `CONTRIBUTING.md` shows how to add a field.
 
+from contextlib import suppress
 Times as text: ISO 8601 in UTC, with a Z, as the HTTP answers have them; and what --as-of takes, a version or a time.
 """
 
@@ -38,17 +39,19 @@ def iso(time: datetime, timespec: str = "milliseconds") -> str:
 
 
 def number_or_time(given: object) -> int | datetime | None:
-    """A version's number or a time, also of its text: ``3``, ``2026-11-21T08:00Z``; None stays. Raises QueryError.
+    """A version's number or a time in UTC, also of its text: ``3``, ``2026-11-21T08:00Z``; None stays. Raises QueryError.
 
     A time is UTC where it has no zone.
     """
-    if given is None or isinstance(given, datetime) or (isinstance(given, int) and not isinstance(given, bool)):
+    if given is None or (isinstance(given, int) and not isinstance(given, bool)):
         return given
-    if isinstance(given, str):
-        try:
-            return int(given) if re.fullmatch(r"\d{1,18}", given) else datetime.fromisoformat(given)
-        except ValueError:
-            pass
+    with suppress(ValueError, OverflowError):
+        if isinstance(given, str):
+            if re.fullmatch("[0-9]{1,18}", given):
+                return int(given)
+            given = datetime.fromisoformat(given)
+        if isinstance(given, datetime):
+            return (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)
     raise QueryError(f"{given!r} is neither a version nor a time such as 2026-11-21T08:00Z")
 
 
