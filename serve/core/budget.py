@@ -44,7 +44,7 @@ _TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 10.0, 60.0, 60.0
 _END_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _SQL_SECONDS, _SQL_MEMORY = 60.0, 1024 * MIB
-"""Of SQL: a query has a time limit of its own, and the engine one of memory; this is for what hears neither."""
+"""Of SQL, the seconds beyond the time limit of a query. The engine has a limit of memory; this is for what hears neither."""
 _NODE_SECONDS, _NODE_MEMORY = 3.0, 512 * MIB
 _RETRY_SECONDS = 1
 _WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
@@ -97,8 +97,8 @@ def budget_processes(settings: Settings, work: Work) -> Processes:
     """Those that the settings ask for, to be started."""
     found = {Cost.SIZE: BudgetProcess(settings, work)}
     if settings.is_patient:
-        line = settings.thread_shares.patient
-        found[Cost.PATIENCE] = BudgetProcess(settings, work, _SQL_SECONDS, _SQL_MEMORY, line, gives_way=True)
+        seconds, line = settings.sql_seconds + _SQL_SECONDS, settings.thread_shares.patient
+        found[Cost.PATIENCE] = BudgetProcess(settings, work, seconds, _SQL_MEMORY, line, gives_way=True)
     if settings.rpc:
         found[Cost.NODE] = BudgetProcess(settings, work, _NODE_SECONDS, _NODE_MEMORY, 1)
     return found
@@ -196,7 +196,7 @@ class BudgetProcess:
                 self._connection.send_bytes(b"")
                 budget = self._budget_of(size)
                 self._connection.send((environ, budget))
-                self._await_answer(self._connection, is_gone)
+                self._await_answer(self._connection, is_gone, budget)
                 answer = self._connection.recv()
         except (EOFError, OSError):
             raise self._ended(budget) from None
@@ -213,11 +213,11 @@ class BudgetProcess:
         budget = budget_of(size)
         return Budget(self._seconds or budget.seconds, self._memory or budget.memory)
 
-    def _await_answer(self, connection: Connection[Any, Any], is_gone: Callable[[], bool]) -> None:
+    def _await_answer(self, connection: Connection[Any, Any], is_gone: Callable[[], bool], budget: Budget) -> None:
         """Wait for the answer, which is None for a client that has gone. Raises EOFError where the process is stuck."""
         assert self._process is not None
         assert self._process.pid is not None
-        last = time.monotonic() + _STUCK_SECONDS
+        last = time.monotonic() + budget.seconds + _STUCK_SECONDS
         while not connection.poll(_LOOK_SECONDS):
             if is_gone():
                 os.kill(self._process.pid, signal.SIGINT)
@@ -252,7 +252,8 @@ class BudgetProcess:
             return detail(422, "The query takes longer than it may, and did not end when it was told to.")
         if status == -signal.SIGPROF:
             return detail(
-                422, f"This request takes more than {budget.seconds:.2g} s of processor time. Send less at once."
+                422,
+                f"This request takes more than {round(budget.seconds, 2):g} s of processor time. Send less at once.",
             )
         if -status in _WITHOUT_MEMORY:
             name = signal.Signals(-status).name

@@ -85,7 +85,8 @@ class SqlRunner:
 
     def run(self, request: SqlRequest, finish: Callable[[Rows], Answer]) -> Answer:
         """What ``finish`` makes of the rows, in the time of the query; raises HttpError."""
-        why = f"The query was stopped after {request.seconds:g} s."
+        limit = ", this server's --sql-seconds" if request.seconds == self.seconds else ""
+        why = f"The query was stopped after {request.seconds:g} s{limit}."
         with _errors():
             database, version = self._database(request.as_of)
             database.prepare(request.sql)

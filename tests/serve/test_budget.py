@@ -17,10 +17,10 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from falcon.testing import Result, TestClient
+from falcon.testing import Result, TestClient, create_environ
 
 from sigdir.serve.core import budget
-from sigdir.serve.core.budget import BudgetProcess, budget_of
+from sigdir.serve.core.budget import BudgetProcess, Cost, budget_of, budget_processes
 from sigdir.serve.core.settings import MIB, Settings
 from sigdir.serve.http.answers import HttpError
 from sigdir.serve.servers.startup import main
@@ -214,6 +214,18 @@ def test_a_query_whose_client_hangs_up_ends(server: Server) -> None:
     connection.close()
     assert post(server.port, path, {"sql": "SELECT 2 AS a"}).json()["rows"] == [[2]]
     assert get(server.port, f"{path}?{urlencode(endless | {'seconds': '0.2'})}").status == 422
+
+
+def test_a_query_has_the_seconds_of_the_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own limit ends it and says so, not what is for a process that does not hear that."""
+    monkeypatch.setattr(budget, "_SQL_SECONDS", 1.0)
+    monkeypatch.setattr(budget, "_STUCK_SECONDS", 1.0)
+    settings = Settings(folder, sql=True, sql_seconds=1.5)
+    query = urlencode({"sql": "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"})
+    environ = create_environ("/api/v1/sql/", query_string=query)
+    with closing(budget_processes(settings, main)[Cost.PATIENCE]) as process:
+        late = process.answer({name: value for name, value in environ.items() if isinstance(value, str)}, ())
+    assert json.loads(late.body) == {"detail": "The query was stopped after 1.5 s, this server's --sql-seconds."}
 
 
 def test_a_process_that_does_not_start_is_an_error(tmp_path: Path) -> None:
