@@ -3,7 +3,6 @@
 The schema of data files, the log's column types, the staging file's tables, the views of SQL, records, CSV, the
 OpenAPI document and answers to OPTIONS are made from it. `CONTRIBUTING.md` shows how to add a field.
 
-from contextlib import suppress
 Times as text: ISO 8601 in UTC, with a Z, as the HTTP answers have them; and what --as-of takes, a version or a time.
 """
 
@@ -11,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import index
