@@ -104,12 +104,12 @@ class Bar(Reporter):
 
     def __init__(self) -> None:
         from rich.console import Console  # 75 ms, which other reporters do without
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
         self._progress = Progress(
             TextColumn("{task.description:<8}"),
             BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
+            TaskProgressColumn("{task.percentage:>3.0f} %"),
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
             console=Console(stderr=True),

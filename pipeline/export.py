@@ -80,7 +80,7 @@ def write_pack(
     key = PrivateKey.of_pem(options.key.read_bytes()) if options.key is not None else None
     parts = []
     for collection in collections:
-        progress.stage(f"pack {collection}", warehouse.count(collection))
+        progress.stage(f"pack {collection}", 0)
         parts.append(encoded(collection, _rows(warehouse, collection, options)))
     try:
         written = pack_bytes(TEXTS, max(warehouse.version, 0), parts, None if options.indexed else key)
@@ -130,6 +130,8 @@ def write_ranges(
             rows = [PackRow(text, position) for _, text, position in found]
             write(prefix, rows)
             counts[collection] += len(rows)
+            progress.advance(len(rows))
+            progress.rows(len(rows))
     return counts
 
 

@@ -27,7 +27,7 @@ from sigdir.warehouse import Warehouse
 
 
 def write_parquet(
-    schema: pa.Schema, readers: Iterable[tuple[Collection, pa.RecordBatchReader]], out: BinaryIO
+    schema: pa.Schema, readers: Iterable[tuple[Collection, pa.RecordBatchReader]], out: BinaryIO, progress: Reporter
 ) -> dict[Collection, int]:
     """Write batches as row groups, which a reader over HTTP skips by their lowest and highest hash; gives the rows."""
     counts: dict[Collection, int] = {}
@@ -37,6 +37,8 @@ def write_parquet(
             for batch in reader:
                 writer.write_batch(batch.cast(schema))
                 counts[collection] += batch.num_rows
+                progress.advance(batch.num_rows)
+                progress.rows(batch.num_rows)
     return counts
 
 
@@ -83,7 +85,7 @@ def write_dataset(
         progress.stage(f"dataset {collection}", warehouse.count(collection))
         with (folder / f"{collection}.parquet").open("wb") as out:
             reader = warehouse.sql(_ROWS, [collection.value]).reader()
-            counts |= write_parquet(reader.schema, [(collection, reader)], out)
+            counts |= write_parquet(reader.schema, [(collection, reader)], out, progress)
     (folder / "README.md").write_text(_card(warehouse.version, counts, sources))
     return counts
 
@@ -211,8 +213,8 @@ def write_abis(
     warehouse: Warehouse, collections: Sequence[Collection], out: BinaryIO, progress: Reporter
 ) -> dict[Collection, int]:
     """Write functions and events into one Parquet file; gives the number of rows."""
-    progress.stage("abis", sum(map(warehouse.count, collections)))
-    return write_parquet(SCHEMA, ((one, _rows(warehouse, one)) for one in collections), out)
+    progress.stage("abis", 0)
+    return write_parquet(SCHEMA, ((one, _rows(warehouse, one)) for one in collections), out, progress)
 
 
 def _rows(warehouse: Warehouse, collection: Collection) -> Iterator[pa.RecordBatch]:

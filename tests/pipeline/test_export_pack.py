@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import sigdir
+from sigdir.cli.output import Lines
 from sigdir.pipeline.errors import BadTarget
 from sigdir.pipeline.export import Options, PackOptions, run_export
 from sigdir.pipeline.progress import Reporter
@@ -106,6 +107,14 @@ def test_ranges_and_a_dataset_are_folders(stored: Path, tmp_path: Path, format: 
     done = invoke(stored, "export", format, target if target == "-" else tmp_path / target, "-q")
     assert (done.status, done.stdout, "is written as a folder" in done.stderr) == (2, b"", True)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("format", ["pack", "ranges", "dataset", "abis"])
+def test_progress_shows_rows_or_no_share(stored: Path, tmp_path: Path, format: str) -> None:
+    """A share that stays at 0 % to the end is none."""
+    lines = Lines()
+    run_export(Options(format, str(tmp_path / "target"), stored), lines)
+    assert " 0 %" not in lines.line()
 
 
 @pytest.fixture(scope="module")
