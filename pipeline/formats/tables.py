@@ -148,7 +148,7 @@ class Table:
         shown = f"; the first row is {first}" if first else ""
         name = self.names[self._of_signatures[0]] if len(self._of_signatures) == 1 else "NAME"
         option = shlex.quote(f"text={name}")
-        what = f"it has {self.described()}{shown}; say --column {option}, or call it text_signature"
+        what = f"it has {self.described()}{shown}; say --column {option} to `sigdir import`, or call it text_signature"
         return BadInput(source.name, f"{why}; {what}", place)
 
     def described(self) -> str:

@@ -1038,7 +1038,7 @@ _UNCLEAR = (
         ("abi", "{}", "not a JSON list of ABI entries"),
         ("json", "[]", _NOTHING),
         ("json", '{"abi": {}}', _NOTHING),
-        ("csv", "id,name\n", f"{_UNCLEAR}, or call it text_signature"),
+        ("csv", "id,name\n", f"{_UNCLEAR} to `sigdir import`, or call it text_signature"),
         ("csv", "", "line 1: it has no columns"),
         ("parquet", "PAR1", "broken Parquet"),
         ("rows", "[1,\n2,,\n3]", "line 2 column 3: broken JSON"),
@@ -1163,7 +1163,7 @@ def test_columns_that_the_user_names(read: Read, format: str) -> None:
     with pytest.raises(BadInput, match=r"no column is named none; it has fn: signatures"):
         read("input", data, format, columns=[("text", "none")])
     data = table_bytes(format, ["my label", "owner"], [[MOVED, "a"], ["b()", "c"]])
-    option = "say --column 'text=my label', or call it text_signature$"
+    option = "say --column 'text=my label' to `sigdir import`, or call it text_signature$"
     with pytest.raises(BadInput, match=rf"my label: signatures, owner: text.*; {option}"):
         read("input", data, format)
     assert read("input", data, columns=[("text", "my label")]) == Reading(format, [MOVED, "b()"])
@@ -1185,7 +1185,7 @@ def test_refusal_of_rows_shows_the_first_object(read: Read) -> None:
         read("input.jsonl", json_lines(*lines))
     assert str(caught.value).endswith(
         "it is not clear which column has the signatures; it has count: integers, address: hex digits, label: text, "
-        f"data: objects; the first row is {json.dumps(lines[0])}; say --column text=NAME, or call it text_signature"
+        f"data: objects; the first row is {json.dumps(lines[0])}; say --column text=NAME to `sigdir import`, or call it text_signature"
     )
     with pytest.raises(BadInput, match=r"it has record: other values; say --column text=NAME"):
         read("input.parquet", parquet_bytes({"record": [{"text": "b()"}]}))

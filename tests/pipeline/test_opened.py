@@ -81,7 +81,7 @@ def test_data_without_texts_is_refused(tmp_path: Path) -> None:
     warehouse = sigdir.open(tmp_path / "w", create=True)
     frame = pd.DataFrame({"one": [1], "two": ["a"]})
     for data, message in (
-        (frame, "mine.*one.*two.*or call it text_signature"),
+        (frame, "mine.*one.*two.* to `sigdir import`, or call it text_signature"),
         (5, "mine: not a table, texts or a path"),
         ("no/such/file.txt", "no such file"),
     ):
