@@ -43,7 +43,7 @@ def document(readings: Sequence[Reading], contract: GivenContract | None = None)
 
 def reading_document(reading: Reading) -> dict[str, Any]:
     """One reading with everything inside it."""
-    found: dict[str, Any] = {"kind": reading.form}
+    found: dict[str, Any] = {"kind": reading.form.value}
     if reading.form is Form.LOG:
         found["topics"] = ["0x" + topic.hex() for topic in reading.topics]
     elif reading.hash:
@@ -64,7 +64,7 @@ def candidate_document(reading: Reading, candidate: Candidate) -> dict[str, Any]
     if attempt.values is None:
         return found | {"decodes": False, "reason": attempt.reason, "detail": attempt.detail}
     found |= {"decodes": True, "exact": attempt.exact, "left_over": attempt.left_over}
-    found |= {"confidence": candidate.confidence, "reasons": list(candidate.reasons)}
+    found |= {"confidence": candidate.confidence.value, "reasons": list(candidate.reasons)}
     if candidate.note:
         found["note"] = candidate.note
     if candidate.display is not None:

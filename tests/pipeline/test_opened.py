@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +115,7 @@ def test_decoding_from_python(tmp_path: Path) -> None:
     with sigdir.open(tmp_path / "w", create=True) as warehouse:
         warehouse.add(["function transfer(address to, uint256 value) returns (bool ok)"], source="mine")
         found = [warehouse.decode(call), warehouse.decode(call, abi=abi)]
+        assert ast.literal_eval(str(found)) == found  # plain values: an enum's member would not be shown as its text
         assert [one["contract"] and one["contract"]["by"] for one in found] == [None, "abi"]
         named = [[parameter["name"] for parameter in one["candidates"][0]["parameters"]] for one in found]
         assert named == [["to", "value"], ["who", "much"]]
