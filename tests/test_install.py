@@ -40,8 +40,7 @@ from contextlib import suppress
 from pathlib import Path
 from numba.core.dispatcher import Dispatcher
 from sigdir.cli.main import main
-from sigdir.serve.servers import warm
-from sigdir.serve.servers.startup import open_app
+from sigdir.serve.servers.startup import PARTS, STEPS, open_app
 from sigdir.serve.core.settings import Settings
 from sigdir.pipeline.formats.solidity import declarations
 
@@ -49,9 +48,9 @@ def compiled():
     kernels = [each for each in gc.get_objects() if isinstance(each, Dispatcher) and each.py_func.__module__.startswith("sigdir.")]
     return {{(kernel.py_func.__qualname__, types) for kernel in kernels for types in kernel.signatures}}
 
-for part in warm.PARTS:
+for part in PARTS:
     for step in part:
-        warm.STEPS[step]()
+        STEPS[step]()
 before = compiled()
 assert before
 main(["import", {str(ROOT / "samples")!r}, "docs/examples/Token.sol", "--quiet"], standalone_mode=False)
@@ -66,6 +65,8 @@ assert compiled() == before, compiled() - before
         [sys.executable, "-c", code], cwd=ROOT, env=environment(tmp_path / "w"), capture_output=True, text=True, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-P", "-m", "sigdir.serve.servers.startup", "import"]  # as `sigdir compile` runs it
+    assert subprocess.run(command, cwd=ROOT, env=environment(tmp_path / "w"), check=False).returncode == 0
     assert sorted(step for part in PARTS for step in part) == sorted(STEPS)
 
 

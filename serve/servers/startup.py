@@ -137,11 +137,6 @@ STEPS: Final = {**_OF_REQUESTS, "import": warm_import, "solve": _solve}
 PARTS: Final = (("grammar", "one_text", "import", "solve"), ("records", "search", "code"))
 """The steps for two processes at the same time. They share no kernel, but that the import loads all of requests at its end."""
 
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        STEPS[name]()
-        print(name, flush=True)
-
 
 _NICENESS, _SQL_NICENESS = 5, 10
 """Costly requests give way to all others, and SQL to these."""
@@ -265,3 +260,9 @@ class _IndexProgress:
         if time.monotonic() > self._next:
             self._next = time.monotonic() + _REPORT_SECONDS
             write_line(f"index: {self._rows:,} rows")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        STEPS[name]()
+        print(name, flush=True)
