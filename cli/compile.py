@@ -39,8 +39,7 @@ def compile(quiet: bool) -> None:
     """
     if kernels.FOLDER is None:
         raise Failure("no folder for compiled kernels can be written to; set NUMBA_CACHE_DIR to one that can")
-    kernels.remove_compiled()
-    with reporter(quiet) as progress:
+    with kernels.replacing(kernels.FOLDER), reporter(quiet) as progress:
         progress.stage("compiling kernels, once; 15 seconds on an idle machine", len(STEPS))
         _run(progress)
     if not quiet:

@@ -25,8 +25,8 @@ import shutil
 import stat
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -122,14 +122,27 @@ def _copy_installed(folder: Path) -> None:
                 marker.write_text(compiled_at)
 
 
-def remove_compiled() -> None:
-    """Remove what is compiled. numba recompiles a kernel if its own file changed, but not if a file that it uses did.
+@contextmanager
+def replacing(folder: Path) -> Iterator[None]:
+    """Processes that are started within the block compile anew; at its end that takes the place of all in ``folder``.
 
-    A folder that the user named is left alone: it may hold kernels of other programs.
+    numba recompiles a kernel if its own file changed, but not if a file that it uses did. An interruption keeps what
+    there was. A folder that the user named is only added to: it may hold kernels of other programs.
     """
-    if FOLDER is not None and not _IS_NAMED:
-        for inner in FOLDER.iterdir():
-            shutil.rmtree(inner, ignore_errors=True)
+    if _IS_NAMED:
+        yield
+        return
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        os.environ["NUMBA_CACHE_DIR"] = scratch
+        try:
+            yield
+        finally:
+            os.environ["NUMBA_CACHE_DIR"] = str(folder)
+        for old in folder.iterdir():
+            if old.name != Path(scratch).name:
+                shutil.rmtree(old, ignore_errors=True)
+        for new in Path(scratch).iterdir():
+            new.rename(folder / new.name)
 
 
 class _SlowCompiles(event.Listener):

@@ -132,6 +132,17 @@ def test_without_a_writable_folder_kernels_are_compiled_in_memory(installation: 
     )
 
 
+def test_kernels_are_replaced_when_all_are_compiled(installation: Installation) -> None:
+    """An interrupted `sigdir compile` keeps those that there were; one that ends keeps none of them."""
+    assert installation.look()[1] > 0
+    block = "with suppress(KeyboardInterrupt), kernels.replacing(kernels.FOLDER):"
+    code = f"from contextlib import suppress; from sigdir.signatures import kernels\n{block}"
+    assert installation.run(f"{code} raise KeyboardInterrupt").returncode == 0
+    assert installation.look()[1] == 0
+    assert installation.run(f"{code} pass").returncode == 0
+    assert list(installation.kernels.iterdir()) == []
+
+
 def test_a_temporary_folder_that_others_may_enter_is_not_used(installation: Installation) -> None:
     """Whoever can write compiled kernels there would run code as this user."""
     make_readonly(installation.library)
