@@ -222,6 +222,17 @@ def test_a_table_that_cannot_be_read_fails_at_open(warehouse: Warehouse, tmp_pat
             sigdir.open(warehouse.paths.root, files={name: tmp_path / "mine.csv"})
 
 
+def test_a_view_that_cannot_be_created_is_an_error_at_each_query(tmp_path: Path) -> None:
+    """Of that view and of those after it: to say that there is none would be wrong."""
+    with sigdir.open(import_lines(tmp_path / "warehouse", "function f(uint a)")) as opened:
+        assert opened.sql("SELECT 1").rows() == [(1,)]
+        for file in opened.snapshot.evidence.all_files():
+            file.path.unlink()
+        for query in ("FROM ranked", "FROM ranked", "FROM contracts", "SHOW TABLES"):
+            with pytest.raises(QueryError, match=r"Cannot access file .*/evidence/"):
+                opened.sql(query)
+
+
 # The package.
 
 

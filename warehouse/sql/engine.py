@@ -200,6 +200,7 @@ class Database:
         except (duckdb.Error, OSError) as error:
             raise UnreadableWarehouse(f"{paths.root}: {first_line(error)}") from error
         self._creations = _creations(self._connection, paths, snapshot)
+        self._creation_error: Exception | None = None
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
             evidence = [str(file.path) for file in snapshot.evidence.all_files()]
@@ -265,9 +266,15 @@ class Database:
                 self._connection.execute("SELECT len(rivals(0))").fetchall()
 
     def _create_more(self) -> bool:
-        """Create the next things that few queries use; False where all are there."""
-        with postponed():  # what is half created could not be created again
-            return next(self._creations, False)
+        """Create the next things that few queries use; False where all are there. An error is raised again at each call."""
+        if self._creation_error is not None:
+            raise self._creation_error
+        try:
+            with postponed():  # what is half created could not be created again
+                return next(self._creations, False)
+        except Exception as error:
+            self._creation_error = error
+            raise
 
     def _create_all(self) -> None:
         while self._create_more():
