@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +22,10 @@ from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.transfer.backup import backup
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.pipeline.directories import EAGER, EMPTY, NOT_THERE, Reply, feed_of, pages_of, reply, row, scripted
 from tests.pipeline.support import invoke, keccak256, texts, write_files
+from tests.processes import Command
 from tests.serve.support import EVENTS_PATH, HOST, SIGNATURES_PATH, Server, post_text, serving, until, whole
 from tests.signatures.assembly import dispatcher, error_code, event_code
 
@@ -150,17 +150,15 @@ def test_the_command(original: Server, warehouse: Path) -> None:
 
 
 @contextmanager
-def started(
-    server: Server, warehouse: Path, way: Way, rate: float, fault: str = ""
-) -> Iterator[subprocess.Popen[bytes]]:
-    command = [*command_line(), "mirror", url_of(server), "--way", way, "--rate", str(rate), "--quiet"]
+def started(server: Server, warehouse: Path, way: Way, rate: float, fault: str = "") -> Iterator[Command]:
+    arguments = ["mirror", url_of(server), "--way", way, "--rate", str(rate), "--quiet"]
     variables = environment(warehouse) | ({"SIGDIR_FAILPOINT": fault} if fault else {})
-    process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = Command(arguments, ROOT, variables, stdout=Path(os.devnull), stderr=Path(os.devnull))
     try:
         yield process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def test_killed_in_the_middle_of_a_walk_it_goes_on_and_misses_nothing(original: Server, warehouse: Path) -> None:

@@ -461,9 +461,6 @@ def test_no_code_of_the_folder_it_starts_in_is_executed(tmp_path: Path, name: st
 
 def test_a_taken_port_is_an_error_of_one_line(server: Server, tmp_path: Path) -> None:
     """A second server on the port ends with status 2 and a sentence."""
-    refused = subprocess.run(
-        [*command_line(), "serve", "--port", str(server.port)], cwd=ROOT, env=environment(tmp_path / "other"),
-        capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
-    )  # fmt: skip
+    refused = run_forked(["serve", "--port", str(server.port)], ROOT, environment(tmp_path / "other"), SAFETY_SECONDS)
     told = rf"Error: 127\.0\.0\.1:{server.port}: .+; choose another with --port \(0 picks a free one\)\n"
     assert (refused.returncode, bool(re.fullmatch(told, refused.stderr))) == (2, True), refused.stderr

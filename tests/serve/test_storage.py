@@ -25,6 +25,7 @@ from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_lines
 from tests.examples import long_except
+from tests.processes import run_forked
 from tests.serve.support import (
     ABI_PATH,
     JSON,
@@ -178,10 +179,8 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path, kind: str) -> None:
     paths = Paths(tmp_path / "warehouse")
     import_lines(paths.root, *named("one"))
     read_snapshot(paths).files[SIGNATURES][0].path.unlink()
-    done = subprocess.run(
-        [*command_line(), "serve", "--port", "0", "--workers", "1", "--fold-every", "0", "--server", kind], cwd=ROOT, env=environment(paths.root),
-        capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
-    )  # fmt: skip
+    arguments = ["serve", "--port", "0", "--workers", "1", "--fold-every", "0", "--server", kind]
+    done = run_forked(arguments, ROOT, environment(paths.root), SAFETY_SECONDS)
     assert done.returncode == 2
     assert f"Error: {paths.root}" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("Error: the warehouse cannot be served: ")
