@@ -61,7 +61,7 @@ test-all: dev ## all tests, as CI does: also those that kill at every moment, fi
 	$(PYTEST) -n 4
 
 test-quick: dev ## run the tests that need no browser and start no process (a minute)
-	$(PYTEST) -n 2 -m "not slow"
+	$(PYTEST) -n 2 -m "not slow and not long"
 
 lint: dev ## ruff and mypy, strict
 	$(BIN)/ruff check .

@@ -55,6 +55,8 @@ SLOW = (
     "serve/test_operations.py", "serve/test_app.py", "serve/test_suppressed.py",
 )  # fmt: skip
 SLOW_FOLDERS = ("web", "clients", "cli")
+_QUICK = "not slow and not long"
+"""What `make test-quick` asks for."""
 
 
 @cache
@@ -67,17 +69,13 @@ def _place(path: Path) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.markexpr in ("not long", "not slow"):
+    if config.option.markexpr in ("not long", _QUICK):
         draw_fewer()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """`make test-quick` does not import the files that it leaves out: that would take a third of its time."""
-    if (
-        config.option.markexpr == "not slow"
-        and collection_path.suffix == ".py"
-        and _place(collection_path) <= len(SLOW)
-    ):
+    if config.option.markexpr == _QUICK and collection_path.suffix == ".py" and _place(collection_path) <= len(SLOW):
         return True
     return None
 
