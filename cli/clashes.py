@@ -10,7 +10,8 @@ import click
 from sigdir.cli.errors import command
 from sigdir.cli.import_ import unread_lines
 from sigdir.cli.options import json_option, quiet_option
-from sigdir.cli.output import reporter, write_json, write_line
+from sigdir.cli.output import write_json, write_line
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.clashes import PARTS, Clash, Declared, find_clashes
 from sigdir.pipeline.report import ImportReport
 from sigdir.signatures.errors import counted

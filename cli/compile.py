@@ -13,7 +13,7 @@ import click
 
 from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import quiet_option
-from sigdir.cli.output import reporter
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.progress import Reporter
 from sigdir.serve.servers.startup import PARTS, STEPS
 from sigdir.signatures import kernels

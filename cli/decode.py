@@ -16,7 +16,8 @@ import orjson
 from sigdir.cli.decode_contract import contract, entered, explain_code
 from sigdir.cli.errors import Command, Failure, command
 from sigdir.cli.options import Seconds, directory_options, existing_file, json_option, quiet_option, together
-from sigdir.cli.output import reporter, write_json, write_report
+from sigdir.cli.output import write_json, write_report
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.directory import Source, opened, readings_of
 from sigdir.pipeline.transaction import ExplainedTransaction, Node, checked_hash, explain_transaction, read_transaction
 from sigdir.signatures.abi_decoder import MAX_BYTES, as_json, checksummed

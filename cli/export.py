@@ -16,7 +16,8 @@ from sigdir.cli.options import (
     quiet_option,
     warehouse_option,
 )
-from sigdir.cli.output import reporter, write_report
+from sigdir.cli.output import write_report
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.export import ABI, COLUMNS, OURS, QUERIES, Options, PackOptions, run_export
 from sigdir.pipeline.export_formats import FORMATS
 from sigdir.pipeline.target import STDOUT

@@ -33,7 +33,8 @@ from sigdir.cli.options import (
     threads_option,
     warehouse_option,
 )
-from sigdir.cli.output import reporter, write_json, write_line
+from sigdir.cli.output import write_json, write_line
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.formats.registry import FORMATS
 from sigdir.pipeline.formats.tables import ROLES
 from sigdir.pipeline.progress import Reporter

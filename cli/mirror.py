@@ -9,7 +9,8 @@ import click
 
 from sigdir.cli.errors import command
 from sigdir.cli.options import CollectionChoice, Seconds, json_option, no_wait_option, quiet_option, warehouse_option
-from sigdir.cli.output import reporter, write_report
+from sigdir.cli.output import write_report
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.fetch import RetryPolicy
 from sigdir.pipeline.mirror import MAX_ROWS, Options, run_mirror
 from sigdir.signatures.collections import COLLECTIONS, Collection

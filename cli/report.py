@@ -11,7 +11,8 @@ import click
 
 from sigdir.cli.errors import command
 from sigdir.cli.options import as_of_option, json_option, quiet_option, shown, warehouse_option
-from sigdir.cli.output import reporter, write_json, write_line
+from sigdir.cli.output import write_json, write_line
+from sigdir.cli.progress import reporter
 from sigdir.serve.statistics import page
 from sigdir.signatures.errors import counted
 from sigdir.warehouse import Warehouse

@@ -16,7 +16,7 @@ from sigdir.serve.core.process import limited_memory
 from sigdir.signatures.errors import counted
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.engine import Result
-from sigdir.warehouse.sql.guard import time_limit
+from sigdir.warehouse.sql.time_limit import time_limit
 from sigdir.warehouse.table.errors import QueryError
 
 

@@ -10,7 +10,8 @@ import click
 from sigdir.cli.decode_contract import code_of
 from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import Seconds, directory_options, existing_file, json_option, quiet_option, threads_option
-from sigdir.cli.output import reporter, write_json, write_line
+from sigdir.cli.output import write_json, write_line
+from sigdir.cli.progress import reporter
 from sigdir.cli.resolve import digest_of, hash_lines
 from sigdir.pipeline.directory import Directory, Source, opened
 from sigdir.pipeline.solve import MAX_HASHES, SolveOptions, SolveReport, given_lists, given_names, solve_hashes

@@ -33,7 +33,7 @@ from sigdir.pipeline.target import STDOUT, WRITERS, open_target
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.interruption import noting, waiting
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.sql.functions import NAME as SEARCH
+from sigdir.warehouse.sql.search import NAME as SEARCH
 from sigdir.warehouse.sql.views import VIEWS
 from sigdir.warehouse.table.errors import QueryError, WarehouseError
 

@@ -19,7 +19,8 @@ from sigdir.cli.options import (
     threads_option,
     warehouse_option,
 )
-from sigdir.cli.output import reporter, write_json
+from sigdir.cli.output import write_json
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.directory import PackSource, open_pack
 from sigdir.pipeline.mirror_state import problems_of_states
 from sigdir.pipeline.progress import Reporter

@@ -303,7 +303,7 @@ def _percent_text(percent: float) -> str:
     return f"{percent:.1f}\u00a0%" if 0 < percent < 100 else f"{percent:.0f}\u00a0%"
 
 
-_PAGES = Path(__file__).parents[1] / "pages"
+_PAGES = Path(__file__).parent / "pages"
 _STYLES = ("site.css", "plots.css")
 TEMPLATES = [_PAGES / "templates" / name for name in ("figures.html", "charts.html")]
 

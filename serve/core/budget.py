@@ -33,7 +33,7 @@ from sigdir.serve.core.settings import MIB, Settings
 from sigdir.serve.http import bodies
 from sigdir.serve.http.answers import HttpError, detail, http_error_of, unavailable
 from sigdir.warehouse.index.view import this_takes_long
-from sigdir.warehouse.sql.guard import EXIT_STATUS
+from sigdir.warehouse.sql.time_limit import EXIT_STATUS
 
 FREE_BYTES, _FREE_FORM_BYTES = 220, 4096
 """A request up to this size is answered where it is. A call of two words, with its address, takes 60 us, and to pass it on 200.

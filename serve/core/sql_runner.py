@@ -28,7 +28,8 @@ from sigdir.serve.http.answers import HttpError, detail, field_error
 from sigdir.serve.http.bodies import fields_of, pairs_of, whole_number
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.sql.guard import OUT_OF_MEMORY, OverTime, time_limit
+from sigdir.warehouse.sql.guard import OUT_OF_MEMORY
+from sigdir.warehouse.sql.time_limit import OverTime, time_limit
 from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
 from sigdir.warehouse.table.fields import number_or_time
 

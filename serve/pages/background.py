@@ -58,7 +58,7 @@ class RenderedStatistics:
 def code_id() -> str:
     """Eight hex digits that change with the code of the figures: then they are rendered again."""
     here = Path(__file__).parent
-    files = [here / "figures.py", here.parents[1] / "warehouse" / "sql" / "statistics.py", *TEMPLATES]
+    files = [here.parent / "statistics.py", here.parents[1] / "warehouse" / "sql" / "statistics.py", *TEMPLATES]
     return hashlib.sha256(b"\0".join(map(Path.read_bytes, files))).hexdigest()[:8]
 
 

@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sigdir.cli import output
+from sigdir.cli import progress
 from sigdir.cli.errors import Command
 from sigdir.cli.main import main
 from sigdir.pipeline.errors import BadTarget
@@ -204,7 +204,7 @@ def test_closed_standard_output_is_no_files(warehouse: Path, tmp_path: Path) -> 
 
 def test_each_stage_counts_its_own_rows() -> None:
     """Rows of an earlier stage are neither shown nor part of the rate: a mirror that imports would show each row twice."""
-    lines = output.Lines()
+    lines = progress.Lines()
     assert lines.line() == ""
     shown = []
     for name, rows in (("signatures", 3), ("read", 1), ("write", 0)):
@@ -227,9 +227,9 @@ def test_a_phase_that_reports_nothing_has_lines(monkeypatch: pytest.MonkeyPatch)
         if len(written) == 4:
             some.set()
 
-    monkeypatch.setattr(output, "_LINE_SECONDS", 0.001)
-    monkeypatch.setattr(output, "write_line", write_line)
-    with output.Lines() as lines:
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.001)
+    monkeypatch.setattr(progress, "write_line", write_line)
+    with progress.Lines() as lines:
         lines.stage("read", 10)
         lines.advance(10)
         some.wait()

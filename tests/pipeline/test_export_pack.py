@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sigdir
-from sigdir.cli.output import Lines
+from sigdir.cli.progress import Lines
 from sigdir.pipeline.errors import BadTarget
 from sigdir.pipeline.export import Options, PackOptions, run_export
 from sigdir.pipeline.progress import Reporter

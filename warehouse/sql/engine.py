@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from sigdir.signatures.interruption import each, postponed, waiting
 from sigdir.warehouse.log.snapshot import Snapshot
-from sigdir.warehouse.sql.functions import create_search
 from sigdir.warehouse.sql.guard import HOW_TO_GIVE_FILES, of_function, of_row, refusal, stranger_message
+from sigdir.warehouse.sql.search import create_search
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, identifier, quoted
 from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse, first_line
 from sigdir.warehouse.table.files import RunFolder, own_temporary_folder
