@@ -177,7 +177,7 @@ def test_wrong_fields_are_named(client: TestClient) -> None:
     assert (half.status_code, half.json) == (400, {"sql": ["'\\ud800' at character 8: the query is no UTF-8"]})
 
 
-def test_limits_of_memory_bytes_and_time_are_told(client: TestClient) -> None:
+def test_limits_of_memory_bytes_and_time_are_told(client: TestClient, folder: Path) -> None:
     """413 for memory and bytes, 422 for time; what is nested deeply is refused."""
     assert ask(client, "SELECT list(range) FROM range(100000000)").status_code == 413
     assert ask(client, "SELECT repeat('x', 5000000) AS x").json == {
@@ -185,6 +185,9 @@ def test_limits_of_memory_bytes_and_time_are_told(client: TestClient) -> None:
     }
     late = ask(client, ENDLESS, seconds="0.1")
     assert (late.status_code, late.json) == (422, {"detail": "The query was stopped after 0.1 s."})
+    with application(folder / "warehouse", sql=True, sql_seconds=0.1) as app:
+        told = ask(app.client, ENDLESS).json
+    assert told == {"detail": "The query was stopped after 0.1 s, this server's --sql-seconds."}
     for deep in ("[" * 30_000 + "]" * 30_000, "+".join("1" * 30_000)):
         assert client.simulate_post(PATH, json={"sql": f"SELECT {deep}"}).status_code == 400
 
