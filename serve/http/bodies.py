@@ -258,10 +258,11 @@ def _boundary(content_type: str) -> bytes:
 
 def _disposition(head: bytes) -> dict[str, str]:
     """The parameters of a part's Content-Disposition."""
-    headers = {name.lower(): value for name, _, value in (line.partition(b": ") for line in head.split(_LINE_END))}
-    if headers.get(b"content-transfer-encoding", b"binary") != b"binary":
+    lines = (line.partition(b": ") for line in head.split(_LINE_END))
+    fields = [(name.lower(), value) for name, colon, value in lines if colon]
+    if any(name == b"content-transfer-encoding" and value != b"binary" for name, value in fields):
         raise ValueError("Content-Transfer-Encoding is deprecated and not read")
-    return falcon.parse_header(headers.get(b"content-disposition", b"").decode())[1]
+    return falcon.parse_header(dict(fields).get(b"content-disposition", b"").decode())[1]
 
 
 def _file_name(disposition: dict[str, str]) -> str | None:

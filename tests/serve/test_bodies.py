@@ -51,6 +51,7 @@ def test_the_memory_for_a_form_is_bounded(unit: str, first: str) -> None:
 @given(st.lists(pieces, max_size=20).map(b"".join))
 @example(HEAD + b'; filename="x"\r\n\r\nf()\r\n--b\r\n' + HEAD[5:] + b"\r\n\r\n\r\n--b--\r\n")
 @example(HEAD + b"; filename*=utf-8''%C3%A9\r\n\r\n\r\n--b--")
+@example(HEAD + b"\r\nContent-Transfer-Encoding: base64\r\nContent-Transfer-Encoding: binary\r\n\r\nf()\r\n--b--")
 def test_a_multipart_form_is_read_as_falcon_reads_it(body: bytes) -> None:
     """The same named parts, or both refuse it."""
     form = MultipartFormHandler().deserialize(io.BytesIO(body), TYPE, len(body))
