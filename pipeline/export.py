@@ -3,7 +3,7 @@
 ``export_formats.py`` has the exports of all rows, the modules beside it those of what SQL answers. POSTed rows belong
 to a version after they are folded.
 
-A pack of the texts that are used most: one file that answers offline. ``sigdir.signatures.pack`` reads it.
+A pack has the texts that are used most, in one file that answers offline. ``sigdir.signatures.pack`` reads it.
 
 In each collection the texts of standards come first, then those that are used most, those that most contracts
 declare, those that most sources name, those whose name has the most parameter lists, then the oldest. A name that

@@ -7,9 +7,8 @@ node that has no state of that block, as they are now.
 
 Bounds: MAX_LOGS logs, MAX_ADDRESSES addresses, MAX_DEPTH proxies one behind the other, and those of ``Node``.
 
-Requests to an Ethereum node by JSON-RPC: several calls in one request, everything bounded.
-
-A transaction of a node, explained: its call, its logs and its revert, each by the code of the contract that it is of.
+``Node`` asks by JSON-RPC: several calls in one request, everything bounded. ``explain_transaction`` reads the call, the
+logs and the revert, each by the code of the contract that it is of.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The grammar over many texts: a batch to canonical texts, kinds and declarations.
 
-Declarations in one canonical spelling, from what the grammar noted while it wrote the canonical text.
+It spells declarations in one canonical form, from what the grammar noted while it wrote the canonical text.
 
 Invariants
     The types of a spelled declaration are those of the canonical text; only words and spaces are added.

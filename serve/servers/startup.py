@@ -1,15 +1,13 @@
 """From settings to an application that can answer: kernels loaded, indexes built, requests logged.
 
-Compiles or loads kernels, and what else takes long, before something waits for them.
+``load`` compiles or loads kernels, and what else takes long, before something waits for them; a server's process
+calls it before its first request. ``python -P -m sigdir.serve.servers.startup STEP...`` runs steps in a process of
+its own and prints the name of each when it is done; `sigdir compile` does so with all of them.
 
-A process of a server calls ``load`` before its first request. ``python -P -m sigdir.serve.servers.startup STEP...``
-runs steps in a process of its own and prints the name of each when it is done; `sigdir compile` does so with all of
-them.
-
-The process that answers costly requests, which come through a pipe. Before each the process sets a timer of processor
-time; the kernel ends it by SIGPROF where that runs out, whatever code runs then. A limit of memory makes the request
-fail with MemoryError, a 413. It ends when the pipe closes, that is with the process that started it. SIGINT ends the
-query that runs: its client has gone.
+``answer_costly`` is the process of costly requests, which come through a pipe. Before each the process sets a timer
+of processor time; the kernel ends it by SIGPROF where that runs out, whatever code runs then. A limit of memory makes
+the request fail with MemoryError, a 413. It ends when the pipe closes, that is with the process that started it.
+SIGINT ends the query that runs: its client has gone.
 """
 
 from __future__ import annotations
@@ -142,7 +140,7 @@ _NICENESS, _SQL_NICENESS = 5, 10
 """Costly requests give way to all others, and SQL to these."""
 
 
-def main(connection: Connection[Any, Any], settings: Settings, gives_way: bool) -> None:
+def answer_costly(connection: Connection[Any, Any], settings: Settings, gives_way: bool) -> None:
     begin("sigdir-costly")
     if gives_way:
         signal.signal(signal.SIGINT, lambda *_: None)  # between two queries
@@ -233,7 +231,7 @@ def open_app(settings: Settings, inherited: Sequence[Closable] | None = None) ->
         make_folder(paths.cache)
         with FileLock(paths.compile_lock):  # one worker compiles the kernels, the others then load them
             load(settings)
-    processes = budget_processes(settings, main)
+    processes = budget_processes(settings, answer_costly)
     if inherited is not None:
         for process in processes.values():  # before anything is opened that a fork must not have
             process.fork(inherited)

@@ -21,7 +21,7 @@ from sigdir.serve.core.budget import budget_processes
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.core.writer import Writer
 from sigdir.serve.mcp_server import mcp_server
-from sigdir.serve.servers.startup import main
+from sigdir.serve.servers.startup import answer_costly
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files
@@ -73,7 +73,7 @@ class Application:
     @cached_property
     def patient(self) -> falcon.testing.TestClient:
         settings = Settings(warehouse(), sql=True, sql_seconds=0.2, solve=True)
-        processes = budget_processes(settings, main)
+        processes = budget_processes(settings, answer_costly)
         for process in processes.values():
             self._patient.enter_context(closing(process))
         app = create_app(settings, *self._storage(self._patient, Paths(settings.warehouse)), processes=processes)

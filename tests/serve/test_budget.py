@@ -23,7 +23,7 @@ from sigdir.serve.core import budget
 from sigdir.serve.core.budget import BudgetProcess, Cost, budget_of, budget_processes
 from sigdir.serve.core.settings import MIB, Settings
 from sigdir.serve.http.answers import HttpError
-from sigdir.serve.servers.startup import main
+from sigdir.serve.servers.startup import answer_costly
 from tests.conftest import SAFETY_SECONDS, import_lines
 from tests.examples import long_except
 from tests.serve.support import (
@@ -78,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def process(folder: Path) -> Iterator[BudgetProcess]:
     """Of a worker with four threads: two requests may wait for it."""
-    with closing(BudgetProcess(Settings(folder, threads=4), main)) as process:
+    with closing(BudgetProcess(Settings(folder, threads=4), answer_costly)) as process:
         yield process
 
 
@@ -142,7 +142,7 @@ def test_a_new_version_is_opened_outside_of_the_budget(tmp_path: Path) -> None:
     """A version that lacks its indexes, as after a kill, makes no small request one that is too large."""
     folder = import_lines(tmp_path / "warehouse", TRANSFER)
     with (
-        closing(BudgetProcess(Settings(folder), main, memory=16 << 20)) as process,
+        closing(BudgetProcess(Settings(folder), answer_costly, memory=16 << 20)) as process,
         application(folder, process) as app,
     ):
         process.start()
@@ -224,14 +224,14 @@ def test_a_query_has_the_seconds_of_the_server(folder: Path, monkeypatch: pytest
     sql = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
     query = urlencode({"sql": sql, "seconds": 1.5})
     environ = create_environ("/api/v1/sql/", query_string=query)
-    with closing(budget_processes(settings, main)[Cost.PATIENCE]) as process:
+    with closing(budget_processes(settings, answer_costly)[Cost.PATIENCE]) as process:
         late = process.answer({name: value for name, value in environ.items() if isinstance(value, str)}, ())
     assert json.loads(late.body) == {"detail": "The query was stopped after 1.5 s."}
 
 
 def test_a_process_that_does_not_start_is_an_error(tmp_path: Path) -> None:
     """A worker without it would answer no costly request, and says so in place of becoming ready."""
-    with closing(BudgetProcess(Settings(tmp_path / "nothing"), main)) as process:
+    with closing(BudgetProcess(Settings(tmp_path / "nothing"), answer_costly)) as process:
         process.start()
         with pytest.raises(OSError, match="the process of long requests does not start"):
             process.await_ready()
@@ -259,7 +259,7 @@ def test_a_process_that_was_killed_is_replaced(clients: tuple[TestClient, TestCl
 def test_a_process_that_takes_no_body_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was stopped: a body that the pipe does not hold would keep the thread that sends it for ever."""
     monkeypatch.setattr(budget, "_STUCK_SECONDS", 1.0)
-    with closing(BudgetProcess(Settings(folder, threads=4), main)) as process:
+    with closing(BudgetProcess(Settings(folder, threads=4), answer_costly)) as process:
         process.start()
         process.await_ready()
         assert process._process is not None

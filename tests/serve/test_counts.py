@@ -30,7 +30,7 @@ from sigdir.serve.core.misses import MissCounter, Misses, wanted
 from sigdir.serve.core.process import limited_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.metrics import Counts
-from sigdir.serve.servers.startup import main
+from sigdir.serve.servers.startup import answer_costly
 from sigdir.warehouse.index.view import Reader, TakesLong, short_only
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.files import mark
@@ -89,7 +89,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
         tmp_path_factory.mktemp("metrics") / "warehouse", TRANSFER, "transfer(address,uint)", "no good("
     )
     settings = Settings(warehouse, count_misses=True, log_requests=False)
-    with closing(BudgetProcess(settings, main)) as process, opened(warehouse) as storage:
+    with closing(BudgetProcess(settings, answer_costly)) as process, opened(warehouse) as storage:
         processes = {Cost.SIZE: process}
         yield Application(
             warehouse, falcon.testing.TestClient(create_app(settings, *storage, Counts(), processes=processes))

@@ -7,7 +7,7 @@ Invariants
     A name is never used twice. So a file that is there with its size is right, unless somebody has damaged it: ``check``
     compares digests, too. A transfer that is interrupted at any moment is completed by the next one.
 
-Which files of a warehouse nothing needs: those of versions outside a window, and what dead processes left.
+The survey says which files nothing needs: those of versions outside a window, and what dead processes left.
 
 Invariants
     What a version inside the window names is needed, and what the newest names.
