@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import orjson
@@ -15,7 +16,7 @@ from sigdir.warehouse.table.files import FileLock, replacing
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files
 from tests.examples import long_except
-from tests.serve.support import until
+from tests.serve.support import application, get, until
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +105,22 @@ def test_a_failure_is_logged_and_not_retried_at_once(paths: Paths, capfd: pytest
     logged = capfd.readouterr().err
     assert logged.startswith(f"statistics: {data}: damaged")
     assert logged.count("\n") == 1
+
+
+def test_a_page_without_figures_reloads_while_they_come(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after a failure, nor where there is nothing to count."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(subprocess, "run", fails)
+    paths.statistics.unlink()
+    with application(paths.root) as app:
+        until(lambda: not get(app, "/statistics/").header("Refresh"), "a page that stays")
+    with application(tmp_path / "empty") as app:
+        assert not get(app, "/statistics/").header("Refresh")
 
 
 def test_one_process_renders_at_a_time(paths: Paths) -> None:

@@ -117,7 +117,7 @@ def test_the_command(app: Application, tmp_path: Path) -> None:
         assert (ran.status, ran.stderr, json.loads(ran.stdout)) == (1, "", explained(app, CODE))
     shown = command(file).stdout.decode()
     assert TRANSFER in shown
-    assert "unknown (" in shown
+    assert "  payable  unknown (" in shown
     assert json.loads(command(file, "--abi").stdout)[0]["name"] == "transfer"
     assert b"interface IContract {" in command(file, "--solidity").stdout
     assert command(f"0x{CODE}{'00' * 1000}").status == 1

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from eth_abi.abi import encode
 
+from sigdir.serve.pages.shown_reading import PageBudget
 from sigdir.signatures.abi_decoder import MAX_BYTES
 from tests.pipeline.support import invoke
 from tests.serve.support import (
@@ -299,6 +300,15 @@ def test_answers_and_pages_are_bounded_by_their_request(app: Application, name: 
     many = [one] * min(1000, 200_000 // len(json.dumps(one)))
     answer = post(app, PATH, many)
     assert (answer.status, len(answer.body) <= 64 * len(json.dumps(many))) == (200, True)
+
+
+def test_a_page_is_full_of_values_or_of_characters() -> None:
+    for texts in ([""] * 3000, ["x" * (256 << 10)]):
+        page = PageBudget()
+        for text in texts:
+            assert not page.page_is_full
+            page.take(text)
+        assert page.page_is_full
 
 
 def test_the_commands_of_a_router_are_shown(app: Application) -> None:

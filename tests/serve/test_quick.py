@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from falcon.testing import TestClient, create_req
 
+from sigdir.serve.http.answers import http_error_of
 from sigdir.serve.http.caching import PageCache
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256
@@ -174,6 +176,7 @@ def test_an_error_is_logged_once(
     assert not is_short(client, "/search/", "q=transfer", html)
     assert client.simulate_get("/search/", query_string="q=transfer", headers={"Accept": html}).status_code == 503
     assert capsys.readouterr().err == "error: GET /search/: UnreadableWarehouse: damaged\n"
+    assert [http_error_of(OSError(number, "")).status for number in (errno.ENOMEM, errno.EIO)] == [413, 503]
 
 
 def test_what_takes_long_to_pack_is_not_short(tmp_path: Path) -> None:
