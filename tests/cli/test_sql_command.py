@@ -184,6 +184,7 @@ OTHERS = [
         (["SELECT 1", "--output", "list.txt/x.csv"], "/list.txt: Not a directory"),
         (["SELECT 1", "--file", "seen.csv", "--file", "seen=b.csv"], "seen is given twice"),
         (["SELECT 1", "--as-of", "yesterday"], "neither a version nor a time"),
+        (["SELECT 1", "--as-of", "0001-01-01T00:00+14:00"], "'0001-01-01T00:00+14:00' is neither a version nor a time"),
         *((arguments, "Error: ") for arguments in OTHERS),
         (["SELECT 'a\udcff'"], "Error: '\\udcff' at character 10: the query is no UTF-8\n"),
     ],

@@ -46,12 +46,11 @@ def number_or_time(given: object) -> int | datetime | None:
     if given is None or (isinstance(given, int) and not isinstance(given, bool)):
         return given
     with suppress(ValueError, OverflowError):
-        if isinstance(given, str):
-            if re.fullmatch("[0-9]{1,18}", given):
-                return int(given)
-            given = datetime.fromisoformat(given)
-        if isinstance(given, datetime):
-            return (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)
+        if isinstance(given, str) and re.fullmatch("[0-9]{1,18}", given):
+            return int(given)
+        time = datetime.fromisoformat(given) if isinstance(given, str) else given
+        if isinstance(time, datetime):
+            return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     raise QueryError(f"{given!r} is neither a version nor a time such as 2026-11-21T08:00Z")
 
 
