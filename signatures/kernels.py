@@ -36,6 +36,7 @@ from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_SCRATCH = "new-"
 _SLOW_SECONDS = 1.5  # a single small kernel takes less, and is not worth a line
 _INSTALLED = Path(__file__).parent / "__pycache__" / "kernels"
 
@@ -132,17 +133,18 @@ def replacing(folder: Path) -> Iterator[None]:
     if _IS_NAMED:
         yield
         return
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
         os.environ["NUMBA_CACHE_DIR"] = scratch
         try:
             yield
         finally:
             os.environ["NUMBA_CACHE_DIR"] = str(folder)
         for old in folder.iterdir():
-            if old.name != Path(scratch).name:
+            if not old.name.startswith(_SCRATCH):  # another process may compile, too
                 shutil.rmtree(old, ignore_errors=True)
         for new in Path(scratch).iterdir():
-            new.rename(folder / new.name)
+            with suppress(OSError):  # the other one was faster
+                new.rename(folder / new.name)
 
 
 class _SlowCompiles(event.Listener):

@@ -133,14 +133,15 @@ def test_without_a_writable_folder_kernels_are_compiled_in_memory(installation: 
 
 
 def test_kernels_are_replaced_when_all_are_compiled(installation: Installation) -> None:
-    """An interrupted `sigdir compile` keeps those that there were; one that ends keeps none of them."""
+    """An interrupted `sigdir compile` keeps those that there were; one that ends keeps what another one compiles now."""
     assert installation.look()[1] > 0
     block = "with suppress(KeyboardInterrupt), kernels.replacing(kernels.FOLDER):"
     code = f"from contextlib import suppress; from sigdir.signatures import kernels\n{block}"
     assert installation.run(f"{code} raise KeyboardInterrupt").returncode == 0
     assert installation.look()[1] == 0
+    (other := installation.kernels / "new-other").mkdir()
     assert installation.run(f"{code} pass").returncode == 0
-    assert list(installation.kernels.iterdir()) == []
+    assert list(installation.kernels.iterdir()) == [other]
 
 
 def test_a_temporary_folder_that_others_may_enter_is_not_used(installation: Installation) -> None:
