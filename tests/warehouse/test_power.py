@@ -220,9 +220,9 @@ def test_an_import_survives_power_loss(tmp_path: Path, memory: Path, before: str
 
 
 CHECKPOINT = (
-    "import sys; from pathlib import Path; from sigdir.warehouse.publish import publish; from sigdir.warehouse.log import checkpoint;"
+    "import sys; from pathlib import Path; from sigdir.warehouse.publish import publish; from sigdir.warehouse.log import snapshot;"
     " from sigdir.warehouse.table.paths import Paths;"
-    " checkpoint.CHECKPOINT_VERSIONS = 2; print(publish.fold(Paths(Path(sys.argv[1]))))"
+    " snapshot.CHECKPOINT_VERSIONS = 2; print(publish.fold(Paths(Path(sys.argv[1]))))"
 )
 
 
