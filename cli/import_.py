@@ -5,21 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import TYPE_CHECKING
-
-from sigdir.pipeline.errors import one_line
-from sigdir.pipeline.report import COUNTS, SKIP_REASONS, ImportReport
-from sigdir.pipeline.source import BytecodeCounts
-from sigdir.signatures.canonicalise import MAX_VARIANTS
-from sigdir.signatures.collections import COLLECTIONS
-from sigdir.signatures.errors import counted
-
-if TYPE_CHECKING:
-    from rich.table import Table
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,14 +24,23 @@ from sigdir.cli.options import (
 )
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
+from sigdir.pipeline.errors import one_line
 from sigdir.pipeline.formats.registry import FORMATS
 from sigdir.pipeline.formats.tables import ROLES
 from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.report import COUNTS, SKIP_REASONS, ImportReport
 from sigdir.pipeline.run import DEFAULT_MEMORY_LIMIT, Options, run_import
-from sigdir.signatures.collections import SIGNATURES
+from sigdir.pipeline.source import BytecodeCounts
+from sigdir.signatures.canonicalise import MAX_VARIANTS
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.signatures.decode_input import BadInput
+from sigdir.signatures.errors import counted
 from sigdir.signatures.evidence import Deployed
 from sigdir.signatures.given_contract import address_of, chain_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
 
 _FILE_COLUMNS = 10_000  # of a pipe or a file: no line is wrapped
 _SHOWN_FILES = 25

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import orjson
-
-if TYPE_CHECKING:
-    pass
 
 
 def write_json(document: Any, *, err: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The reading of an import on Spark's API: PySpark, Spark Connect, or Sail. This file is the flow.
+"""The reading of an import on Spark's API: PySpark, Spark Connect, or Sail.
 
 ::
 

@@ -4,7 +4,7 @@ A dump is a version. Rows that are POSTed but not folded yet come with the next 
 them at once, after the version's cursor. Files are served with ranges, so remote Parquet readers fetch only the
 columns that they need. A file never changes under its name, so caches may keep it.
 
-Ranges are private: all texts whose hashes begin with three hex digits, as a pack, so that nobody tells which one is
+A range has all texts whose hashes begin with three hex digits, as a pack: who asks for it tells nobody which one is
 wanted.
 
 The short address leads to that of the newest version, whose answer never changes. ``padded=1`` gives many ranges one

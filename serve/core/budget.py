@@ -44,7 +44,8 @@ _TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 10.0, 60.0, 60.0
 _END_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _SQL_SECONDS, _SQL_MEMORY = 60.0, 1024 * MIB
-"""Of SQL, the seconds beyond the time limit of a query. The engine has a limit of memory; this is for what hears neither."""
+"""Of SQL: the seconds come on top of a query's time limit, and the engine has a limit of memory of its own. These are for
+what hears neither."""
 _NODE_SECONDS, _NODE_MEMORY = 3.0, 512 * MIB
 _RETRY_SECONDS = 1
 _WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
@@ -87,7 +88,7 @@ class Cost(Enum):
 Processes = Mapping[Cost, "BudgetProcess"]
 
 Work = Callable[["Connection[Any, Any]", Settings, bool], None]
-"""What the process does (``servers/budget_process.main``): its end of the pipe, the settings, whether it gives way."""
+"""What the process does (``servers/startup.answer_costly``): its end of the pipe, the settings, whether it gives way."""
 
 _SPAWN = multiprocessing.get_context("spawn")
 _starting = threading.Lock()

@@ -398,9 +398,6 @@ def link(url: str, pairs: tuple[tuple[str, str], ...], name: str, value: int | s
     return f"{url}?{urlencode(sorted([*others, (name, str(value))], key=_name_of))}"
 
 
-_name_of = itemgetter(0)
-
-
 def ranked_page(view: View, collection: Collection, query: Query, url: str) -> Page:
     """The page of a lookup: the texts of each hash in the order of their rank, without those that are filtered.
 

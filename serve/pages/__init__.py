@@ -1,6 +1,6 @@
 """The pages for people. They are rendered on the server and work without scripts; a script makes them faster.
 
-The pages stand in ``browse``, ``search``, ``record``, ``submit``, ``decode``, ``docs`` and ``status``. They share ``page``
+The pages stand in ``search``, ``record``, ``submit``, ``decode``, ``docs`` and ``sql``. They share ``page``
 (templates, assets, headers, caching) and ``rows`` (a row and how it looks). ``answers`` shows the API's JSON answers and
 errors to a browser. ``serve/app.py`` has the routes. Pages
 read the same view as the API.

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,18 +38,14 @@ import pyarrow as pa
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.evidence.mapped import write_sightings
-from sigdir.warehouse.log.manifest import EvidenceFile, Manifest
-from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS
+from sigdir.warehouse.log.manifest import EvidenceFile, Manifest, MappedFile
+from sigdir.warehouse.table.files import make_folder, sync
+from sigdir.warehouse.table.parquet import ROW_GROUP_ROWS, sha256_of
 from sigdir.warehouse.table.paths import Paths
 
 if TYPE_CHECKING:
     from sigdir.warehouse.sql.scratch import SightingTables
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from sigdir.warehouse.log.manifest import MappedFile
-from sigdir.warehouse.table.files import make_folder, sync
-from sigdir.warehouse.table.parquet import sha256_of
 
 _COMPARED = """
     id, source, contract_key, kind, witness, contracts, verified,

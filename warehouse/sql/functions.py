@@ -18,31 +18,21 @@ imports have seen it, which may be two arguments too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.signatures.candidates import bytes_of
-from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.sql.views import add_function
-
-if TYPE_CHECKING:  # loads pyarrow.parquet, which other queries do without
-    from sigdir.warehouse.sql.ranking import Ranking
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING
-
-import numpy.typing as npt
-
 from sigdir.signatures.arrow import Array, validity
-from sigdir.signatures.candidates import HEX_PAIRS
-from sigdir.signatures.collections import SIGNATURES
+from sigdir.signatures.candidates import HEX_PAIRS, bytes_of
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.log.manifest import Manifest
 from sigdir.warehouse.log.snapshot import Snapshot
+from sigdir.warehouse.sql.views import add_function
 
 if TYPE_CHECKING:  # readings and grammar load numba, 0.5 s, and most queries need neither
     from sigdir.signatures.clear_signing import Descriptor, Place
