@@ -145,55 +145,47 @@ def test_pages_are_linked_with_scheme_and_host_of_the_request(app: Application) 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", [SIGNATURES_PATH, EVENTS_PATH])
-def test_a_part_of_a_text_has_256_characters(app: Application, path: str) -> None:
+def test_a_part_of_a_text_has_256_characters(app: Application) -> None:
     """A longer one is an error of the parameter, in the form of the contract's other errors."""
-    assert get(app, f"{path}?text_signature=+{'a' * 256}+").json()["count"] == 0
-    answer = get(app, f"{path}?text_signature=+{'a' * 257}+")
+    assert get(app, f"{SIGNATURES_PATH}?text_signature=+{'a' * 256}+").json()["count"] == 0
+    answer = get(app, f"{SIGNATURES_PATH}?text_signature=+{'a' * 257}+")
     assert answer.status == 400
     assert answer.json() == {"text_signature": ["Ensure this value has at most 256 characters (it has 257)."]}
-    assert request(app, "HEAD", f"{path}?text_signature={'a' * 257}").status == 400
-
-
-@pytest.mark.parametrize("page", ["0", "", "%00", "26"])
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_pages_that_do_not_exist(app: Application, page: str, method: str) -> None:
-    """A page that does not exist is 404 with the contract's message."""
-    answer = request(app, method, f"{SIGNATURES_PATH}?text_signature=pagedRow&page_size=1&page={page}")
-    assert answer.status == 404
-    assert answer.body == (b'{"detail":"Invalid page."}' if method == "GET" else b"")
 
 
 @pytest.mark.parametrize(
-    "id",
-    ["0", "999999999", "99999999999999999999", "9" * 400, "-1", "abc", "1.0", "0x1", "%00", "%E2%82%AC", "%FF", "+1"],
-)
-def test_a_row_that_is_not_there(app: Application, id: str) -> None:
-    """An id that does not exist, or is not a number, is 404 with the contract's message."""
-    answer = get(app, f"{SIGNATURES_PATH}{id}/")
-    assert (answer.status, answer.json()) == (404, {"detail": "Not found."})
-    assert names_allowed(answer) == DETAIL_ALLOW
+    ("path", "detail"),
+    [
+        ("?page=0", "Invalid page."), ("?page=%00", "Invalid page."), ("?page=2&text_signature=pagedRow", "Invalid page."),
+        ("?cursor=nonsense", "Invalid cursor."), ("?format=xml", "Not found."),
+        *((f"{id}/", "Not found.") for id in ("0", "999999999", "9" * 400, "-1", "abc", "%00", "%E2%82%AC", "%FF", "+1")),
+    ],
+)  # fmt: skip
+def test_what_is_not_there(app: Application, path: str, detail: str) -> None:
+    """A page, a cursor, a format or a row: 404 with the contract's message. A condition does not turn it into a 304."""
+    path = SIGNATURES_PATH + path
+    answer = get(app, path)
+    assert (answer.status, answer.json()) == (404, {"detail": detail})
+    assert names_allowed(answer) == (LIST_ALLOW if "?" in path else DETAIL_ALLOW)
+    for known in (get(app, SIGNATURES_PATH).header("ETag"), "*"):
+        assert get(app, path, {"If-None-Match": known}).status == 404
+    assert get(app, "/selector/0x00000000/", {"If-None-Match": get(app, "/").header("ETag")}).status == 404
 
 
 # Headers, methods, paths.
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("path", ALLOW)
-def test_every_answer_names_the_methods_and_varies_by_accept(app: Application, path: str, method: str) -> None:
-    """Allow and Vary: Accept come with every answer; a method that is not allowed is 405 by name."""
-    answer = request(app, method, path, b"" if method in ("POST", "PUT", "PATCH") else None)
-    assert names_allowed(answer) == ALLOW[path]
-    assert "accept" in names_varied(answer)
-    if method in ALLOW[path]:
-        assert answer.status in (200, 201, 400)
-        return
-    assert answer.status == 405
-    if method != "HEAD":
-        assert answer.json() == {"detail": f'Method "{method}" not allowed.'}
+def test_every_answer_names_the_methods_and_varies_by_accept(app: Application, path: str) -> None:
+    """Allow and Vary: Accept come with every answer; a method that is not allowed is 405."""
+    for method in METHODS:
+        answer = request(app, method, path, b"" if method in ("POST", "PUT", "PATCH") else None)
+        assert names_allowed(answer) == ALLOW[path], method
+        assert "accept" in names_varied(answer), method
+        assert answer.status in ((200, 201, 400) if method in ALLOW[path] else (405,)), method
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "FOO"])
 def test_a_path_without_its_slash_is_moved(app: Application, storage: tuple[Any, Any, Any], method: str) -> None:
     """301 to the path with a slash and the same query, whatever the method: all of the table but the root."""
     paths = [re.sub("{[^}]*}", "1", path) for path in routes(*storage) if path[1:].endswith("/")]
@@ -204,9 +196,7 @@ def test_a_path_without_its_slash_is_moved(app: Application, storage: tuple[Any,
         assert (answer.status, answer.header("Location")) == (301, path + query)
 
 
-@pytest.mark.parametrize(
-    "id", ["%0d%0aX-Evil:%201", "%E2%82%AC", "%FF", "%00", "a%3Fb", "a%23b", "%2525", "a%20b", "é"]
-)
+@pytest.mark.parametrize("id", ["%0d%0aX-Evil:%201", "%FF", "%00", "a%3Fb", "a%23b", "%2525", "a%20b", "é"])
 def test_a_moved_path_stays_the_same_path(app: Application, id: str) -> None:
     """Location repeats the path with all its escapes: nothing gets into the headers or the query."""
     path = SIGNATURES_PATH + quote(id, safe="%")
@@ -218,13 +208,13 @@ def test_a_moved_path_stays_the_same_path(app: Application, id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/", "/api/v1/", "/api/v1/nope/", "/api/v1/signatures/1/2/", "/api/v1/Signatures/", "/humans.txt",
-             "/api/v1/import-abi/1/", "/api/v2/signatures/", "/%00", "/%FF/", "/.."]
-)  # fmt: skip
-@pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "FOO"])
-def test_an_unknown_path_is_not_found(app: Application, path: str, method: str) -> None:
+    "path",
+    ["/api/", "/api/v1/", "/api/v1/signatures/1/2/", "/api/v1/Signatures/", "/humans.txt", "/%00", "/%FF/", "/.."],
+)
+def test_an_unknown_path_is_not_found(app: Application, path: str) -> None:
     """Any other path is 404 for any method."""
-    assert request(app, method, path, b"" if method == "POST" else None).status == 404
+    for method in ("GET", "POST", "HEAD", "FOO"):
+        assert request(app, method, path, b"" if method == "POST" else None).status == 404, method
 
 
 ROW_FIELDS = {
@@ -251,7 +241,6 @@ SOLIDITY_FIELDS = {
         (SIGNATURES_PATH, "Signature List", ROW_FIELDS),
         (EVENTS_PATH, "Event Signature List", ROW_FIELDS),
         (f"{SIGNATURES_PATH}1/", "Signature Instance", None),
-        (f"{SIGNATURES_PATH}99999999/", "Signature Instance", None),
         (f"{EVENTS_PATH}nonsense/", "Event Signature Instance", None),
         (ABI_PATH, "Contract Abi Import Api", ABI_FIELDS | COUNTER_FIELDS),
         (SOLIDITY_PATH, "Solidity Import Api", SOLIDITY_FIELDS | COUNTER_FIELDS),
@@ -274,10 +263,8 @@ def test_options_describe_the_resource(app: Application, path: str, name: str, f
 @pytest.mark.parametrize(
     "path",
     [
-        SIGNATURES_PATH, f"{SIGNATURES_PATH}?page_size=3&page=2", f"{SIGNATURES_PATH}?text_signature=transfer",
-        f"{SIGNATURES_PATH}1/", f"{SIGNATURES_PATH}999999/", f"{SIGNATURES_PATH}?page=0", EVENTS_PATH,
-        f"{EVENTS_PATH}1/", f"{SIGNATURES_PATH}?format=xml", "/api/v1/signatures", "/nope/", "/healthz", "/readyz",
-        "/", "/api/v1/signatures%0a",
+        SIGNATURES_PATH, f"{SIGNATURES_PATH}?text_signature=transfer", f"{SIGNATURES_PATH}1/", f"{SIGNATURES_PATH}?page=0",
+        "/api/v1/signatures", "/nope/", "/healthz", "/", "/api/v1/signatures%0a",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("headers", [{}, {"Accept-Encoding": "gzip"}, BROWSER, {"Accept": "image/png"}], ids=str)
@@ -297,10 +284,7 @@ def test_head_is_get_without_the_body(app: Application, path: str, headers: Mapp
 
 @pytest.mark.parametrize(
     ("path", "query", "status"),
-    [
-        *((path, query, 200) for path in (SIGNATURES_PATH, f"{SIGNATURES_PATH}1/", EVENTS_PATH) for query in ("", "?format=api")),
-        (SIGNATURES_PATH, "?page=0", 404), (SIGNATURES_PATH, "99999999/", 404),
-    ],
+    [(SIGNATURES_PATH, "?format=api", 200), (f"{SIGNATURES_PATH}1/", "", 200), (EVENTS_PATH, "", 200), (SIGNATURES_PATH, "?page=0", 404)],
 )  # fmt: skip
 def test_a_browser_gets_a_page(app: Application, path: str, query: str, status: int) -> None:
     """A client that prefers HTML gets HTML of the same rows, with and without format=api; an error has the status of JSON."""
@@ -320,16 +304,13 @@ def test_a_page_shows_the_query_and_runs_none_of_it(app: Application) -> None:
     answer = get(app, f"{SIGNATURES_PATH}?{urlencode({'page_size': '1', 'x': evil})}&y=%3Cscript%3E", BROWSER)
     assert answer.status == 200
     assert b"<script" not in answer.body
-    assert "script-src" in answer.header("Content-Security-Policy") or "default-src 'none'" in answer.header(
-        "Content-Security-Policy"
-    )
+    assert "script-src" in answer.header("Content-Security-Policy")
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", SIGNATURES_PATH), ("GET", f"{SIGNATURES_PATH}1/"), ("POST", SIGNATURES_PATH), ("POST", ABI_PATH),
-     ("OPTIONS", EVENTS_PATH), ("GET", f"{SIGNATURES_PATH}?format=json")],
-)  # fmt: skip
+    [("GET", f"{SIGNATURES_PATH}1/"), ("POST", SIGNATURES_PATH), ("POST", ABI_PATH), ("OPTIONS", EVENTS_PATH)],
+)
 def test_an_accept_of_neither_is_refused(app: Application, method: str, path: str) -> None:
     """An Accept of neither is 406 as JSON; a refused POST stores nothing."""
     body = urlencode({"text_signature": "refusedByAccept()", "contract_abi": "[]"}).encode()
@@ -396,26 +377,14 @@ def test_a_lookup_keeps_its_tag_until_its_answer_changes(app: Application) -> No
     assert get(app, unknown, {"If-None-Match": missing.header("ETag")}).json()["count"] == 1
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*(SIGNATURES_PATH + rest for rest in ("?page=0", "?page=2&text_signature=pagedRow", "?cursor=nonsense", "99999999/",
-                                          "nonsense/", "?format=xml")), "/selector/0x00000000/"],
-)  # fmt: skip
-def test_what_is_not_there_is_not_unmodified(app: Application, path: str) -> None:
-    """A condition does not turn a 404 into a 304."""
-    for known in (get(app, SIGNATURES_PATH).header("ETag"), get(app, "/").header("ETag"), "*"):
-        assert get(app, path, {"If-None-Match": known}).status == 404
-
-
 UNPACK: Mapping[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "zstd": zstd.decompress, "": bytes}
 
 
 @pytest.mark.parametrize(
     ("accepted", "coding"),
     [
-        ("deflate, gzip", "gzip"), ("zstd;q=0.5, gzip", "gzip"), ("zstd", "zstd"), ("gzip, deflate, br, zstd", "zstd"),
-        ("gzip;q=0.5, zstd;q=0.9", "zstd"), ("", ""), ("identity", ""), ("br", ""), ("zstd;q=0", ""), ("gzip;q=0", ""),
-        ("gzip; q=0.0, identity", ""), ("*;q=0, identity", ""),
+        ("deflate, gzip", "gzip"), ("zstd;q=0.5, gzip", "gzip"), ("gzip, deflate, br, zstd", "zstd"), ("", ""), ("br", ""),
+        ("zstd;q=0", ""), ("gzip; q=0.0, identity", ""),
     ],
 )  # fmt: skip
 def test_a_long_answer_is_compressed_for_clients_that_accept_it(app: Application, accepted: str, coding: str) -> None:
@@ -427,17 +396,6 @@ def test_a_long_answer_is_compressed_for_clients_that_accept_it(app: Application
     assert (len(answer.body) < len(plain.body)) == bool(coding)
     assert {"accept", "accept-encoding"} <= names_varied(answer)
     assert answer.header("Content-Length") == str(len(answer.body))
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("POST", SIGNATURES_PATH, 400), ("PUT", SIGNATURES_PATH, 405), ("GET", f"{SIGNATURES_PATH}0/", 404),
-     ("GET", "/api/v1/nope/", 404), ("GET", "/api/v1/signatures", 301), ("GET", "/signatures/00000001", 404)],
-)  # fmt: skip
-def test_other_origins_may_read_errors(app: Application, method: str, path: str, status: int) -> None:
-    body = b"" if method == "POST" else None
-    answer = request(app, method, path, body, {"Origin": "https://a.test"})
-    assert (answer.status, answer.header("Access-Control-Allow-Origin")) == (status, "*")
 
 
 def test_other_origins_may_ask_and_read_every_route_of_the_api(app: Application, storage: tuple[Any, Any, Any]) -> None:
@@ -461,6 +419,9 @@ def test_other_origins_may_ask_and_read_every_route_of_the_api(app: Application,
         assert answer.header("Access-Control-Allow-Origin") == "*", path
         assert plain.header("Access-Control-Allow-Origin") == ""
         assert "origin" in names_varied(plain), path
+    for path, status in ((f"{SIGNATURES_PATH}0/", 404), ("/api/v1/nope/", 404), ("/api/v1/signatures", 301)):
+        answer = get(app, path, {"Origin": "https://a.test"})
+        assert (answer.status, answer.header("Access-Control-Allow-Origin")) == (status, "*")
 
 
 # POST.
@@ -468,17 +429,12 @@ def test_other_origins_may_ask_and_read_every_route_of_the_api(app: Application,
 NOT_TEXT = "Unknown signature format"
 NO_FILE = "The submitted data was not a file. Check the encoding type on the form."
 BAD_TEXTS: list[tuple[str, bytes, dict[str, str], int, Any]] = [
-    ("xml", b"<a/>", {"Content-Type": "application/xml"}, 415,
-     {"detail": 'Unsupported media type "application/xml" in request.'}),
-    ("plain", b"x", {"Content-Type": "text/plain; charset=utf-8"}, 415,
-     {"detail": 'Unsupported media type "text/plain; charset=utf-8" in request.'}),
+    ("xml", b"<a/>", {"Content-Type": "application/xml; charset=utf-8"}, 415,
+     {"detail": 'Unsupported media type "application/xml; charset=utf-8" in request.'}),
     ("no type", b"{}", {}, 415, {"detail": 'Unsupported media type "" in request.'}),
     ("broken", b"{", JSON, 400, r"JSON parse error - "),
-    ("no JSON", b"text_signature=a()", JSON, 400, r"JSON parse error - "),
     ("not UTF-8", b'{"text_signature": "\xff()"}', JSON, 400, r"JSON parse error - "),
     ("UTF-16", '{"text_signature": "a()"}'.encode("utf-16"), JSON, 400, r"JSON parse error - "),
-    ("blanks", b"  ", JSON, 400, r"JSON parse error - "),
-    ("two values", b"{}{}", JSON, 400, r"JSON parse error - "),
     ("deep", b"[" * 100_000, JSON, 400, r"JSON parse error - "),
     ("not a number", b'{"text_signature": NaN}', JSON, 400, None),
     ("a long number", b'{"text_signature": ' + b"9" * 10_000 + b"}", JSON, 400, None),
@@ -489,58 +445,39 @@ BAD_TEXTS: list[tuple[str, bytes, dict[str, str], int, Any]] = [
     ("cut multipart", multipart({"text_signature": "cut()"})[0][:-20], multipart({})[1], 400,
      r"Multipart form parse error - "),
     ("list", b"[]", JSON, 400, {"non_field_errors": ["Invalid data. Expected a dictionary, but got list."]}),
-    ("string", b'"a()"', JSON, 400, {"non_field_errors": ["Invalid data. Expected a dictionary, but got str."]}),
-    ("number", b"5", JSON, 400, {"non_field_errors": ["Invalid data. Expected a dictionary, but got int."]}),
     ("null body", b"null", JSON, 400, None),
     ("empty", b"", JSON, 400, {"text_signature": ["This field is required."]}),
     ("empty form", b"", FORM, 400, {"text_signature": ["This field is required."]}),
     ("other field", b'{"text": "a()"}', JSON, 400, {"text_signature": ["This field is required."]}),
-    ("other form field", b"text=a()", FORM, 400, {"text_signature": ["This field is required."]}),
     ("null", b'{"text_signature": null}', JSON, 400, {"text_signature": ["This field may not be null."]}),
     ("last is null", b'{"text_signature": "a()", "text_signature": null}', JSON, 400,
      {"text_signature": ["This field may not be null."]}),
     ("blank", b'{"text_signature": " \\t\\n "}', JSON, 400, {"text_signature": ["This field may not be blank."]}),
-    ("blank form", b"text_signature=+", FORM, 400, {"text_signature": ["This field may not be blank."]}),
-    ("one", b'{"text_signature": " a "}', JSON, 400,
-     {"text_signature": ["Ensure this value has at least 3 characters (it has 1)."]}),
     ("two", '{"text_signature": "éé"}'.encode(), JSON, 400,
      {"text_signature": ["Ensure this value has at least 3 characters (it has 2)."]}),
     ("five", b'{"text_signature": 5}', JSON, 400,
      {"text_signature": ["Ensure this value has at least 3 characters (it has 1)."]}),
-    ("long number text", b'{"text_signature": 12345}', JSON, 400, {"text_signature": [NOT_TEXT]}),
-    ("true", b'{"text_signature": true}', JSON, 400, {"text_signature": [NOT_TEXT]}),
-    ("list text", b'{"text_signature": ["a()"]}', JSON, 400, {"text_signature": [NOT_TEXT]}),
     ("object text", b'{"text_signature": {"a": 1}}', JSON, 400, {"text_signature": [NOT_TEXT]}),
     ("half a pair", b'{"text_signature": "\\ud800()"}', JSON, 400, {"text_signature": [NOT_TEXT]}),
-    ("NUL", b'{"text_signature": "a\\u0000()"}', JSON, 400, {"text_signature": [NOT_TEXT]}),
     ("NUL in a form", b"text_signature=a%00()", FORM, 400, {"text_signature": [NOT_TEXT]}),
-    ("bad escapes", b"text_signature=a%zz()", FORM, 400, {"text_signature": [NOT_TEXT]}),
     ("bad UTF-8 escapes", b"text_signature=a%ff()", FORM, 400, {"text_signature": [NOT_TEXT]}),
-    ("raw bytes in a form", b"text_signature=a\xff()", FORM, 400, {"text_signature": [NOT_TEXT]}),
 ]  # fmt: skip
-BAD_EVENTS = [
-    "function foo(uint256)", "error foo(uint256)", "event event()", "foo", "foo(uint7)",
-    "event A(uint a, uint indexed b, uint indexed c, uint indexed d, uint indexed e)",
-]  # fmt: skip
+BAD_EVENTS = ["function foo(uint256)", "event A(uint indexed a, uint indexed b, uint indexed c, uint indexed d)"]
 BAD_ABIS: list[tuple[dict[str, Any], str]] = [
     ({}, "This field is required."), ({"contract_abi": None}, "This field may not be null."),
-    ({"contract_abi": ""}, "This field may not be blank."), ({"contract_abi": " \n"}, "This field may not be blank."),
-    ({"contract_abi": "not JSON"}, "Invalid JSON"), ({"contract_abi": "[" * 100_000}, "Invalid JSON"),
-    ({"contract_abi": "[" + "9" * 5000 + "]"}, "Invalid JSON"), ({"contract_abi": "[}"}, "Invalid JSON"),
+    ({"contract_abi": " \n"}, "This field may not be blank."), ({"contract_abi": "not JSON"}, "Invalid JSON"),
+    ({"contract_abi": "[" * 100_000}, "Invalid JSON"), ({"contract_abi": "[" + "9" * 5000 + "]"}, "Invalid JSON"),
     *(({"contract_abi": json.dumps(abi)}, "Could not validate ABI") for abi in list[Any]((
-        {}, "abc", 5, None, True, [5], [None], ["x"], [[]], [{"type": "unknown"}], [{"type": "function", "inputs": []}],
-        [{"type": "function", "name": "", "inputs": []}], [{"type": "function", "name": 5, "inputs": []}],
-        [{"type": []}], [{"type": {}}], [{"type": 5}], [{"type": None}], [{"type": True}],
+        {}, "abc", 5, None, [[]], [{"type": "unknown"}], [{"type": "function", "inputs": []}], [{"type": {}}],
+        [{"type": "function", "name": "", "inputs": []}], [{"type": "function", "name": 5, "inputs": []}], [{"type": None}],
         [{"type": ["function"], "name": "f", "inputs": []}], [{"type": "function", "name": "f", "inputs": 5}],
         [{"type": "function", "name": "f", "inputs": [5]}], [{"type": "function", "name": "f", "inputs": [{}]}],
         [{"type": "function", "name": "f", "inputs": [{"type": 5}]}], [{"type": "constructor"}, 5],
     ))),
 ]  # fmt: skip
 BAD_SOURCES: list[tuple[bytes, dict[str, str], dict[str, str]]] = [
-    (b'{"source_code": ""}', JSON, {"source_code": "This field may not be blank."}),
     (b'{"source_code": " \\n"}', JSON, {"source_code": "This field may not be blank."}),
     (b'{"source_code": null}', JSON, {"source_code": "This field may not be null."}),
-    (b"source_code=", FORM, {"source_code": "This field may not be blank."}),
     (*multipart({}, {"source_file": b""}), {"source_file": "The submitted file is empty."}),
     (b'{"source_file": "x"}', JSON, {"source_file": NO_FILE}), (b"source_file=x", FORM, {"source_file": NO_FILE}),
     (*multipart({"source_file": "x"}), {"source_file": NO_FILE}),
@@ -578,22 +515,15 @@ def test_the_first_check_that_fails_is_the_answer(app: Application) -> None:
     long = "f(" + "," * 4095
     error = post(app, EVENTS_PATH, {"text_signature": long}).json()
     assert error == {"text_signature": ["Ensure this value has at most 4096 characters (it has 4097)."]}
-    assert post(app, EVENTS_PATH, {"text_signature": long[:-1]}).json() == {
-        "text_signature": ["Unknown event signature format"]
-    }
-    assert post(app, EVENTS_PATH, {"text_signature": f" {long[:-1]} "}).json() == {
-        "text_signature": ["Unknown event signature format"]
-    }
+    error = post(app, EVENTS_PATH, {"text_signature": f" {long[:-1]} "}).json()
+    assert error == {"text_signature": ["Unknown event signature format"]}
 
 
 SPELLINGS: list[tuple[Collection, str, str]] = [
     (SIGNATURES, "spellPlain(uint256)", "spellPlain(uint256)"),
     (SIGNATURES, "  function spellNamed ( address to , uint value )\n", "spellNamed(address,uint256)"),
-    (SIGNATURES, "spellMembers(tuple(uint a, int b) c)", "spellMembers((uint256,int256))"),
-    (SIGNATURES, "function spellTail(uint a) external view only(x) returns (bool);", "spellTail(uint256)"),
     (SIGNATURES, "error SpellError(uint a)", "SpellError(uint256)"),
     (EVENT_SIGNATURES, "event SpellEvent(address indexed a, uint b) anonymous;", "SpellEvent(address,uint256)"),
-    (EVENT_SIGNATURES, "SpellBare(uint indexed a,uint indexed b,uint indexed c,uint d)", "SpellBare(uint256,uint256,uint256,uint256)"),
     (EVENT_SIGNATURES, "spellPlain(uint256)", "spellPlain(uint256)"),
     (SIGNATURES, "SpellPlain(uint256)", "SpellPlain(uint256)"),
 ]  # fmt: skip
@@ -767,10 +697,8 @@ def test_code_and_file_of_one_request_are_both_read(app: Application) -> None:
 @pytest.mark.parametrize(
     ("body", "headers"),
     [
-        (b"", JSON), (b"{}", JSON), (b"", FORM), multipart({"a": "b"}), (b'{"source_code": "no code"}', JSON),
-        (b'{"source_code": "\\u0000"}', JSON), (b'{"source_code": "contract A { \\ud800 }"}', JSON),
-        (b'{"source_code": 5}', JSON), (b'{"source_code": [1, {"a": null}]}', JSON),
-        multipart({}, {"source_file": b"\xff\xfe\x00 function"}), multipart({}, {"source_file": b"\0"}),
+        (b"", JSON), multipart({"a": "b"}), (b'{"source_code": "\\u0000"}', JSON), (b'{"source_code": [1, {"a": null}]}', JSON),
+        (b'{"source_code": "contract A { \\ud800 }"}', JSON), multipart({}, {"source_file": b"\xff\xfe\x00 function"}),
         (json.dumps({"source_code": "contract A { function f(" + "(" * 20_000}).encode(), JSON),
         (json.dumps({"source_code": "{" * 50_000}).encode(), JSON),
         (json.dumps({"source_code": "contract A { struct S { S s; } function f(S s) external {} }"}).encode(), JSON),
