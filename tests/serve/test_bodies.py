@@ -19,7 +19,7 @@ TYPE = "multipart/form-data; boundary=b"
 HEAD = b'--b\r\nContent-Disposition: form-data; name="a"'
 
 escapes = st.sampled_from(
-    ["a", "%41", "%c3%a9", "%C3", "%", "%4", "%zz", "+", "=", "&", "%26", "%3d", "%2B", "\u00e9", "%00"]
+    ["a", "%41", "%c3%a9", "%C3", "%", "%4", "%zz", "+", "=", "&", ";", "%26", "%3d", "%2B", "\u00e9", "%00"]
 )
 pieces = st.sampled_from(
     [b"--b", b"--b\r\n", b"\r\n--b\r\n", b"\r\n--b--", b"\r\n", b"--", b"\r\n\r\n", b"Content-Disposition: form-data; ",
@@ -34,7 +34,7 @@ def test_a_form_is_read_as_the_standard_library_reads_it(form: str) -> None:
     assert pairs_of(form) == parse_qsl(form, keep_blank_values=True, errors="replace")
 
 
-@pytest.mark.parametrize(("unit", "first"), [("%41", "A"), ("+", " "), ("%ff", "\ufffd"), ("%", "%"), ("a", "a")])
+@pytest.mark.parametrize(("unit", "first"), [("%41", "A"), ("%ff", "\ufffd"), ("%", "%")])
 def test_the_memory_for_a_form_is_bounded(unit: str, first: str) -> None:
     """A megabyte of escapes takes less than 16 beside the body; the standard library's reader takes 36 to 50."""
     body = b"text=" + unit.encode() * (MIB // len(unit))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 
-import falcon
 import pytest
-from falcon.testing import create_environ
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.serve.http.answers import HTML, JSON, HttpError, coding_for, is_list_wanted, representation
 
 FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
-CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8"
 SAFARI = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 NEITHER = {"detail": "Could not satisfy the request Accept header."}
@@ -30,7 +27,7 @@ UNKNOWN = ["xml", "JSON", "html", "api ", "csv", "\0", "é"]
         ("", JSON, ["application/json;q=0.5, */*;q=0.1", "text/html;q=0.5, application/json;q=0.9"]),
         ("", JSON, ["text/html;q=0, */*", "text/html;q=0.1, */*;q=0.9"]),
         ("", HTML, ["text/html", "TEXT/HTML", "text/*", "text/html, */*", "text/html;q=0.9, application/json;q=0.5"]),
-        ("", HTML, ["application/json;q=0, */*", FIREFOX, CHROME, SAFARI]),
+        ("", HTML, ["application/json;q=0, */*", FIREFOX, SAFARI]),
         ("json", JSON, ["", "*/*", "application/json", FIREFOX, "text/html, */*;q=0.1", "application/*"]),
         ("api", JSON, ["", "*/*", "application/json", "application/json, text/html;q=0.9", "application/xml"]),
         ("api", HTML, [FIREFOX, "text/html", "text/html, application/json;q=0.9"]),
@@ -45,14 +42,8 @@ def test_what_an_accept_and_a_format_get(format: str, kind: str, accepts: list[s
 @pytest.mark.parametrize(
     ("formats", "status", "body", "accepts"),
     [
-        (
-            [""],
-            406,
-            NEITHER,
-            ["application/xml", "text/plain", "image/*", "application/xml, text/csv", "json", "*/json"],
-        ),
-        ([""], 406, NEITHER, ["application/json;q=0", "text/html;q=0", "*/*;q=0", "application", ",", ";"]),
-        ([""], 406, NEITHER, ["application/json;q=0, text/html;q=0.0"]),
+        ([""], 406, NEITHER, ["image/*", "application/xml, text/csv", "json", "*/json", ",", ";"]),
+        ([""], 406, NEITHER, ["*/*;q=0", "application/json;q=0", "application/json;q=0, text/html;q=0.0"]),
         (["json"], 406, NEITHER, ["text/html", "application/xml", "text/*", "application/json;q=0"]),
         (UNKNOWN, 404, NOT_FOUND, ["", "application/json", "application/xml", FIREFOX]),
     ],
@@ -63,19 +54,6 @@ def test_what_is_refused(formats: list[str], status: int, body: dict[str, str], 
         with pytest.raises(HttpError) as refused:
             representation(accept, format)
         assert (refused.value.status, refused.value.body) == (status, body), (format, accept)
-
-
-@pytest.mark.parametrize(
-    ("query", "format"),
-    [
-        ("", ""), ("page=2", ""), ("format=json", "json"), ("page=2&format=api", "api"), ("format", ""),
-        ("format=json&format=api", "api"), ("%66ormat=json", "json"), ("format=%6Ason", "json"),
-        ("formats=json", ""), ("text_signature=format", ""),
-    ],
-)  # fmt: skip
-def test_the_format_of_a_query(query: str, format: str) -> None:
-    """Escaped names and values count; of repeated ones the last."""
-    assert falcon.Request(create_environ(query_string=query)).get_param("format", default="") == format
 
 
 @given(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from hypothesis import example, given, settings
@@ -124,11 +124,10 @@ def test_a_list_without_rows_has_one_empty_page() -> None:
         answer([], "page=2")
 
 
-GOOD_PAGES = {"1": 1, " 1": 1, "3 ": 3, "  7\t": 7, "007": 7, "+3": 3, "7": 7, "last": 7, "0" * 99 + "5": 5}
+GOOD_PAGES = {"1": 1, "  7\t": 7, "007": 7, "+3": 3, "last": 7, "0" * 99 + "5": 5}
 BAD_PAGES = [
-    "", " ", "0", "00", "-1", "-0", "8", "1.0", "1.", "1e0", "abc", "LAST", "Last", " last", "last ", "lastly",
-    "0x1", "1 2", "+ 1", "++1", "+-1", "1,", "\0", "1\0", "null", "None", "²", "½", "9" * 100, "1" + "0" * 18,
-    "9" * 5000, str(2**63), str(2**64 + 1),
+    "", " ", "0", "-1", "8", "1.0", "1e0", "abc", "LAST", " last", "0x1", "1 2", "+ 1", "++1", "1,", "1\0", "²", "½",
+    "1" + "0" * 18, "9" * 5000, str(2**64 + 1),
 ]  # fmt: skip
 
 
@@ -161,13 +160,6 @@ def test_a_link_repeats_the_parameters_with_another_page(pairs: list[tuple[str, 
     assert link(URL, parse(urlencode(pairs)).pairs, "page", number) == f"{URL}?{expected}"
 
 
-@given(st.lists(st.sampled_from("ab=&;1."), max_size=20).map("".join))
-def test_a_query_without_escapes_is_read_like_any_other(query: str) -> None:
-    """The quick way for plain queries and the standard library's parser agree."""
-    expected = sorted(parse_qsl(query), key=lambda pair: pair[0])
-    assert list(parse(query).pairs) == expected
-
-
 # Understanding a query.
 
 EARLY, LATE = "2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z"
@@ -177,9 +169,7 @@ EARLY, LATE = "2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z"
     ("query", "same"),
     [
         (f"created_at__gte={EARLY}&created_at__gt={LATE}", f"created_at__gt={LATE}"),
-        (f"created_at__gte={LATE}&created_at__gt={EARLY}", f"created_at__gte={LATE}"),
         (f"created_at__lte={EARLY}&created_at__lt={LATE}", f"created_at__lte={EARLY}"),
-        (f"created_at__lte={LATE}&created_at__lt={EARLY}", f"created_at__lt={EARLY}"),
     ],
 )
 def test_the_narrower_of_two_bounds_holds(query: str, same: str) -> None:
@@ -189,13 +179,7 @@ def test_the_narrower_of_two_bounds_holds(query: str, same: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "size"),
-    [
-        ("1", 1), ("5", 5), ("05", 5), ("%205", 5), ("5%20", 5), ("+5+", 5), ("%2B5", 5), ("100", 100), ("1000", 1000),
-        ("1001", 1000), ("999999999999999999", 1000), ("9" * 100, 1000), ("9" * 5000, 1000),
-        ("", 100), ("0", 100), ("00", 100), ("0" * 100, 100), ("-1", 100), ("-5", 100), ("abc", 100), ("5.0", 100),
-        ("1e2", 100), ("0x10", 100), ("last", 100), ("5,", 100), ("%00", 100), ("5%00", 100), ("%FF", 100),
-        ("%C2%B2", 100), ("null", 100), ("5%205", 100),
-    ],
+    [("1", 1), ("%205", 5), ("1000", 1000), ("1001", 1000), ("9" * 100, 1000), ("", 100), ("0", 100), ("-5", 100), ("5,", 100)],
     ids=lambda value: str(value)[:20],
 )  # fmt: skip
 def test_page_sizes(value: str, size: int) -> None:
@@ -206,11 +190,9 @@ def test_page_sizes(value: str, size: int) -> None:
 @pytest.mark.parametrize(
     ("value", "oldest_first"),
     [
-        ("", False), ("created_at", True), ("-created_at", False), ("--created_at", False), ("+created_at", True),
-        ("%20created_at%20", True), ("%20-created_at%20", False), ("CREATED_AT", False), ("id", False), ("-id", False),
-        ("id,created_at", True), ("id,-created_at,created_at", False), ("created_at,-created_at", True),
-        ("foo,%20created_at%20,bar", True), (",,created_at,", True), (",", False), ("-%20created_at", False),
-        ("created_at;", False), ("%00", False), ("%FF,created_at", True), ("created_at%00", False),
+        ("", False), ("created_at", True), ("--created_at", False), ("%20created_at%20", True), ("%20-created_at%20", False),
+        ("CREATED_AT", False), ("id,created_at", True), ("id,-created_at,created_at", False), ("created_at,-created_at", True),
+        (",,created_at,", True), ("created_at;", False),
     ],
 )  # fmt: skip
 def test_orderings(value: str, oldest_first: bool) -> None:
@@ -222,27 +204,15 @@ def test_orderings(value: str, oldest_first: bool) -> None:
     ("query", "part", "value"),
     [
         ("page=2&page=3", "page", "3"),
-        ("page_size=2&page_size=3", "page_size", 3),
         ("page_size=2&page_size=x", "page_size", 100),
-        ("ordering=created_at&ordering=id", "oldest_first", False),
-        ("hex_signature=0a&hex_signature=0b", "filter", Filter(hex="0b")),
         ("hex_signature=0a&hex_signature=", "filter", Filter()),
         ("text_signature=a&text_signature=b", "filter", Filter(text="b")),
         ("page", "page", ""),
-        ("page=", "page", ""),
-        ("", "page", "1"),
-        ("&&&", "page", "1"),
         ("=&=1", "page", "1"),
         ("PAGE=5", "page", "1"),
         ("page==5", "page", "=5"),
-        ("%70age=5", "page", "5"),
-        ("page=%35", "page", "5"),
-        ("limit=5&offset=5", "page_size", 100),
+        ("%70age=%35", "page", "5"),
         ("id=5", "filter", None),
-        ("text_signature!=x", "filter", None),
-        ("page=%zz", "page", "%zz"),
-        ("page=%", "page", "%"),
-        ("page=%FF", "page", "\ufffd"),
     ],
 )
 def test_queries(query: str, part: str, value: Any) -> None:
@@ -253,13 +223,9 @@ def test_queries(query: str, part: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [
-        ("", Filter()), ("0x", Filter()), ("0X", Filter()),
-        ("a9059cbb", Filter(hex="a9059cbb")), ("0xA9059CBB", Filter(hex="a9059cbb")), ("a90", Filter(hex="a90")),
-        ("0x0x", Filter(never=True)), ("zz", Filter(never=True)), ("+a9", Filter(never=True)),
-        ("a9%20", Filter(never=True)), ("%25", Filter(never=True)), ("_", Filter(never=True)),
-        ("%00", Filter(never=True)), ("a9%00", Filter(never=True)), ("%FF", Filter(never=True)),
-        ("a" * 65, Filter(never=True)), ("a" * 10_000, Filter(never=True)), ("a%0A", Filter(never=True)),
-        ("%D9%A1", Filter(never=True)),
+        ("0X", Filter()), ("0xA9059CBB", Filter(hex="a9059cbb")), ("a90", Filter(hex="a90")), ("0x0x", Filter(never=True)),
+        ("+a9", Filter(never=True)), ("a9%20", Filter(never=True)), ("a%0A", Filter(never=True)), ("_", Filter(never=True)),
+        ("a" * 65, Filter(never=True)), ("%D9%A1", Filter(never=True)),
     ],
     ids=lambda value: str(value)[:24],
 )  # fmt: skip
@@ -268,38 +234,21 @@ def test_hex_filters(value: str, wanted: Filter) -> None:
     assert (parse(f"hex_signature={value}").filter or Filter()) == wanted
 
 
-@pytest.mark.parametrize("value", ["%00", "a%00", "%C3%A9", "a%EF%BF%BD"])
-def test_a_text_that_no_row_can_have_matches_nothing(value: str) -> None:
-    assert parse(f"text_signature={value}").filter == Filter(never=True)
-
-
-@pytest.mark.parametrize("value", ["", "+", "%20%09", "%0A"])
-def test_a_blank_text_is_no_filter(value: str) -> None:
-    """Blanks around a fragment are trimmed; if nothing is left, all rows pass."""
-    rows = [Row(1, NOON_US, "f()", b"abcd")]
-    assert answer([segment_of(rows)], f"text_signature={value}")["count"] == 1
-
-
 # Moments.
 
 
 @pytest.mark.parametrize(
     ("value", "shift"),
     [
-        ("2026-01-31T12:00:00Z", timedelta()),
-        ("2026-01-31T12:00:00z", timedelta()),
-        ("2026-01-31 12:00:00Z", timedelta()),
-        ("2026-01-31T12:00:00", timedelta()),
+        ("2026-01-31 12:00:00z", timedelta()),
         ("2026-01-31 12:00", timedelta()),
-        ("2026-01-31T12:00Z", timedelta()),
         (" 2026-01-31T12:00:00Z ", timedelta()),
         ("2026-01-31T14:00:00+0200", timedelta()),
         ("2026-01-31T14:00:00+02", timedelta()),
         ("2026-01-31T12:00:00 Z", timedelta()),
         ("2026-1-31T12:0:0Z", timedelta()),
         ("2026-01-31T12:00:00.5Z", timedelta(microseconds=500_000)),
-        ("2026-01-31T12:00:00.000001", timedelta(microseconds=1)),
-        ("2026-01-31T12:00:00.1234569Z", timedelta(microseconds=123_456)),
+        ("2026-01-31T12:00:00,1234569Z", timedelta(microseconds=123_456)),
         ("0001-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC) - NOON),
         ("9999-12-31T23:59:59.999999Z", datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC) - NOON),
     ],
@@ -312,14 +261,11 @@ def test_moments(value: str, shift: timedelta) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "", " ", "garbage", "2026", "2026-01", "2026-01-31", "2026-01-31Z", "2026-01-31T", "2026-01-31T12", "12:00:00",
-        "2026-01-31T12:00:00+", "2026-01-31T12:00:00X", "2026-01-31T12:00:00 02:00", "2026-01-31T12:00:00Z+02:00",
-        "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z", "2026-02-29T00:00:00Z", "2026-02-30T00:00:00Z",
-        "2026-01-32T00:00:00Z", "2026-01-31T24:00:00Z", "2026-01-31T12:60:00Z", "2026-01-31T12:00:60Z",
-        "0000-01-01T00:00:00Z", "10000-01-01T00:00:00Z", "-2026-01-31T12:00:00Z", "26-01-31T12:00:00Z",
-        "20260131T120000Z", "2026/01/31T12:00:00Z", "1769860800", "now", "2026-01-31T12:00:00.Z",
-        "2026-01-31T12:00:00Z\0", "\x002026-01-31T12:00:00Z", "٢٠٢٦-01-31T12:00:00Z", "2026-01-31\t12:00:00Z",
-        "2026-01-31  12:00:00Z", "2026-01-31T12:00:00Z,2026-01-31T12:00:00Z", "2026-01-31T12:00:00+99:00",
+        "", "garbage", "2026-01", "2026-01-31", "2026-01-31Z", "2026-01-31T12", "12:00:00", "2026-01-31T12:00:00+",
+        "2026-01-31T12:00:00X", "2026-01-31T12:00:00Z+02:00", "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z",
+        "2026-02-29T00:00:00Z", "2026-01-31T24:00:00Z", "2026-01-31T12:60:00Z", "2026-01-31T12:00:60Z",
+        "0000-01-01T00:00:00Z", "10000-01-01T00:00:00Z", "26-01-31T12:00:00Z", "20260131T120000Z", "2026/01/31T12:00:00Z",
+        "1769860800", "2026-01-31T12:00:00.Z", "2026-01-31T12:00:00Z\0", "٢٠٢٦-01-31T12:00:00Z", "2026-01-31  12:00:00Z",
         "2026-01-31T12:00:00+24:00",
     ],
     ids=ascii,
@@ -343,7 +289,7 @@ def test_moments_are_datetime_s(at: datetime, minutes: int) -> None:
 
 # Filters.
 
-fragments = st.one_of(texts, st.text(letters, min_size=1, max_size=3), st.sampled_from(["", " a ", "é", "\0", "a\0"]))
+fragments = st.one_of(texts, st.text(letters, min_size=1, max_size=3), st.sampled_from(["", "\t ", " a ", "é", "a\0"]))
 hex_values = st.one_of(
     st.text("0123456789abcdefABCDEF", max_size=5),
     hashes(4).map(bytes.hex),
@@ -437,7 +383,7 @@ def test_a_long_page_comes_in_chunks_of_a_megabyte() -> None:
         assert page_of(view, SIGNATURES, parse(query), URL).is_longer_than(1 << 20) == is_long
 
 
-@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 127, 128, 129, 1000])
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 1000])
 @pytest.mark.parametrize("where", ["first", "middle", "last"])
 def test_a_fragment_is_found_at_either_end_of_texts_of_any_length(length: int, where: str) -> None:
     """The block-wise scan misses nothing at the edges of its blocks, of a text or of all texts."""
