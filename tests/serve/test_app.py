@@ -482,6 +482,8 @@ BAD_SOURCES: list[tuple[bytes, dict[str, str], dict[str, str]]] = [
     (b'{"source_file": "x"}', JSON, {"source_file": NO_FILE}), (b"source_file=x", FORM, {"source_file": NO_FILE}),
     (*multipart({"source_file": "x"}), {"source_file": NO_FILE}),
 ]  # fmt: skip
+MANY = b"[" + b"[]," * (1 << 19) + b"[]]"
+"""16 MiB of empty lists would be half a gigabyte of Python."""
 REFUSED = [
     *((SIGNATURES_PATH, *case[1:]) for case in BAD_TEXTS),
     *((EVENTS_PATH, json.dumps({"text_signature": text}).encode(), JSON, 400,
@@ -490,6 +492,10 @@ REFUSED = [
     *((SOLIDITY_PATH, body, headers, 400, {name: [message]}) for body, headers, told in BAD_SOURCES for name, message in told.items()),
     *((path, b"x", {"Content-Type": "text/plain"}, 415, {"detail": 'Unsupported media type "text/plain" in request.'})
       for path in (ABI_PATH, SOLIDITY_PATH)),
+    (ABI_PATH, *multipart({"contract_abi": MANY}), 400, {"contract_abi": ["Invalid JSON"]}),
+    (ABI_PATH, b'{"contract_abi": ' + MANY + b"}", JSON, 400, "JSON parse error - over 1048576 values"),
+    (SOLIDITY_PATH, *multipart({}, {"source_file": b"{" * (1 << 21)}), 400,
+     {"source_file": ["Ensure this source has at most 1048576 words and marks."]}),
 ]  # fmt: skip
 
 

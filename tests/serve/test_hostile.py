@@ -10,34 +10,27 @@ import json
 import os
 import socket
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPException, HTTPResponse
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 
-from sigdir.serve.servers.start import StartError, lock_address
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_lines
+from tests.conftest import SAFETY_SECONDS, import_lines
 from tests.serve.support import (
     ABI_PATH,
     FORM,
     HOST,
     JSON,
     SIGNATURES_PATH,
-    SOLIDITY_PATH,
     Answer,
     Server,
     by,
     children_of,
     found,
     get,
-    is_ready,
-    multipart,
     post_text,
     request,
     selector,
@@ -216,7 +209,7 @@ def test_connections_that_are_torn_are_forgotten(server: Server) -> None:
         head("POST", SIGNATURES_PATH, "Content-Type: application/json", "Transfer-Encoding: chunked") + b"5\r\n{",
         head("GET", SIGNATURES_PATH) * 300,
     ]  # fmt: skip
-    for _ in range(30):
+    for _ in range(10):
         for message in messages:
             with connected(server.port, message) as connection:
                 reset = struct.pack("ii", 1, 0)
@@ -224,122 +217,42 @@ def test_connections_that_are_torn_are_forgotten(server: Server) -> None:
     assert_served(server)
 
 
-_WORKER = """
-import io, socket
-from sigdir.serve.core.settings import Settings
-from sigdir.serve.servers.waitress_worker import main
-main(Settings.from_environment(), socket.socket(fileno={}), socket.socket(), io.FileIO({}, "w"))
-"""
-
-
-@contextmanager
-def worker_alone(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, BinaryIO]]:
-    """A worker that is starting; its port, and the end of its pipe that a supervisor would hold."""
-    empty_warehouse(tmp_path / "warehouse")
-    with socket.socket() as bound:
-        bound.bind((HOST, 0))
-        port, descriptor = bound.getsockname()[1], bound.fileno()
-        ours, theirs = os.pipe()
-        with subprocess.Popen(
-            [sys.executable, "-c", _WORKER.format(descriptor, theirs)], cwd=ROOT,
-            env=environment(tmp_path / "warehouse") | {"SIGDIR_PORT": str(port)}, pass_fds=[descriptor, theirs],
-        ) as worker:  # fmt: skip
-            os.close(theirs)
-            try:
-                with os.fdopen(ours, "rb") as held:
-                    yield worker, port, held
-            finally:
-                worker.terminate()
-                worker.wait(SAFETY_SECONDS)
-
-
-def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
-    """By the end of a pipe, which every system has; a connection that is idle does not keep it."""
-    with worker_alone(tmp_path) as (worker, port, held), socket.socket() as idle:
-        assert until(lambda: worker.poll() is not None or is_ready(port), "the worker")
-        idle.connect((HOST, port))
-        held.close()
-        assert worker.wait(SAFETY_SECONDS) == 0
-
-
-def test_an_address_is_locked_once() -> None:
-    """granian's workers share a port, so nothing else would keep a second server out."""
-    with lock_address(HOST, 1), pytest.raises(StartError, match="another sigdir serve has this address"):
-        lock_address(HOST, 1)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("other", ["granian", "waitress"])
-def test_an_address_has_one_server(tmp_path: Path, other: str) -> None:
-    """Of two that start at the same time one serves, and the other ends and says why; granian's workers share a port."""
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
-    with ExitStack() as stack:
-        started: list[subprocess.Popen[bytes]] = []
-        for name in ("granian", other):
-            folder = tmp_path / f"{len(started)}"
-            errors = stack.enter_context((tmp_path / f"{len(started)}.stderr").open("wb"))
-            command = [*command_line(), "serve", "--server", name, "--port", str(port), "--workers", "1", "--warehouse"]
-            process = subprocess.Popen(
-                [*command, str(folder)], cwd=ROOT, env=environment(folder), stdout=subprocess.DEVNULL, stderr=errors
-            )
-            stack.callback(process.wait, SAFETY_SECONDS)
-            stack.callback(process.terminate)
-            started.append(process)
-        ended = until(lambda: [each for each in started if each.poll() is not None], "one of them to end")
-        [loser] = [number for number, process in enumerate(started) if process is ended[0]]
-        assert ended[0].returncode == 2
-        said = (tmp_path / f"{loser}.stderr").read_text()
-        assert "has this address" in said or "already in use" in said
-        assert until(lambda: "ready: " in (tmp_path / f"{1 - loser}.stderr").read_text(), "the other one")
-        assert started[1 - loser].poll() is None
-
-
 # Floods and lies.
 
 
-FLOODS = {
-    "many headers": b"".join(b"X-%d: y\r\n" % number for number in range(20_000)),
-    "a large header": b"X: " + b"y" * MIB + b"\r\n",
-    "a header without an end": b"X: " + b"y" * MIB,
-    "folded lines": b"X: y\r\n" + b" y\r\n" * 20_000,
-    "many cookies": b"Cookie: " + b"a=b; " * 100_000 + b"\r\n",
-}
+FLOODS = [
+    b"".join(b"X-%d: y\r\n" % number for number in range(20_000)),
+    b"X: " + b"y" * MIB + b"\r\n",
+    b"X: " + b"y" * MIB,
+    b"X: y\r\n" + b" y\r\n" * 20_000,
+]
 
 
-@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_floods_of_headers_are_refused(server: Server, flood: bytes) -> None:
+def test_floods_of_headers_are_refused(server: Server) -> None:
     """With a status where the client still listens; on many connections at once too."""
     with ExitStack() as stack:
         flooded = []
-        for _ in range(20):
+        for flood in FLOODS * 10:
             connection = stack.enter_context(connected(server.port))
-            try:
+            with suppress(OSError):  # the server may have closed the connection
                 connection.sendall(head("GET", SIGNATURES_PATH)[:-2] + flood + b"\r\n")
-            except OSError:  # the server has closed the connection
-                continue
-            flooded.append(connection)
+                flooded.append(connection)
         assert_served(server)
         for connection in flooded:
-            try:
+            with suppress(OSError, HTTPException):
                 status, content = answer_on(connection)
-            except (OSError, HTTPException):
-                continue
-            assert status in (400, 431)
-            assert b"Traceback" not in content
+                assert status in (400, 431)
+                assert b"Traceback" not in content
 
 
 def test_lengths_that_lie_store_nothing(server: Server) -> None:
     """Lengths over and under the body's, beyond memory, and together with chunks store nothing."""
     body = b"text_signature=lyingLength(uint256)"
     for lines in (
-        [f"Content-Length: {len(body) + 1}"], ["Content-Length: 10"], ["Content-Length: " + "9" * 30],
-        [f"Content-Length: {1 << 40}"], [f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"],
-        ["Transfer-Encoding: chunked, chunked"], ["Transfer-Encoding: identity"], ["Transfer-Encoding: gzip, chunked"],
-        ["Content-Length: x"], ["Content-Length: -2"], ["Content-Length: 2.0"], ["Content-Length: "], ["Content-Length: 0x2"],
-        ["Content-Length: 2", "Content-Length: 3"], ["Transfer-Encoding: chunked", "Content-Length: x"],
-        ["Transfer-Encoding: \x0bchunked"], ["Transfer-Encoding : chunked"], [f"Content-Length: {len(body)}, {len(body)}"],
+        [f"Content-Length: {len(body) + 1}"], ["Content-Length: 10"], ["Content-Length: " + "9" * 30], ["Content-Length: x"],
+        ["Content-Length: -2"], ["Content-Length: "], ["Content-Length: 2", "Content-Length: 3"],
+        [f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"], ["Transfer-Encoding: chunked, chunked"],
+        ["Transfer-Encoding: identity"], ["Transfer-Encoding: chunked", "Content-Length: x"], ["Transfer-Encoding : chunked"],
     ):  # fmt: skip
         message = head("POST", SIGNATURES_PATH, f"Content-Type: {FORM['Content-Type']}", *lines) + body
         answer = send(server.port, message, half_close=True)
@@ -377,24 +290,20 @@ def test_a_body_of_a_get_is_not_the_next_request(server: Server) -> None:
     assert found(server.port, "smuggled") == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "GET / HTTP/0.9", "GET /", "GET", "", "GET / HTTP/3.0", "GET / HTTP/1.", "GET / HTTP/1.1.1", "GET  /  HTTP/1.1",
-        "PRI * HTTP/2.0", "A" * 10_000 + " / HTTP/1.1", "G\0T / HTTP/1.1", "GET http://[::1/ HTTP/1.1", "GET //a/b HTTP/1.1",
-        "BREW /api/v1/signatures/ HTTP/1.1", "PROPFIND /api/v1/signatures/1/ HTTP/1.1", "TRACE / HTTP/1.1",
-        "CONNECT a:1 HTTP/1.1", "DELETE /api/v1/signatures/1/ HTTP/1.1", "GET /%00%0d%0aX:%20y HTTP/1.1",
-        "GET /api/v1/signatures/%0d%0aX:y HTTP/1.1", "GET /api/v1/signatures/1/../../../etc/passwd HTTP/1.1",
-        "GET /api/v1/signatures/?\xff\xfe HTTP/1.1", "GET /\xff\x00 HTTP/1.1", "get / HTTP/1.1", "\x00\x01\x02", "\x16\x03\x01\x02",
-        "GET /api/v1/signatures/" + "9" * 60_000 + "/ HTTP/1.1", "OPTIONS * HTTP/1.1", "GET \xff HTTP/1.1",
-    ],
-    ids=lambda line: ascii(line)[:30],
-)  # fmt: skip
-def test_absurd_requests_are_refused_or_answered(server: Server, line: str) -> None:
-    answer = send(server.port, f"{line}\r\nHost: a\r\nConnection: close\r\n\r\n".encode("latin-1"), half_close=True)
-    assert_no_server_error(answer)
-    if answer is not None:
-        assert "X" not in answer.headers
+LINES = [
+    "GET / HTTP/0.9", "GET", "", "GET / HTTP/3.0", "GET / HTTP/1.", "GET  /  HTTP/1.1", "PRI * HTTP/2.0", "OPTIONS * HTTP/1.1",
+    "A" * 10_000 + " / HTTP/1.1", "G\0T / HTTP/1.1", "GET http://[::1/ HTTP/1.1", "GET //a/b HTTP/1.1", "BREW / HTTP/1.1",
+    "CONNECT a:1 HTTP/1.1", "GET /%00%0d%0aX:%20y HTTP/1.1", "GET /api/v1/signatures/%0d%0aX:y HTTP/1.1",
+    "GET /api/v1/signatures/1/../../../etc/passwd HTTP/1.1", "GET /api/v1/signatures/?\xff\xfe HTTP/1.1", "GET /\xff\0 HTTP/1.1",
+    "get / HTTP/1.1", "\x16\x03\x01\x02", "GET /api/v1/signatures/" + "9" * 60_000 + "/ HTTP/1.1", "GET /a\tb HTTP/1.1",
+]  # fmt: skip
+
+
+def test_absurd_requests_are_refused_or_answered(server: Server) -> None:
+    for line in LINES:
+        answer = send(server.port, f"{line}\r\nHost: a\r\nConnection: close\r\n\r\n".encode("latin-1"), half_close=True)
+        assert_no_server_error(answer)
+        assert answer is None or "X" not in answer.headers, line
 
 
 def test_what_waitress_refuses_has_a_status(patient: Server) -> None:
@@ -410,9 +319,6 @@ def test_what_waitress_refuses_has_a_status(patient: Server) -> None:
         assert answer.status == status
         assert answer.header("Content-Type").startswith("text/plain")
         assert answer.header("Connection") == "close"
-    odd = send(patient.port, b"GET /a\tb HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-    assert odd is not None
-    assert (odd.status < 500, odd.header("X-Content-Type-Options")) == (True, "nosniff")
 
 
 # Bodies.
@@ -449,32 +355,6 @@ def test_a_body_that_is_cut_short_stores_nothing(server: Server) -> None:
     assert found(server.port, "cutShort") == []
 
 
-def test_a_body_of_very_many_values_is_refused(server: Server) -> None:
-    """16 MiB of empty lists would be half a gigabyte of Python."""
-    many = "[" + "[]," * (5 * MIB) + "[]]"
-    answer = request(server.port, "POST", ABI_PATH, *multipart({"contract_abi": many}))
-    assert (answer.status, answer.json()) == (400, {"contract_abi": ["Invalid JSON"]})
-    answer = request(server.port, "POST", ABI_PATH, b'{"contract_abi": ' + many.encode() + b"}", JSON)
-    assert answer.status == 400
-    assert answer.json()["detail"].startswith("JSON parse error - over 1048576 values")
-
-
-@pytest.mark.parametrize("unit", [b"{", b"/* "])
-def test_solidity_that_is_none_is_read_or_refused(server: Server, unit: bytes) -> None:
-    """16 MiB of it are too many words and marks; of what is read, none holds the others up."""
-    for size in (60_000, 16 * MIB - 1000):
-        body, headers = multipart({}, {"source_file": unit * (size // len(unit))})
-        lines = [f"Content-Type: {headers['Content-Type']}", f"Content-Length: {len(body)}"]
-        with connected(server.port, head("POST", SOLIDITY_PATH, *lines) + body) as connection:
-            assert_served(server)
-            status, content = answer_on(connection)
-        if size > MIB:
-            expected = {"source_file": ["Ensure this source has at most 1048576 words and marks."]}
-            assert (status, json.loads(content)) == (400, expected)
-        else:
-            assert status == 201, content
-
-
 # Requests made to be dear.
 
 STORED = f"function7({','.join(['uint256'] * 40)})"
@@ -491,16 +371,13 @@ _ALMOST = b'--b\r\nContent-Disposition: form-data; name="text"\r\n\r\n' + b"\r\n
 
 
 DEAR: dict[str, tuple[str, str, bytes, Mapping[str, str]]] = {
-    "a file of contracts": ("POST", SOLIDITY_PATH, *multipart({}, {"source_file": b"contract " * (3 * MIB // 9)})),
     "an ABI at hand": ("POST", "/api/v1/decode/", json.dumps({"data": selector(STORED), "abi": _ABI}).encode(), JSON),
     "what a call returned": ("POST", "/api/v1/decode/", json.dumps(_RETURNED).encode(), JSON),
     "copies": ("POST", "/api/v1/contract/", json.dumps({"code": _COPIES}).encode(), JSON),
-    "an array": ("POST", "/api/v1/decode/", b'{"data": "f(uint8[0][65000]) 0x12345678"}', JSON),
     "a long array": ("POST", "/api/v1/decode/", b'["f(uint8[0][65000][65000]) 0x12345678"]', JSON),
     "arrays": ("POST", "/api/v1/decode/", json.dumps(["f(uint8[0][65000]) 0x12345678"] * 200).encode(), JSON),
     "an array on the page": ("GET", "/decode/?data=f(uint8[0][65000])%0a0x12345678", b"", {}),
     "logs": ("POST", "/api/v1/decode/", json.dumps(_LOG | {"texts": _EVENTS}).encode(), JSON),
-    "a long log": ("POST", "/api/v1/decode/", json.dumps(_LOG | {"texts": _EVENTS[:1]}).encode(), JSON),
     "almost boundaries": ("POST", "/submit/", _ALMOST, {"Content-Type": "multipart/form-data; boundary=b"}),
     "long stored texts": ("POST", "/api/v1/decode/", json.dumps([f"{selector(STORED)}{'ff' * 1280}"] * 60).encode(), JSON),
     "a long stored text on the page": ("POST", "/decode/", f"data={selector(STORED)}{'ff' * 32_000}".encode(), FORM),

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPResponse
+from io import FileIO
+from pathlib import Path
 from typing import Any
 
 from waitress import wasyncore
 from waitress.server import create_server
 
-from sigdir.serve.servers.waitress_worker import UNREAD_BYTES, ShortFirst, close_stalled
+from sigdir.serve.core.process import FORK
+from sigdir.serve.core.settings import Settings
+from sigdir.serve.servers.waitress_worker import UNREAD_BYTES, ShortFirst, close_stalled, serve
 from sigdir.warehouse.index.view import this_takes_long
+from tests.conftest import SAFETY_SECONDS
 from tests.serve.support import HOST
 
 LARGE = b"x" * (7 << 20)
@@ -135,6 +141,20 @@ def test_a_client_that_takes_nothing_is_hung_up_on() -> None:
         assert len(server.sockets) == 3
         idle.sendall(b"GET /short HTTP/1.1\r\nHost: a\r\n\r\n")
         server.rounds(lambda: is_readable(idle))
+
+
+def test_a_worker_ends_with_its_supervisor() -> None:
+    """By the end of a pipe, which every system has; a connection that is idle does not keep it."""
+    held, theirs = os.pipe()
+    os.close(held)
+    with socket.socket() as bound, socket.socket() as idle, FileIO(theirs, "w") as beats:
+        bound.bind((HOST, 0))
+        bound.listen()
+        idle.connect(bound.getsockname())
+        worker = FORK.Process(target=serve, args=(app, Settings(Path("nowhere")), bound, beats), daemon=True)
+        worker.start()
+        worker.join(SAFETY_SECONDS)
+        assert worker.exitcode == 0
 
 
 def test_a_server_without_that_attribute_stays_as_it_is() -> None:
