@@ -8,20 +8,22 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
-from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+import falcon
 import pytest
+from falcon.testing import create_req
 
+from sigdir.serve.api.status import ReadyResource
+from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import EXTRAS, StartError, require_package, why_it_ended
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
-from sigdir.warehouse.table.files import FileLock
+from sigdir.warehouse.table.files import FileLock, mark
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_lines
 from tests.examples import long_except
@@ -37,6 +39,7 @@ from tests.serve.support import (
     found,
     get,
     is_ready,
+    opened,
     post_text,
     request,
     serving,
@@ -54,11 +57,6 @@ def assert_says_when_to_come_again(answer: Answer) -> None:
     assert (answer.status, list(answer.json())) == (503, ["detail"])
     assert answer.header("Content-Type") == "application/json"
     assert int(answer.header("Retry-After")) > 0
-
-
-def assert_no_traceback(server: Server) -> None:
-    assert "Traceback" not in server.stderr()
-    assert "error: " in server.stderr()
 
 
 def _ready_on_full(disk: Disk, server: Server) -> dict[str, Any]:
@@ -95,14 +93,9 @@ def test_a_full_disk_refuses_posts_and_no_more(stored: Stored) -> None:
     kept = [post_text(server.port, f"kept{number}()").json() for number in range(20)]
     until(lambda: read_snapshot(paths).count(SIGNATURES) == 70, "the rows to be folded")
     disk.resize(disk.used() + 64)
-    answers: list[Answer] = []
-    while len(answers) < 2000:
-        answers.append(post_text(server.port, f"more{len(answers)}({'uint256,' * 200}address)"))
-        if answers[-1].status != 201:
-            break
-    *taken, refused = answers
-    assert_says_when_to_come_again(refused)
-    kept += [answer.json() for answer in taken]
+    while (answer := post_text(server.port, f"more{len(kept)}({'uint256,' * 200}address)")).status == 201:
+        kept.append(answer.json())
+    assert_says_when_to_come_again(answer)
     assert get(server.port, "/healthz").status == 200
     until(lambda: _ready_on_full(disk, server).get("disk") == "full", "/readyz to show the full disk")
     disk.resize(64 * 1024)
@@ -113,7 +106,8 @@ def test_a_full_disk_refuses_posts_and_no_more(stored: Stored) -> None:
     until(lambda: read_snapshot(paths).count(SIGNATURES) == 50 + len(kept) + 1, "the rows to be folded")
     until(paths.last_fold.exists, "the time of the last fold")
     assert len(whole(server.port)) == 50 + len(kept) + 1
-    assert_no_traceback(server)
+    assert "Traceback" not in server.stderr()
+    assert "error: " in server.stderr()
 
 
 def test_what_is_not_noted_of_a_known_text_is_said(
@@ -147,30 +141,25 @@ def test_a_full_temporary_folder_takes_no_large_body_and_no_more(stored: Stored)
     assert server.workers() == workers
 
 
-@pytest.mark.long
-def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(tmp_path: Path) -> None:
+def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(
+    warehouse: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Requests are refused: no answer may lack the rows of that file."""
-    warehouse = tmp_path / "warehouse"
-    import_lines(warehouse, *named("old"))
-    with serving(warehouse, workers=1) as server:
-        assert len(whole(server.port)) == 50
+    with application(import_lines(warehouse, *named("old"))) as app:
+        assert len(whole(app)) == 50
         shutil.rmtree(warehouse / "cache")  # so the server must build the index of the new file
         import_lines(warehouse, *named("new"))
         file = read_snapshot(Paths(warehouse)).files[SIGNATURES][-1].path
         content = file.read_bytes()
         os.truncate(file, len(content) // 2)
-        for _ in range(4):
-            assert_says_when_to_come_again(get(server.port, SIGNATURES_PATH))
-        assert_says_when_to_come_again(post_text(server.port, "posted()"))
-        assert get(server.port, "/healthz").status == 200
-        assert get(server.port, "/readyz").status == 503
-        lines = [line for line in server.stderr().splitlines() if line.startswith("error: ")]
-        assert all(str(file) in line for line in lines)
+        for answer in (get(app, SIGNATURES_PATH), get(app, "/readyz"), post_text(app, "posted()")):
+            assert_says_when_to_come_again(answer)
+        assert get(app, "/healthz").status == 200
+        told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert [str(file) in line for line in told] == [True] * 3
         file.write_bytes(content)
-        assert len(whole(server.port)) == 100
-        assert found(server.port, "new7(uint256)")
-        assert post_text(server.port, "posted()").status == 201
-        assert_no_traceback(server)
+        assert len(whole(app)) == 100
+        assert post_text(app, "posted()").status == 201
 
 
 @pytest.mark.parametrize("kind", long_except({"waitress"}, EXTRAS))
@@ -226,44 +215,24 @@ def test_a_server_whose_package_is_not_installed(monkeypatch: pytest.MonkeyPatch
         require_package("no_such_package")
 
 
-def fold_state(server: Server) -> str | None:
-    """The state of folding in /readyz, which is 200 either way."""
-    answer = get(server.port, "/readyz")
-    assert (answer.status, answer.json()["status"]) == (200, "ok")
-    state: str | None = answer.json().get("fold")
-    return state
-
-
-def made_unlockable(lock: Path) -> bool:
-    """Put a folder in the place of a lock file; False if a fold made the file again meanwhile."""
-    lock.unlink(missing_ok=True)
-    with suppress(FileExistsError):
-        lock.mkdir()
-    return lock.is_dir()
-
-
-@pytest.mark.long
-def test_readyz_names_since_when_folding_fails(tmp_path: Path) -> None:
+def test_readyz_names_since_when_folding_fails(warehouse: Path) -> None:
     """Where it never worked, the start of the worker; else the last success. Without a fold of its own it says nothing."""
-    paths = Paths(tmp_path / "warehouse")
-    with serving(paths.root, workers=1) as server:
-        assert post_text(server.port, "first()").status == 201
-        assert fold_state(server) is None
-    paths.lock.mkdir()  # what cannot be locked cannot be published into
-    started = datetime.now(UTC).replace(microsecond=0)
-    with serving(paths.root, workers=1, fold_every=0.5) as server:
-        state = until(lambda: fold_state(server), "/readyz to show that folding fails")
-        assert started <= datetime.fromisoformat(state.removeprefix("failing since ")) <= datetime.now(UTC)
-        assert post_text(server.port, "meanwhile()").status == 201
-        paths.lock.rmdir()
-        until(lambda: fold_state(server) is None, "folding to work again")
-        assert read_snapshot(paths).count(SIGNATURES) == 2
-        until(lambda: made_unlockable(paths.lock), "a moment without a fold")
-        assert post_text(server.port, "last()").status == 201
-        state = until(lambda: fold_state(server), "/readyz to show that folding fails again")
-        since = datetime.fromtimestamp(paths.last_fold.stat().st_mtime, UTC).replace(microsecond=0)
-        assert datetime.fromisoformat(state.removeprefix("failing since ")) == since
-        paths.lock.rmdir()
+
+    def fold(every: float) -> str | None:
+        resp = falcon.Response()
+        ReadyResource(Settings(warehouse, fold_every=every), reader, 1000.0).on_get(create_req(), resp)
+        assert resp.data is not None
+        state = json.loads(resp.data)
+        assert (resp.status, state["status"]) == ("200 OK", "ok")
+        return dict(state).get("fold")
+
+    with opened(warehouse) as (reader, _):
+        assert fold(every=0) is None
+        assert fold(every=60) == "failing since 1970-01-01T00:16:40Z"
+        mark(reader.paths.last_fold)
+        assert fold(every=60) is None
+        os.utime(reader.paths.last_fold, (2000, 2000))
+        assert fold(every=60) == "failing since 1970-01-01T00:33:20Z"
 
 
 def test_a_warehouse_that_is_moved_away_is_not_made_again(stored: Stored) -> None:
@@ -289,7 +258,6 @@ def test_a_warehouse_that_is_moved_away_is_not_made_again(stored: Stored) -> Non
     assert (gone.status, gone.json()["status"]) == (503, "gone")
     assert found(server.port, "before") != []
     assert post_text(server.port, "meanwhile()").status == 503
-    assert get(server.port, "/statistics/").status < 500
     assert get(server.port, "/metrics").status == 200
     os.kill(worker, signal.SIGKILL)
     until(
