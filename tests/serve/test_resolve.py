@@ -29,7 +29,6 @@ from tests.conftest import import_files, import_lines
 from tests.serve.conftest import MAX_IMPORT_BODY
 from tests.serve.support import (
     EVENT,
-    EVENTS_PATH,
     FORM,
     SIGNATURES_PATH,
     SPAM,
@@ -49,6 +48,8 @@ from tests.signatures.assembly import dispatcher
 
 RESOLVE_PATH = "/api/v1/resolve/"
 NEITHER = "neither 8 nor 64 hex digits"
+A9 = selector(TRANSFER)
+DECLARED = "function transfer(address to, uint256 amount) returns (bool)"
 
 Line = dict[str, Any]
 
@@ -101,7 +102,7 @@ def test_the_text_of_the_standard_is_the_first() -> None:
     files = (segment_of(older, by_hash=True), segment_of(younger, by_hash=True))
     view = View(Snapshot(), {SIGNATURES: files, EVENT_SIGNATURES: ()}, "token", b"")
     texts = [TRANSFER, SPAM, younger[0].text]
-    for count in (1, 20_000):
+    for count in (1, 2500):
         lines = answer(view, "\n".join(["0xa9059cbb", "00000000"] * count).encode())
         assert lines == [{"hash": "0xa9059cbb", "texts": texts}, {"hash": "0x00000000", "texts": []}] * count
 
@@ -122,19 +123,15 @@ def questions(rows: dict[str, list[Row]], count: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("count", [1, 50, 10_000])
+@pytest.mark.parametrize("count", [0, 1, 50, 10_000])
 def test_every_hash_is_answered_as_a_dictionary_would(view: View, rows: dict[str, list[Row]], count: int) -> None:
-    """In order, repeated ones too, in as many pieces as it takes."""
+    """In order, repeated ones too, in as many pieces as it takes; a list has the results of the lines."""
     sent = questions(rows, count)
-    lines = answer(view, "\n".join(sent).encode())
+    body = "\n".join(sent).encode()
+    lines = answer(view, body)
     known = {one: expected(rows, one) for one in set(sent)}
     assert lines == [known[one] for one in sent]
-
-
-@pytest.mark.parametrize("count", [0, 1, 50, 10_000])
-def test_a_list_has_the_results_of_the_lines(view: View, rows: dict[str, list[Row]], count: int) -> None:
-    body = "\n".join([*questions(rows, count), "zz"][: count or 0]).encode()
-    assert json.loads(b"".join(as_list(resolved(view, hashes_of(body, ""))[0]))) == answer(view, body)
+    assert json.loads(b"".join(as_list(resolved(view, hashes_of(body, ""))[0]))) == lines
 
 
 @pytest.mark.parametrize(
@@ -146,27 +143,19 @@ def test_a_list_has_the_results_of_the_lines(view: View, rows: dict[str, list[Ro
     ],
 )  # fmt: skip
 def test_a_client_may_ask_for_a_list(app: Application, query: str, accept: str, is_list: bool) -> None:
-    """By ``format``, or by an Accept that prefers JSON; otherwise it gets lines."""
+    """By ``format``, or by an Accept that prefers JSON; otherwise it gets lines. Rows are in files or just POSTed."""
     headers = {"Accept": accept, "Content-Type": "application/json"}
-    got = request(app, "POST", RESOLVE_PATH + query, json.dumps([selector("under_score()"), "zz"]).encode(), headers)
-    results = [{"hash": selector("under_score()"), "texts": ["under_score()"]}, {"hash": "zz", "error": NEITHER}]
+    sent = [selector("under_score()"), "zz", A9, f"0x{TOPIC}"]
+    got = request(app, "POST", RESOLVE_PATH + query, json.dumps(sent).encode(), headers)
+    results = [
+        {"hash": sent[0], "texts": ["under_score()"]}, {"hash": "zz", "error": NEITHER},
+        {"hash": A9, "texts": [TRANSFER, SPAM]}, {"hash": sent[3], "texts": [EVENT]},
+    ]  # fmt: skip
     assert (got.status, got.header("Vary")) == (200, "Accept, Origin")
     assert got.header("Content-Type") == ("application/json" if is_list else "application/x-ndjson")
     assert (got.json() if is_list else [json.loads(line) for line in got.body.splitlines()]) == results
-
-
-@pytest.mark.parametrize("hash", [TOPIC, *map(selector, (TRANSFER, "under_score()", "nowhere()"))])
-def test_one_hash_is_answered_as_among_others(app: Application, hash: str) -> None:
-    """Few hashes are looked up one by one. The line is the same, and so is the list."""
-    accept = {"Accept": "application/json"}
-    alone, among = (request(app, "GET", f"{RESOLVE_PATH}?hash={hashes}") for hashes in (hash, f"{hash},zz"))
-    listed, both = (
-        request(app, "GET", f"{RESOLVE_PATH}?hash={hashes}", headers=accept) for hashes in (hash, f"{hash},zz")
-    )
-    assert (alone.status, alone.body) == (200, among.body.splitlines(keepends=True)[0])
-    assert listed.body == both.body.partition(b",\n")[0] + b"]\n"
-    for name in ("Content-Type", "Vary", "Cache-Control"):
-        assert (alone.header(name), listed.header(name)) == (among.header(name), both.header(name))
+    asked = request(app, "GET", f"{RESOLVE_PATH}{query or '?'}&hash={','.join(sent)}", headers={"Accept": accept})
+    assert (asked.body, asked.header("Cache-Control")) == (got.body, "no-cache")
 
 
 def test_the_length_of_an_answer_is_bounded() -> None:
@@ -240,7 +229,7 @@ def test_json_that_is_no_list_is_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("begin", "one", "between", "end"),
-    [(b"", b"aabbccdd", b"\n", b""), (b"[", b'"aabbccdd"', b",", b"]"), (b"", b'"aabbccdd"', b"\n", b"\n")],
+    [(b"", b"aabbccdd", b"\n", b""), (b"[", b'"aabbccdd"', b",", b"]")],
 )
 def test_more_than_the_limit_is_refused(begin: bytes, one: bytes, between: bytes, end: bytes) -> None:
     assert len(hashes_of(begin + between.join([one] * MAX_HASHES) + end, "")) == MAX_HASHES
@@ -277,25 +266,6 @@ def test_a_list_is_filtered_by_many_hashes(view: View, rows: dict[str, list[Row]
 # Over HTTP.
 
 
-def test_rows_in_files_and_rows_just_posted_are_found(app: Application) -> None:
-    posted = [
-        post_text(app, f"{kind}(uint8)", path).json() for kind, path in (("a", SIGNATURES_PATH), ("A", EVENTS_PATH))
-    ]
-    stored = selector("under_score()")
-    sent = [stored, "?", posted[1]["hex_signature"], f"0x{TOPIC}", posted[0]["hex_signature"]]
-    got = request(app, "POST", RESOLVE_PATH, json.dumps(sent).encode())
-    assert (got.status, got.header("Content-Type")) == (200, "application/x-ndjson")
-    assert [json.loads(line) for line in got.body.splitlines()] == [
-        {"hash": sent[0], "texts": ["under_score()"]},
-        {"hash": "?", "error": NEITHER},
-        {"hash": sent[2], "texts": ["A(uint8)"]},
-        {"hash": sent[3], "texts": [EVENT]},
-        {"hash": sent[4], "texts": ["a(uint8)"]},
-    ]
-    page = get(app, f"{SIGNATURES_PATH}?hex_signature__in={stored},{posted[0]['hex_signature']}").json()
-    assert [row["text_signature"] for row in page["results"]] == ["a(uint8)", "under_score()"]
-
-
 def test_bodies_methods_and_formats_are_bounded(app: Application) -> None:
     line = b"aabbccdd\n"
     most = MAX_IMPORT_BODY // len(line)
@@ -305,21 +275,10 @@ def test_bodies_methods_and_formats_are_bounded(app: Application) -> None:
     assert request(app, "POST", f"{RESOLVE_PATH}?format=xml", line).status == 404
 
 
-A9 = selector(TRANSFER)
-DECLARED = "function transfer(address to, uint256 amount) returns (bool)"
-
-
 def entry(*names: str) -> dict[str, Any]:
     """ERC-20's transfer as an ABI has it, with these parameter names."""
     inputs = [{"name": name, "type": kind} for name, kind in zip(names, ("address", "uint256"), strict=True)]
-    outputs = [{"name": "", "type": "bool"}]
-    return {
-        "type": "function",
-        "name": "transfer",
-        "inputs": inputs,
-        "outputs": outputs,
-        "stateMutability": "nonpayable",
-    }
+    return {"type": "function", "name": "transfer", "inputs": inputs, "outputs": [{"name": "", "type": "bool"}]}
 
 
 @pytest.fixture(scope="module")
@@ -363,23 +322,6 @@ def test_texts_come_with_their_place_reasons_and_declaration(client: TestClient)
     assert (second["declaration"], second["witness"], second["kinds"]) == (None, "listed", [])
 
 
-def test_a_post_does_not_replace_the_names_that_a_source_declares(tmp_path: Path) -> None:
-    """Whoever POSTs a known text is answered 400; the declaration of the POST comes after that of the ABI."""
-    root = tmp_path / "warehouse"
-    (tmp_path / "abi.json").write_text(json.dumps([entry("to", "amount")]))
-    import_files([tmp_path / "abi.json"], root)
-    posted = "function transfer(address yourWallet, uint256 youReceive)"
-    with application(root) as app:
-        answer = post(app, SIGNATURES_PATH, {"text_signature": posted})
-        assert (answer.status, answer.header("Reject-Reason")) == (400, "duplicate")
-    fold(Paths(root))
-    with application(root) as app:
-        [text] = full(app.client, A9)[0]["texts"]
-        evidence = get(app, f"{SIGNATURES_PATH}{text['id']}/evidence/").json()
-    assert text["declaration"] == DECLARED
-    assert [(one["declaration"], one["count"]) for one in evidence["declarations"]] == [(DECLARED, 1), (posted, 1)]
-
-
 def test_hashes_may_be_mixed_unknown_and_wrong(client: TestClient) -> None:
     """Each has its line, in the order of the request; by POST too."""
     plain = selector("plain(uint256)")
@@ -399,15 +341,14 @@ def test_what_a_lookup_by_get_refuses(client: TestClient) -> None:
     assert (answer.status_code, str(MAX_FULL_HASHES) in answer.json["detail"]) == (413, True)
 
 
-@pytest.mark.parametrize(("most", "status"), [(1, 413), (2, 200)])
+@pytest.mark.parametrize(("most", "status"), [(2, 413), (3, 200)])
 def test_a_full_answer_has_a_number_of_texts(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, most: int, status: int
 ) -> None:
     """Of all its hashes together: the selector of transfer has two."""
     monkeypatch.setattr(resolve, "MAX_FULL_TEXTS", most)
-    for path in (f"{RESOLVE_PATH}?hash={A9}&full=1", f"{RESOLVE_PATH}?hash={A9},00000001&full=1"):
-        answer = client.simulate_get(path)
-        assert (answer.status_code, f"more than {most} texts" in answer.text) == (status, status == 413)
+    answer = client.simulate_get(f"{RESOLVE_PATH}?hash={A9},{selector('plain(uint256)')}&full=1")
+    assert (answer.status_code, f"more than {most} texts" in answer.text) == (status, status == 413)
 
 
 def test_everything_about_one_text(client: TestClient) -> None:
@@ -432,16 +373,18 @@ def test_everything_about_one_text(client: TestClient) -> None:
 
 
 def test_a_post_is_a_sighting_with_its_declaration(tmp_path: Path) -> None:
-    """Of a new text and of a known one, which is answered as a duplicate; all POSTs of a text are one source."""
-    import_lines(tmp_path / "warehouse", TRANSFER, "plain(uint256)")
+    """Of a new text and of a known one, which is answered as a duplicate; all POSTs of a text are one source.
+
+    The names that a source declares stand before those of a POST.
+    """
+    (tmp_path / "abi.json").write_text(json.dumps([entry("to", "amount")]))
+    import_files([tmp_path / "abi.json"], tmp_path / "warehouse")
+    import_lines(tmp_path / "warehouse", "listed(uint256)", "plain(uint256)")
+    mine = "function transfer(address yourWallet, uint256 youReceive)"
     posts = {
-        "function transfer(address to, uint256 amount) external returns (bool)": (400, TRANSFER, DECLARED, "function"),
-        "function fresh(uint value) payable": (
-            201,
-            "fresh(uint256)",
-            "function fresh(uint256 value) payable",
-            "function",
-        ),
+        mine: (400, TRANSFER, mine, "function"),
+        "function listed(uint n)": (400, "listed(uint256)", "function listed(uint256 n)", "function"),
+        "function fresh(uint n) payable": (201, "fresh(uint256)", "function fresh(uint256 n) payable", "function"),
         "error Denied(address who)": (201, "Denied(address)", "error Denied(address who)", "error"),
         "plain(uint256)": (400, "plain(uint256)", None, "unknown"),
     }
@@ -456,7 +399,7 @@ def test_a_post_is_a_sighting_with_its_declaration(tmp_path: Path) -> None:
             sightings = get(app, f"{SIGNATURES_PATH}{found['texts'][0]['id']}/evidence/").json()["results"]
             [said] = [one for one in sightings if one["source"] == "POST"]
             assert (said["witness"], said["kind"], said["declaration"]) == ("listed", kind, declaration)
-            assert found["texts"][0]["declaration"] == declaration
+            assert found["texts"][0]["declaration"] == (DECLARED if text == TRANSFER else declaration)
 
 
 def test_the_page_of_a_text_says_who_says_so_and_why(client: TestClient) -> None:
@@ -487,33 +430,25 @@ def test_search_results_show_the_commonest_declaration(client: TestClient) -> No
     assert '<span class="tag">looks mined to collide</span>' in page
 
 
-@pytest.mark.parametrize(
-    ("text", "rival"),
-    [
-        ("collate_propagate_storage(bytes16)", "burn(uint256)"),  # of a standard
-        ("burn(uint256)", None),
-        ("workMyDirefulOwner(uint256,uint256)", TRANSFER),
-        ("harmless(bytes16)", None),
-    ],
-)
-def test_a_post_is_told_of_a_well_known_text_of_its_selector(tmp_path: Path, text: str, rival: str | None) -> None:
-    """In a header, so the body stays 4byte.directory's; the preview says it in a sentence."""
-    with application(tmp_path) as app:
-        page = request(app, "POST", "/submit/", urlencode({"text": text}).encode(), FORM)
-        assert (b"a call cannot tell the two apart" in page.body) == (rival is not None)
-        answer = post_text(app, text)
-        assert (answer.status, answer.json()["text_signature"]) == (201, text)
-        assert answer.headers.get("Clashes-With") == rival
+def test_a_post_is_told_of_a_well_known_text_of_its_selector(tmp_path: Path) -> None:
+    """In a header, so the body stays 4byte.directory's; the preview says it in a sentence.
 
-
-def test_a_post_is_told_of_a_text_that_bytecode_has(tmp_path: Path) -> None:
-    """f8491() and f130736() share a selector. A text that a list names is no such rival."""
-    abi = [{"type": "function", "name": "f8491", "inputs": []}, {"type": "function", "name": "g", "inputs": []}]
+    A text of a standard and one that bytecode has are such rivals; one that a list names is not.
+    """
+    abi = [{"type": "function", "name": name, "inputs": []} for name in ("f8491", "g")]
     code = dispatcher(bytes.fromhex(selector(text)[2:]) for text in ("f8491()", "g()"))
     artifact = {"contractName": "Token", "abi": abi, "deployedBytecode": "0x" + code.hex()}
     (tmp_path / "Token.json").write_text(json.dumps(artifact))
     (tmp_path / "list.txt").write_text("f24151()\n")
     import_files([tmp_path / "Token.json", tmp_path / "list.txt"], tmp_path / "data")
+    rivals = {
+        "collate_propagate_storage(bytes16)": "burn(uint256)", "burn(uint256)": None, "harmless(bytes16)": None,
+        "f130736()": "f8491()", "f193033()": None,
+    }  # fmt: skip
     with application(tmp_path / "data") as app:
-        rivals = [post_text(app, text).headers.get("Clashes-With") for text in ("f130736()", "f193033()")]
-    assert rivals == ["f8491()", None]
+        for text, rival in rivals.items():
+            page = request(app, "POST", "/submit/", urlencode({"text": text}).encode(), FORM)
+            assert (b"a call cannot tell the two apart" in page.body) == (rival is not None)
+            answer = post_text(app, text)
+            assert (answer.status, answer.json()["text_signature"]) == (201, text)
+            assert answer.headers.get("Clashes-With") == rival
