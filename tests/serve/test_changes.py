@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from tests.serve.support import (
     EVENTS_PATH,
     SIGNATURES_PATH,
     Application,
-    Place,
     Row,
     application,
     get,
@@ -35,9 +35,9 @@ from tests.serve.support import (
 CHANGES_PATH = "/api/v1/changes/"
 
 
-def step(at: Place, collection: Collection, after: str, limit: int) -> tuple[list[dict[str, Any]], str, bool]:
+def step(app: Application, after: str) -> tuple[list[dict[str, Any]], str, bool]:
     """One answer of the feed: rows, the cursor to go on with, whether there is more now."""
-    answer = get(at, f"{CHANGES_PATH}?collection={collection}&after={after}&limit={limit}")
+    answer = get(app, f"{CHANGES_PATH}?collection=signatures&after={after}&limit=1000")
     assert answer.status == 200, answer.body
     assert answer.header("Content-Type") == "application/x-ndjson"
     *rows, last_line = [json.loads(line) for line in answer.body.splitlines()]
@@ -46,24 +46,15 @@ def step(at: Place, collection: Collection, after: str, limit: int) -> tuple[lis
     return rows, last_line["next"], last_line["more"]
 
 
-def follow(at: Place, collection: Collection, limit: int = 1000, after: str = "") -> list[dict[str, Any]]:
-    """All that the feed has now."""
-    found: list[dict[str, Any]] = []
-    more = True
-    while more:
-        rows, after, more = step(at, collection, after, limit)
-        found += rows
-    return found
-
-
 # Without a server.
 
 ROWS = [Row(id, 10**15 + id, f"f{id}(uint256)", id.to_bytes(4, "big")) for id in (1, 2, 3, 7, 8, 20, 21, 30)]
 SEGMENTS = [segment_of(ROWS[:3], by_hash=True), segment_of(ROWS[3:6], by_hash=True), segment_of(ROWS[6:], slack=3)]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 8, 100])
+@pytest.mark.parametrize("limit", [1, 3, 8, 100])
 def test_the_feed_gives_all_rows_in_order_whatever_the_limit(limit: int) -> None:
+    """A cursor between ids or ahead of them is one like any other."""
     view = view_of(SEGMENTS)
     seen: list[bytes] = []
     after, more = 0, True
@@ -77,16 +68,12 @@ def test_the_feed_gives_all_rows_in_order_whatever_the_limit(limit: int) -> None
     assert [json.loads(line) for line in seen] == [record_of(row) for row in ROWS]
     rest = changes(view, SIGNATURES, after, limit)
     assert (rest.parts, rest.last_id, rest.left) == ((), 30, 0)
-
-
-def test_a_cursor_between_ids_or_ahead_of_them_is_one_like_any_other() -> None:
-    view = view_of(SEGMENTS)
-    assert changes(view, SIGNATURES, 5, 1).last_id == 7
-    assert changes(view, SIGNATURES, 99, 1).last_id == 99
+    between, ahead = (changes(view, SIGNATURES, id, 1).last_id for id in (5, 99))
+    assert (between, ahead) == (7, 99)
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
-@pytest.mark.parametrize("id", [0, 1, 255, 2**59])
+@pytest.mark.parametrize("id", [0, 255, 2**59])
 def test_a_cursor_reads_back_in_its_own_collection(collection: Collection, id: int) -> None:
     cursor = cursor_at(collection, id)
     assert id_of(collection, cursor) == id
@@ -96,22 +83,20 @@ def test_a_cursor_reads_back_in_its_own_collection(collection: Collection, id: i
     assert id_of(other, cursor) is None
 
 
-@pytest.mark.parametrize("ordering", ["", "&ordering=created_at"])
-@pytest.mark.parametrize("wanted", ["", "&text_signature=f2", "&created_at__gt=2001-09-09T01:46:40.000002Z"])
-def test_pages_by_cursor_have_every_row_once(ordering: str, wanted: str) -> None:
+@pytest.mark.parametrize(
+    "wanted", ["", "&text_signature=f2&ordering=created_at", "&created_at__gt=2001-09-09T01:46:40.000002Z"]
+)
+def test_pages_by_cursor_have_every_row_once(wanted: str) -> None:
     view = view_of(SEGMENTS)
-    address = "http://a/"
-    plain = json.loads(page_of(view, SIGNATURES, parse(f"page_size=1000{wanted}{ordering}"), address).body())
+    plain = json.loads(page_of(view, SIGNATURES, parse(f"page_size=1000{wanted}"), "http://a/").body())
     assert plain["results"]
-    for size in (1, 2, 3, 5, 1000):
-        rows, query = [], f"cursor=&page_size={size}{wanted}{ordering}"
-        while True:
-            page = json.loads(page_of(view, SIGNATURES, parse(query), address).body())
+    for size in (1, 3, 1000):
+        rows, query = [], f"http://a/?cursor=&page_size={size}{wanted}"
+        while query:
+            page = json.loads(page_of(view, SIGNATURES, parse(query.partition("?")[2]), "http://a/").body())
             assert (page["count"], page["previous"]) == (plain["count"], None)
             rows += page["results"]
-            if page["next"] is None:
-                break
-            query = page["next"].removeprefix(f"{address}?")
+            query = page["next"]
         assert rows == plain["results"]
 
 
@@ -127,11 +112,8 @@ def test_rows_that_come_meanwhile_move_nothing_to_another_page() -> None:
 
 
 def held_back(paths: Paths) -> dict[Collection, int]:
-    reader = Reader(paths)
-    try:
+    with closing(Reader(paths)) as reader:
         return dict(reader.current().stable_up_to)
-    finally:
-        reader.close()
 
 
 @pytest.mark.parametrize("point", ["begun", "written", "committed"])
@@ -139,7 +121,9 @@ def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publishe
     """One that died after its commit holds nothing back."""
     paths = Paths(warehouse)
     import_lines(warehouse, "old()", "event Old()")
-    kill_an_import(warehouse, ["new()", "newer()"], point)
+    (lines := warehouse.with_name("new.txt")).write_text("new()\nnewer()\n")
+    variables = environment(warehouse) | {"SIGDIR_FAILPOINT": point}
+    assert run_forked(["import", str(lines), "--quiet"], ROOT, variables, SAFETY_SECONDS).returncode < 0
     stable_up_to, is_committed = held_back(paths), point == "committed"
     assert read_snapshot(paths).count(SIGNATURES) == (3 if is_committed else 1)
     assert (stable_up_to[SIGNATURES] == 1, stable_up_to[SIGNATURES] > 10**18) == (not is_committed, is_committed)
@@ -148,20 +132,12 @@ def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publishe
     assert held_back(paths)[SIGNATURES] > 10**18
 
 
-def kill_an_import(warehouse: Path, lines: list[str], point: str) -> None:
-    """An import as a process of its own, which is killed at a failpoint."""
-    path = warehouse.with_name(f"{lines[0]}.txt")
-    path.write_text("\n".join(lines) + "\n")
-    variables = environment(warehouse) | {"SIGDIR_FAILPOINT": point}
-    assert run_forked(["import", str(path), "--quiet"], ROOT, variables, SAFETY_SECONDS).returncode < 0
-
-
 # Over HTTP.
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    with application(tmp_path_factory.mktemp("changes") / "warehouse") as app:
+@pytest.fixture
+def app(warehouse: Path) -> Iterator[Application]:
+    with application(warehouse) as app:
         yield app
 
 
@@ -180,7 +156,7 @@ def test_bad_parameters_are_refused(app: Application) -> None:
 def test_a_row_posted_while_an_import_is_in_work_waits_for_it(app: Application) -> None:
     """The import has reserved its ids; the POSTed row lies above them and is in the lists at once."""
     import_lines(app.folder, *(f"before{n}()" for n in range(3)))
-    _, start, _ = step(app, SIGNATURES, "", 1000)
+    _, start, _ = step(app, "")
     paths = Paths(app.folder)
     with Publisher(paths) as publisher:
         with publisher.staging.exclusive() as staging:
@@ -190,7 +166,7 @@ def test_a_row_posted_while_an_import_is_in_work_waits_for_it(app: Application) 
         row = post_text(app, "while()").json()
         assert row["id"] == place.first_id + 10
         assert get(app, f"{SIGNATURES_PATH}?page_size=1").json()["results"] == [row]
-        assert step(app, SIGNATURES, start, 1000) == ([], start, False)
+        assert step(app, start) == ([], start, False)
         with publisher.staging.exclusive() as staging:
             staging.end_publish("run")
-    assert step(app, SIGNATURES, start, 1000) == ([row], cursor_at(SIGNATURES, row["id"]), False)
+    assert step(app, start) == ([row], cursor_at(SIGNATURES, row["id"]), False)
