@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from tests.serve.support import opened as storage
 SPAMMER = "0x" + "11" * 20
 SPAM_ENTRY = {"type": "function", "name": "many_msg_babbage", "inputs": [{"type": "bytes1", "name": ""}]}
 TOOLS = {"resolve", "search", "decode", "contract", "solve"}
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
 def test_the_help_names_every_tool() -> None:
@@ -60,34 +61,17 @@ def app(stored: Path) -> Iterator[Application]:
         yield app
 
 
-def asked(arguments: list[str], ask: Callable[[Client], Awaitable[Any]]) -> Any:
-    """What a client gets from a fresh `sigdir mcp` with these arguments."""
-    command = StdioServerParameters(
-        command=sys.executable, args=["-m", "sigdir", "mcp", *arguments], cwd=ROOT, env=environment(Path("/nowhere"))
-    )
-
-    async def talk() -> Any:
-        async with Client(command, read_timeout_seconds=SAFETY_SECONDS) as client:
-            return await ask(client)
-
-    return _run(talk)
-
-
-def asked_at(server: Any, ask: Callable[[Client], Awaitable[Any]]) -> Any:
-    """What a client gets from a server in this process, or by streamable HTTP at an address."""
+def asked(server: Any, ask: Callable[[Client], Awaitable[Any]]) -> Any:
+    """What a client gets from a server in this process, by streamable HTTP at an address, or from a command."""
 
     async def talk() -> Any:
         async with Client(server, read_timeout_seconds=SAFETY_SECONDS) as client:
             return await ask(client)
 
-    return _run(talk)
-
-
-def _run(talk: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return _in_thread(lambda: asyncio.run(talk()))
 
 
-def posted(app: Application, body: bytes, headers: Mapping[str, str], method: str = "POST") -> Answer:
+def posted(app: Application, body: bytes, headers: Mapping[str, str] = HEADERS, method: str = "POST") -> Answer:
     """The answer of the route to a request."""
     answer: Answer = _in_thread(lambda: request(app, method, "/mcp", body, headers))
     return answer
@@ -115,12 +99,14 @@ def test_agents_get_texts_and_reasons(stored: Path, app: Application, source: st
 
     if source == "HTTP":
         with listening(app) as port:
-            found = asked_at(f"http://{HOST}:{port}/mcp", ask)
+            found = asked(f"http://{HOST}:{port}/mcp", ask)
     elif source == "pack":
-        found = asked(["--pack", str(export(stored, declarations=True))], ask)
+        arguments = ["-m", "sigdir", "mcp", "--pack", str(export(stored, declarations=True))]
+        variables = environment(Path("/nowhere"))
+        found = asked(StdioServerParameters(command=sys.executable, args=arguments, cwd=ROOT, env=variables), ask)
     else:
         with opened(stored) as directory:
-            found = asked_at(mcp_server(directory), ask)
+            found = asked(mcp_server(directory), ask)
     listed, resolved, searched, decoded, returned, contract, solved = found
     assert {tool.name for tool in listed.tools} == TOOLS
     for tool in listed.tools:
@@ -136,9 +122,8 @@ def test_agents_get_texts_and_reasons(stored: Path, app: Application, source: st
     assert resolved.structured_content["summary"].endswith("0x00000001 is unknown.")
     assert [one["text_signature"] for one in searched.structured_content["matches"]][:1] == [TRANSFER]
     assert searched.structured_content["has_more"]
-    assert decoded.structured_content["summary"].startswith(
-        f"calldata: {TRANSFER}, with high confidence (text of ERC-20; "
-    )
+    calldata = f"calldata: {TRANSFER}, with high confidence (text of ERC-20; "
+    assert decoded.structured_content["summary"].startswith(calldata)
     assert decoded.structured_content["readings"][0]["candidates"][0]["parameters"][1]["value"] == "40"
     assert returned.structured_content["summary"].startswith("return: ")
     assert solved.structured_content["texts"][0]["posterior"] == 1
@@ -188,17 +173,13 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("resolve", {"hashes": []}, "at least 1"),
     ("resolve", {"hashes": ["0xa9059cbb"] * 101}, "at most 100"),
     ("resolve", {"hashes": ["0" * 70]}, "at most 66"),
-    ("resolve", {"hashes": "0xa9059cbb"}, "list"),
-    ("resolve", {}, "required"),
     ("search", {"fragment": "t"}, "at least 2"),
     ("search", {"fragment": "tr", "limit": 0}, "greater than or equal to 1"),
     ("search", {"fragment": "tr", "kind": "other"}, "functions and errors"),
     ("decode", {"data": "0x12"}, "a selector has 4"),
-    ("decode", {"data": "0xzz"}, "not a hex digit"),
     ("decode", {"data": "0x01", "returned_by": "0x12"}, "selector"),
     ("decode", {"data": "[" * 5000}, "data"),
     ("contract", {"code": "0xzz"}, "code"),
-    ("contract", {"code": "00" * 131_073}, "at most 131,072"),
     ("contract", {"code": "00" * 262_145}, "at most 524288"),
     ("other", {}, "other"),
 ]
@@ -211,7 +192,7 @@ def call(stored: Path) -> Any:
         server = mcp_server(directory)
 
         def call(name: str, arguments: dict[str, Any]) -> tuple[bool, str]:
-            found = asked_at(server, lambda client: client.call_tool(name, arguments))
+            found = asked(server, lambda client: client.call_tool(name, arguments))
             return bool(found.is_error), found.content[0].text
 
         yield call
@@ -221,10 +202,9 @@ def call(stored: Path) -> Any:
 def test_bad_arguments_are_refused_with_their_reason(
     call: Any, name: str, arguments: dict[str, Any], told: str
 ) -> None:
-    """The agent reads what is wrong, and the server goes on."""
+    """The agent reads what is wrong."""
     is_error, text = call(name, arguments)
     assert (is_error, told in text) == (True, True)
-    assert not call("resolve", {"hashes": ["0xa9059cbb"]})[0]
 
 
 def test_an_answer_that_is_too_long_is_its_summary(call: Any) -> None:
@@ -233,13 +213,11 @@ def test_an_answer_that_is_too_long_is_its_summary(call: Any) -> None:
     places = "".join(f"{32 * calls + 96 * number:064x}" for number in range(calls))
     bodies = f"{36:064x}4e487b71{17:064x}{'0' * 56}" * calls
     is_error, text = call("decode", {"data": f"0xac9650d8{32:064x}{calls:064x}{places}{bodies}"})
-    assert (is_error, "bytes; at most 262,144 are given. Ask for less. In short: calldata: multi" in text) == (
-        True,
-        True,
-    )
+    told = "bytes; at most 262,144 are given. Ask for less. In short: calldata: multi"
+    assert (is_error, told in text) == (True, True)
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(sorted(TOOLS)),
     st.dictionaries(
@@ -259,8 +237,7 @@ def test_http_solves_for_older_clients(app: Application) -> None:
     """They name the tool in the body alone."""
     named = {"name": "solve", "arguments": {"hash": "0x12345678", "seconds": 2}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": named}).encode()
-    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    answer = posted(app, body, headers)
+    answer = posted(app, body)
     assert (answer.status, "texts tried" in answer.json()["result"]["structuredContent"]["summary"]) == (200, True)
 
 
@@ -278,25 +255,18 @@ def test_only_what_names_solve_waits_for_what_solves(stored: Path) -> None:
 
 
 def test_http_refuses_what_is_no_message(app: Application, stored: Path) -> None:
-    """With a status and a reason; without --mcp there is no route."""
-    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    """With a status and a reason. Without --solve there is no such tool, without --mcp there is no route."""
     for method, body, status in (
-        ("GET", b"", 405), ("DELETE", b"", 405), ("POST", b"{", 400), ("POST", b"[" * 100_000, 400), ("POST", b"x" * 4_000_000, 413),
+        ("GET", b"", 405), ("POST", b"{", 400), ("POST", b"[" * 100_000, 400), ("POST", b"x" * 4_000_000, 413),
     ):  # fmt: skip
-        assert posted(app, body, headers, method).status == status
+        assert posted(app, body, method=method).status == status
     assert posted(app, b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
     assert "streamable HTTP" in get(app, "/llms.txt").body.decode()
     with application(stored, mcp=True) as without:
-        assert {tool["name"] for tool in listed_by(without)} == TOOLS - {"solve"}
+        listed = posted(without, b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}').json()["result"]["tools"]
+    assert {tool["name"] for tool in listed} == TOOLS - {"solve"}
     with application(stored) as without:
-        assert posted(without, b"{}", {}).status == 404
-
-
-def listed_by(app: Application) -> Any:
-    """The tools of an application that does not solve."""
-    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    answer = posted(app, b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', headers)
-    return answer.json()["result"]["tools"]
+        assert posted(without, b"{}").status == 404
 
 
 def test_a_warehouse_that_is_missing_is_one_line(tmp_path: Path) -> None:
