@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -53,17 +53,16 @@ class Reading:
     rejects: list[Reject] = field(default_factory=list)
 
 
-class Read(Protocol):
-    """Writes an input and reads it, with the format detected unless ``format`` names it."""
-
-    def __call__(self, name: str, data: str | bytes, format: str | None = None, **options: Any) -> Reading: ...
+Read = Callable[..., Reading]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def write_and_read(name: str, data: str | bytes, format: str | None = None, **options: Any) -> Reading:
+    """Writes an input of a name and reads it; what else it is given is for ``read_path``."""
+
+    def write_and_read(name: str, data: str | bytes, *more: Any, **options: Any) -> Reading:
         [path] = write_files(tmp_path, {name: data})
-        return read_path(path, format, **options)
+        return read_path(path, *more, **options)
 
     return write_and_read
 
@@ -141,39 +140,27 @@ TEXT_READING = Reading(
     [Reject("bad_width", "narrow(uint7)", 8, 11), Reject("unbalanced", "totalSupply)", 12, 13)],
 )
 
-# As go-ethereum writes it: keys in order and without 0x, four spaces; texts that people sent in.
+# As go-ethereum writes it: keys in order and without 0x, four spaces; texts that people sent in. Then a map of topics.
 FOURBYTE = f"""\
 {{
     "10038099": "isPuppySports()",
-    "10103122": "totalDurationInDays()",
     "18160ddd": "totalSupply)",
     "{selector("set((uint256,address)[2])")[2:]}": "set((uint256,address)[2])",
-    "a9059cbb": "transfer(address,uint256)",
-    "a9059cbc": "transfer(address,uint256)"
+    "a9059cbc": "transfer(address,uint256)",
+    "{topic(MOVED)[2:]}": "{MOVED}",
+    "{topic("Mint(address)")}": ["Mint(address)", "Mint(address,uint7)"],
+    "{topic("Burn()")[2:].upper()}": "Burn()",
+    "{topic("Lost()")}": null
 }}"""
 FOURBYTE_READING = Reading(
     "map",
-    ["isPuppySports()", "totalDurationInDays()", "set((uint256,address)[2])", TRANSFER],
-    [],
-    [Reject("unbalanced", "totalSupply)", 12, 3), Reject("hash_mismatch", TRANSFER, 0, 6)],
-)
-
-TOPICS = json.dumps(
-    {
-        topic(MOVED)[2:]: MOVED,
-        topic("Mint(address)"): ["Mint(address)", "Mint(address,uint7)"],
-        topic("Burn()")[2:].upper(): "Burn()",
-        topic("Lost()")[2:]: None,
-    },
-    indent=4,
-)
-TOPICS_READING = Reading(
-    "map",
-    [],
+    ["isPuppySports()", "set((uint256,address)[2])"],
     [MOVED, "Mint(address)", "Burn()"],
     [
-        Reject("bad_width", "Mint(address,uint7)", 14, 3),
-        Reject("bad_entry", json.dumps({topic("Lost()")[2:]: None}), 0, 5),
+        Reject("unbalanced", "totalSupply)", 12, 2),
+        Reject("hash_mismatch", TRANSFER, 0, 4),
+        Reject("bad_width", "Mint(address,uint7)", 14, 7),
+        Reject("bad_entry", json.dumps({topic("Lost()"): None}), 0, 9),
     ],
 )
 
@@ -364,20 +351,6 @@ SOURCIFY_READING = Reading(
         Reject("bad_entry", "d()", 0, 8),
     ],
 )
-TEXT_COLUMN = parquet_bytes(
-    {
-        "text_signature": pa.array([TRANSFER, MOVED, "bare(uint)", "approve(address,uint256)", "odd()"]),
-        "hash": pa.array(
-            [keccak256(TRANSFER)[:4], keccak256(MOVED), None, keccak256(TRANSFER)[:4], b"123"], pa.binary()
-        ),
-    }
-)
-TEXT_COLUMN_READING = Reading(
-    "parquet",
-    [TRANSFER, "bare(uint256)"],
-    [MOVED],
-    [Reject("hash_mismatch", "approve(address,uint256)", 0, 4), Reject("bad_entry", "odd()", 0, 5)],
-)
 
 DATA = Path(__file__).parent / "data"
 # `Token.sol` compiled with solc 0.8.37 (the npm package `solc`): standard JSON with outputSelection
@@ -429,56 +402,14 @@ SOLC_HASHES_READING = Reading(
     ],
 )
 
-# As Foundry writes it: sorted, one line, empty if Foundry looked a hash up and did not find it.
-FOUNDRY_CACHE = json.dumps(
-    {
-        "functions": {"0x00000001": "", "0x18160ddd": "totalSupply()", "0xa9059cbb": TRANSFER, "0xa9": "a()"},
-        "errors": {selector("Denied(address)"): "Denied(address)", "0x4e487b71": "Panic(uint)", "0x4e487b72": None},
-        "events": {topic("Lost()"): "", topic(MOVED): MOVED, "0xa9059cbb": TRANSFER},
-    },
-    separators=(",", ":"),
-)
-FOUNDRY_CACHE_READING = Reading(
-    "foundry-cache",
-    ["totalSupply()", TRANSFER, "Denied(address)", "Panic(uint256)"],
-    [MOVED],
-    [
-        Reject("bad_entry", '{"0xa9": "a()"}', 0, 4),
-        Reject("bad_entry", '{"0x4e487b72": null}', 0, 7),
-        Reject("bad_entry", json.dumps({"0xa9059cbb": TRANSFER}), 0, 10),
-    ],
-)
 
-# Its table `signature` as PostgreSQL writes it to CSV, joined with the kind; no 0x, 32 bytes each.
-ETHERFACE = f"""\
-id,text,hash,added_at,kind
-1,"{TRANSFER}",{topic(TRANSFER)[2:]},2022-04-01 10:00:00+00,function
-2,"{MOVED}",{topic(MOVED)[2:]},2022-04-01 10:00:00+00,event
-3,bare(),{topic("bare()")[2:]},2022-04-01 10:00:00+00,
-4,"approve(address,uint256)",{topic("bare()")[2:]},2022-04-01 10:00:00+00,function
-5,odd(),,2022-04-01 10:00:00+00,error
-6
-7,Denied(address),{topic("Denied(address)")[2:]},2022-04-01 10:00:00+00,error
-"""
-ETHERFACE_READING = Reading(
-    "csv",
-    [TRANSFER, "bare()", "odd()", "Denied(address)"],
-    [MOVED],
-    [
-        Reject("hash_mismatch", "approve(address,uint256)", 0, 5),
-        Reject("bad_entry", "6", 0, 7),
-    ],
-)
-
-
-def sqlite_bytes(*statements: str, rows: Iterable[tuple[Any, Any]] = ()) -> bytes:
-    """A database as a file, with these rows in its last table."""
+def sqlite_bytes(*statements: str, table: str = "signatures", rows: Iterable[Sequence[Any]] = ()) -> bytes:
+    """A database as a file, with these rows in a table."""
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         for statement in statements:
             database.execute(statement)
-        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid").fetchall()
-        last = tables[-1][0].replace('"', '""')
-        database.executemany(f'INSERT INTO "{last}" VALUES (?, ?)', rows)
+        for row in rows:
+            database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
         database.commit()
         return database.serialize()
 
@@ -542,7 +473,6 @@ TABLE_READING = Reading(
 SAMPLES: dict[str, tuple[str | bytes, Reading]] = {
     "text": (TEXT, TEXT_READING),
     "4byte.json": (FOURBYTE, FOURBYTE_READING),
-    "topics": (TOPICS, TOPICS_READING),
     "openchain": (OPENCHAIN, OPENCHAIN_READING),
     "csv": (CSV, CSV_READING),
     "rows, lines": (json_lines(*ROWS), ROWS_READING),
@@ -552,15 +482,12 @@ SAMPLES: dict[str, tuple[str | bytes, Reading]] = {
     "panoramix": (PANORAMIX, PANORAMIX_READING),
     "abi": (json.dumps(ABI), ABI_READING),
     "sourcify": (SOURCIFY, SOURCIFY_READING),
-    "text column": (TEXT_COLUMN, TEXT_COLUMN_READING),
     "standard json": (STANDARD_JSON, STANDARD_JSON_READING),
     "solc hashes": (SOLC_HASHES, SOLC_HASHES_READING),
-    "foundry cache": (FOUNDRY_CACHE, FOUNDRY_CACHE_READING),
     "table": (TABLE, TABLE_READING),
-    "etherface": (ETHERFACE, ETHERFACE_READING),
     "mythril": (MYTHRIL, MYTHRIL_READING),
 }
-OF_LINES = ["text", "openchain", "csv", "rows, lines", "panoramix", "solc hashes", "etherface", "table"]
+OF_LINES = ["text", "openchain", "csv", "rows, lines", "panoramix", "solc hashes", "table"]
 AS_TEXT = [name for name, (data, _) in SAMPLES.items() if isinstance(data, str)]
 
 
@@ -578,13 +505,13 @@ def in_members(packer: str, raw: bytes) -> bytes:
     return b"".join(map(COMPRESSORS[packer], pieces))
 
 
-PACKED = ["text", "openchain", "rows, page", "panoramix", "sourcify", "mythril"]
+PACKED = ["text", "rows, page", "mythril"]
 WRITTEN: dict[str, tuple[Iterable[str], Callable[[bytes], bytes]]] = {
     "as it is": (SAMPLES, bytes),
     "with CRLF": (OF_LINES, lambda raw: raw.replace(b"\n", b"\r\n")),
     "with a byte order mark": (AS_TEXT, b"\xef\xbb\xbf".__add__),
     "without the last line end": (OF_LINES, lambda raw: raw.removesuffix(b"\n")),
-    "packed": (SAMPLES, gzip.compress),
+    "packed": (["openchain", "csv", "panoramix", "sourcify"], gzip.compress),
     **{f"members of {packer}": (PACKED, partial(in_members, packer)) for packer in COMPRESSORS},
 }
 """Ways to write a sample, and the samples that have them."""
@@ -711,8 +638,11 @@ def test_sqlite_is_left_as_it_is(tmp_path: Path) -> None:
 def test_hostile_sqlite(read: Read) -> None:
     """Odd table names are quoted, virtual tables are not opened, and a broken file is an error of one line."""
     virtual = "CREATE VIRTUAL TABLE find USING fts5(signature)"
-    odd = 'CREATE TABLE "a""b; DROP TABLE c" (selector, TEXT_SIG)'
-    assert read("odd.db", sqlite_bytes(virtual, odd, rows=[("0xa9059cbb", TRANSFER)])) == Reading("sqlite", [TRANSFER])
+    odd = '"a""b; DROP TABLE c"'
+    database = sqlite_bytes(
+        virtual, f"CREATE TABLE {odd} (selector, TEXT_SIG)", table=odd, rows=[("0xa9059cbb", TRANSFER)]
+    )
+    assert read("odd.db", database) == Reading("sqlite", [TRANSFER])
     data = sqlite_bytes(MYTHRIL_TABLE, rows=[(None, f"f{n}()") for n in range(10_000)])
     with pytest.raises(BadInput, match=r"odd.db: broken SQLite: database disk image is malformed$"):
         read("odd.db", data[:50_000])
@@ -745,7 +675,7 @@ def test_blank_lines_are_skipped(read: Read, name: str) -> None:
 _SAME_KEYS = '"a9059cbb": "transfer(address,uint256)", "a9059cbb": "many_msg_babbage(bytes1)", "a9059cbb": "x()"'
 _SAME_TEXTS = '{"abi": [], "methodIdentifiers": {"a()": "0dbe671f", "a()": "0dbe671f", "a()": "0dbe6720"}}'
 _PAGES = [{"count": 2, "next": None, "results": [row(1, text)]} for text in ("a()", "b()")]
-_LONG_PAGES = [{"results": [{"text_signature": f"f{page}_{n}(uint256)"} for n in range(3_000)]} for page in range(3)]
+_LONG_PAGES = [{"results": [{"text_signature": f"f{page}_{n}(uint256)"} for n in range(2_000)]} for page in range(2)]
 _PAIR = parameter("tuple", components=[parameter("uint256"), parameter("bool")], indexed=True)
 _PAIRS = [_PAIR, _PAIR, parameter("tuple[2]", components=_PAIR["components"])]
 _CONTRACT = {"_format": "hh-sol-artifact-1", "contractName": "Context", "abi": [], "bytecode": "0x"}
@@ -782,8 +712,8 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
         Reading("csv", ["a()", "f()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, 5)]),
     ),
     "a comment over blocks has its lines": (
-        "input", "a()\n/*\n" + "gone(uint7)\n" * 250_000 + "*/ b()\nc(uint7)\n",
-        Reading("text", ["a()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, 250_004)]),
+        "input", "a()\n/*\ngone(uint7)" + "\n" * BLOCK_BYTES + "gone(uint7) */ b()\nc(uint7)\n",
+        Reading("text", ["a()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, BLOCK_BYTES + 4)]),
     ),
     "a key several times": (
         "map", f"{{{_SAME_KEYS}}}",
@@ -826,10 +756,6 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
         "input", json_lines('{"text_signature": "a()"}', _SURROGATE),
         Reading("rows", ["a()"], [], [Reject("bad_entry", _SURROGATE, 0, 2)]),
     ),
-    "NUL in a map": (
-        "map", '{"12345678": "a\\u0000()", "87654321": "\\u0000"}',
-        Reading("map", [], [], [Reject("bad_name", "a\0()", 2, 1), Reject("bad_name", "\0", 1, 2)]),
-    ),
     "NUL in CSV": (
         "nul.csv", 'text_signature\na()\n"b(\0)"\n\0\n',
         Reading("csv", ["a()"], [], [Reject("unknown_type", "b(\0)", 3, 3), Reject("bad_name", "\0", 1, 4)]),
@@ -851,25 +777,27 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
     "a selector beside the whole hash": (
         "input", _TOPICS_TOO, Reading("csv", [TRANSFER], [MOVED], [Reject("hash_mismatch", TRANSFER, 0, 3)]),
     ),
-    "spellings of a hash in a map": ("input", json_lines(dict.fromkeys(_SPELLED, TRANSFER)), Reading("map", [TRANSFER] * 4)),
-    "spellings of a hash in rows": (
-        "input", json_lines(*({"text_signature": TRANSFER, "hex_signature": one} for one in _SPELLED)),
-        Reading("rows", [TRANSFER] * 4),
+    "what Foundry looked up in vain": (  # Foundry keeps an empty text
+        "input", json.dumps({
+            "functions": {"0x00000001": "", "0xa9059cbb": TRANSFER, "0xa9": "a()"},
+            "errors": {"0x4e487b71": "Panic(uint)", "0x4e487b72": None},
+            "events": {topic("Lost()"): "", topic(MOVED): MOVED, "0xa9059cbb": TRANSFER},
+        }),
+        Reading("foundry-cache", [TRANSFER, "Panic(uint256)"], [MOVED], [
+            Reject("bad_entry", '{"0xa9": "a()"}', 0, 3),
+            Reject("bad_entry", '{"0x4e487b72": null}', 0, 5),
+            Reject("bad_entry", json.dumps({"0xa9059cbb": TRANSFER}), 0, 8),
+        ]),
     ),
+    "kinds beside whole hashes": (  # Etherface's table `signature` joined with the kind
+        "input", "text,hash,kind\n" + "".join(f'"{text}",{topic(text)[2:]},{kind}\n' for text, kind in (
+            (TRANSFER, "function"), (MOVED, "event"), ("bare()", ""))) + "odd(),,error\n",
+        Reading("csv", [TRANSFER, "bare()", "odd()"], [MOVED]),
+    ),
+    "spellings of a hash in a map": ("input", json_lines(dict.fromkeys(_SPELLED, TRANSFER)), Reading("map", [TRANSFER] * 4)),
     "spellings of a hash in CSV": (
         "input", "signature,selector\n" + "".join(f'"{TRANSFER}",{one}\n' for one in _SPELLED),
         Reading("csv", [TRANSFER] * 4),
-    ),
-    "spellings of a hash in a dump": (
-        "input", json_lines(*(
-            dump(one, "transfer", inputs=[parameter("address"), parameter("uint256")]) for one in _SPELLED
-        )),
-        Reading("panoramix", [TRANSFER] * 4),
-    ),
-    "entries of each type": (
-        "input.abi", json.dumps([{"name": "f"}, *({"type": type, "name": "f"} for type in (
-            "function", "error", "constructor", "fallback", "receive"))]),
-        Reading("abi", ["f()"] * 3),
     ),
     **{f"nothing in {name}": (name, "", Reading(format)) for name, format in (
         ("empty.txt", "text"), ("empty.jsonl", "rows"), ("empty.ndjson", "rows"))},
@@ -919,7 +847,7 @@ def test_comments_are_skipped(read: Read, data: str, functions: list[str]) -> No
     assert read("input", data, "text") == Reading("text", functions)
 
 
-# Lines that are longer than a block, and many blocks.
+# Many blocks.
 
 LINE_FORMS: dict[str, tuple[str, Callable[[str, str], str]]] = {
     "text": ("", lambda name, kind: f"{name}({kind})"),
@@ -934,23 +862,6 @@ LINE_FORMS: dict[str, tuple[str, Callable[[str, str], str]]] = {
 """The header of a format of lines, and its line for a function of one parameter, or of none."""
 
 
-@pytest.mark.parametrize("size", [70_000, 5_000_000])
-@pytest.mark.parametrize("format", LINE_FORMS)
-def test_line_longer_than_a_block_is_one_reject(read: Read, format: str, size: int) -> None:
-    """A line longer than a text or a block is one reject; the lines around it are read with the right numbers."""
-    header, line = LINE_FORMS[format]
-    names = [f"fill{number}" for number in range(3_000)]
-    lines = [*header.splitlines(), *(line(name, "") for name in names), line("a", "")]
-    at = len(lines) + 1
-    lines += [line("f" * size, ""), line("b", ""), "", line("c", "uint7"), ""]
-    reading = read("input", "\n".join(lines), format)
-    assert reading.functions == [f"{name}()" for name in [*names, "a", "b"]]
-    long, narrow = reading.rejects
-    assert (long.line, narrow.reason, narrow.line) == (at, "bad_width", at + 3)
-    # A JSON line that does not fit a block is cut, and then it is no JSON.
-    assert long.reason in ({"too_long", "bad_entry"} if format in {"rows", "panoramix"} else {"too_long"})
-
-
 def test_long_line_of_wide_characters_is_too_long(read: Read) -> None:
     """A long line cut inside a character is rejected for its length, not its encoding."""
     for lead in range(3):
@@ -961,25 +872,28 @@ def test_long_line_of_wide_characters_is_too_long(read: Read) -> None:
 
 @pytest.mark.parametrize("format", LINE_FORMS)
 def test_line_numbers_hold_over_many_blocks(read: Read, format: str) -> None:
-    """In an input of several blocks each reject has the line that an independent count gives it."""
+    """Each reject has the line that an independent count gives it, also behind lines longer than a text or a block."""
     header, line = LINE_FORMS[format]
     dice = random.Random(7)
     lines = header.splitlines()
-    functions, rejected = [], []
-    for number in range(6_000):
-        name = f"n{number}_{'pad' * dice.randrange(500)}"
-        if dice.random() < 0.01:
+    functions, rejected = [], {}
+    for number in range(4_000):
+        name = f"n{number}_{'pad' * dice.randrange(400)}"
+        size = {1_000: 70_000, 3_000: 5_000_000}.get(number)
+        if size is not None:
+            lines.append(line("f" * size, ""))
+            # A JSON line that does not fit a block is cut, and then it is no JSON.
+            rejected[len(lines)] = "bad_entry" if size > BLOCK_BYTES and format in ("rows", "panoramix") else "too_long"
+        elif dice.random() < 0.01:
             lines.append(line(name, "uint7"))
-            rejected.append(len(lines))
+            rejected[len(lines)] = "bad_width"
         else:
             lines.append(line(name, ""))
             functions.append(f"{name}()")
         if dice.random() < 0.01:
             lines.append("")
-    data = "\n".join(lines).encode()
-    assert len(data) > 2 * BLOCK_BYTES
-    reading = read("input", data, format)
-    assert [reject.line for reject in reading.rejects] == rejected
+    reading = read("input", "\n".join(lines), format)
+    assert {reject.line: reject.reason for reject in reading.rejects} == rejected
     assert reading.functions == functions
 
 
@@ -1104,13 +1018,8 @@ def table_bytes(format: str, names: Sequence[str], rows: Sequence[Sequence[Any]]
         return json_lines(*(dict(zip(names, row, strict=True)) for row in rows)).encode()
     if format == "sqlite":
         columns = ", ".join(f'"{name}"' for name in names)
-        with contextlib.closing(sqlite3.connect(":memory:")) as database:
-            database.execute(f"CREATE TABLE people ({columns})")
-            database.executemany(f"INSERT INTO people VALUES ({', '.join('?' * len(names))})", rows)
-            database.commit()
-            return database.serialize()
-    columns_of = {name: [row[number] for row in rows] for number, name in enumerate(names)}
-    return parquet_bytes(columns_of)
+        return sqlite_bytes(f"CREATE TABLE people ({columns})", table="people", rows=rows)
+    return parquet_bytes(dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
 TABLES = pytest.mark.parametrize("format", ["csv", "rows", "sqlite", "parquet"])
@@ -1236,20 +1145,11 @@ HUFF = """#include "./Token.huff"
 #define constant TRANSFER = 0x01
 #define function bad(uint7) view returns ()
 """
-TYPECHAIN_5 = """export interface TokenInterface extends utils.Interface {
-  functions: {
-    "transfer(address,uint256)": FunctionFragment;
-    "place((address,uint256)[])": FunctionFragment;
-  };
-  getFunction(nameOrSignatureOrTopic: "transfer" | "place"): FunctionFragment;
+TYPECHAIN = """export interface TokenInterface extends utils.Interface {
+  functions: { "place((address,uint256)[])": FunctionFragment };
   encodeFunctionData(functionFragment: "transfer", values: [string, BigNumberish]): string;
-  events: {
-    "Moved(address,uint256)": EventFragment;
-  };
-  getEvent(nameOrSignatureOrTopic: "Moved"): EventFragment;
 }
-"""
-TYPECHAIN_6 = """export interface Token extends BaseContract {
+export interface Token extends BaseContract {
   getFunction(
     nameOrSignature: "mint(address)"
   ): TypedContractMethod<[to: AddressLike], [void], "nonpayable">;
@@ -1260,12 +1160,7 @@ TYPECHAIN_6 = """export interface Token extends BaseContract {
   };
 }
 """
-_GO_ABI = json.dumps(
-    [
-        {"type": "function", "name": "transfer", "inputs": [{"name": "to", "type": "address"}, {"name": "n", "type": "uint256"}]},
-        {"type": "event", "name": "Moved", "inputs": [{"name": "from", "type": "address", "indexed": True}]},
-    ]
-)  # fmt: skip
+_GO_ABI = json.dumps([ABI[3], ABI[8]])
 GO = f"""// Code generated - DO NOT EDIT.
 package token
 
@@ -1285,11 +1180,9 @@ const quote, tick = '"', '`'
 CODE = {
     "rust": ("lib.rs", RUST, Reading("rust", ["number()", "walk((uint64,bytes32[]))", "loose(address[],uint256)", "body()", "orders(address,uint256)", "Denied(address)", "balanceOf(address)"], ["Moved((uint64,bytes32[]),address)"])),
     "huff": ("Token.huff", HUFF, Reading("huff", [TRANSFER, "balanceOf(address)", "store((bytes32,uint8)[2],bytes)", "Denied(address)"], ["Moved(address,uint256)"], [Reject("bad_width", "function bad(uint7) view returns ()", 14, 14)])),
-    "ethers 5": ("Token.d.ts", TYPECHAIN_5, Reading("typechain", [TRANSFER, "place((address,uint256)[])"], ["Moved(address,uint256)"])),
-    "ethers 6": ("Token.ts", TYPECHAIN_6, Reading("typechain", ["mint(address)"], ["Moved(address,uint256)"])),
-    "go": ("token.go", GO, Reading("javascript", [TRANSFER, "totalSupply()"], ["Moved(address)"])),
-    "go, older": ("token.go", f"package token\n\nconst TokenABI = {json.dumps(_GO_ABI)}\n", Reading("javascript", [TRANSFER], ["Moved(address)"])),
-    "go, raw": ("token.go", f"package token\n\nconst TokenABI = `{_GO_ABI}`\n", Reading("javascript", [TRANSFER], ["Moved(address)"])),
+    "ethers 5 and 6": ("Token.ts", TYPECHAIN, Reading("typechain", ["place((address,uint256)[])", "mint(address)"], ["Moved(address,uint256)"])),
+    "go": ("token.go", GO, Reading("javascript", [TRANSFER, "totalSupply()"], [MOVED])),
+    "go, raw": ("token.go", f"package token\n\nconst TokenABI = `{_GO_ABI}`\n", Reading("javascript", [TRANSFER], [MOVED])),
 }  # fmt: skip
 
 

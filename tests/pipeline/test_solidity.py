@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.registry import detect
-from sigdir.pipeline.formats.solidity import Project, declarations, looks_like
+from sigdir.pipeline.formats.solidity import Project, declarations
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
-from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, FUNCTIONS, SIGNATURES
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, SIGNATURES
 from sigdir.signatures.evidence import LISTED, Contract
 from sigdir.signatures.grammar import REASONS
-from tests.pipeline.support import corpus, read_alone, write_files
+from tests.pipeline.support import corpus, write_files
+from tests.pipeline.test_formats import Reject, detected, read_path
 
 
 class Reading(NamedTuple):
@@ -35,30 +35,15 @@ class Reading(NamedTuple):
     rejects: list[tuple[str, str]]
 
 
-def read_entries(entries: Iterator[Entry]) -> Reading:
+def read_batches(batches: Iterable[Candidates]) -> Reading:
     found = Reading([], [], [])
-    for batch in pack(entries, file=0):
-        extend(found, read_batch(batch))
+    for result in map(canonicalise, batches):
+        for collection, rows in result.accepted.items():
+            (found.functions if collection == SIGNATURES else found.events).extend(rows.text.to_pylist())
+        for text, code in zip(result.rejected.text.to_pylist(), result.rejected.reasons, strict=True):
+            why = REASONS[code]
+            found.rejects.append((text if why in ("syntax", "unbalanced") else bare(text), why))
     return found
-
-
-def extend(found: Reading, more: Reading) -> None:
-    found.functions.extend(more.functions)
-    found.events.extend(more.events)
-    found.rejects.extend(more.rejects)
-
-
-def read_batch(batch: Candidates) -> Reading:
-    result = canonicalise(batch)
-    rejected = result.rejected
-    texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
-    texts |= {collection: rows.text.to_pylist() for collection, rows in result.accepted.items()}
-    reasons = [REASONS[code] for code in rejected.reasons]
-    rejects = [
-        (text if why in ("syntax", "unbalanced") else bare(text), why)
-        for text, why in zip(rejected.text.to_pylist(), reasons, strict=True)
-    ]
-    return Reading(texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
 
 
 def bare(declaration: str) -> str:
@@ -71,7 +56,7 @@ def bare(declaration: str) -> str:
 
 
 def declared(source: str) -> Reading:
-    return read_entries(declarations(source.encode()))
+    return read_batches(pack(declarations(source.encode()), file=0))
 
 
 def texts(source: str) -> list[str]:
@@ -300,29 +285,21 @@ def declaration_in(entry: Entry) -> str:
 
 def test_what_a_source_says_about_a_text() -> None:
     """A declaration has the names of parameters and of structs' members, and what a function or a getter returns."""
-    found = [
-        ("" if entry.reject_reason else declaration_in(entry), entry.sighting.contract)
-        for entry in declarations(NAMED.encode(), "C.sol")
+    found = list(declarations(NAMED.encode(), "C.sol"))
+    assert ["" if entry.reject_reason else declaration_in(entry) for entry in found] == [
+        "function lib(uint256 a) pure",
+        "",
+        "function points(address owner, uint256) view returns (uint256 x, (address from, bytes data) line)",
+        "function lines(uint256) view returns (address from, bytes data)",
+        "function X() view returns (uint256)",
+        "function f((address from, bytes data)[] lines, uint8) view returns (bool ok, (address from, bytes data))",
+        "function old(uint256) payable",
+        "event E(address indexed from, (address from, bytes data) line) anonymous",
+        "error Low(uint256 code)",
+        "event Free(uint256 a)",
     ]
     library, contract = Contract.at("C.sol", "L"), Contract.at("C.sol", "C")
-    assert found == [
-        ("function lib(uint256 a) pure", library),
-        ("", library),
-        (
-            "function points(address owner, uint256) view returns (uint256 x, (address from, bytes data) line)",
-            contract,
-        ),
-        ("function lines(uint256) view returns (address from, bytes data)", contract),
-        ("function X() view returns (uint256)", contract),
-        (
-            "function f((address from, bytes data)[] lines, uint8) view returns (bool ok, (address from, bytes data))",
-            contract,
-        ),
-        ("function old(uint256) payable", contract),
-        ("event E(address indexed from, (address from, bytes data) line) anonymous", contract),
-        ("error Low(uint256 code)", contract),
-        ("event Free(uint256 a)", None),
-    ]
+    assert [entry.sighting.contract for entry in found] == [library] * 2 + [contract] * 7 + [None]
 
 
 @pytest.mark.parametrize(
@@ -430,15 +407,15 @@ def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Readi
     write_files(folder, files)
     given = [str(folder / path) for path in paths or [""]]
     sources = Project(given)
-    found: dict[str, Reading] = {}
+    names = []
     for source in find(given):
         with source.open(lambda _: None):
             sources.add(source)
-        found[str(Path(source.path).relative_to(folder))] = Reading([], [], [])
-    for each, work in zip(found.values(), sources.read(), strict=True):
+        names.append(str(Path(source.path).relative_to(folder)))
+    found: dict[str, Reading] = {}
+    for name, work in zip(names, sources.read(), strict=True):
         assert callable(work)
-        for batch in work():
-            extend(each, read_batch(batch))
+        found[name] = read_batches(work())
     return found
 
 
@@ -520,67 +497,63 @@ def struct(kind: str) -> str:
     return f"struct S {{ {kind} a; }}"
 
 
+PLACES: list[tuple[str, str, str, list[str]]] = [
+    # Node: node_modules upwards from the importing file.
+    ("node_modules/c/src/C.sol", "b/S.sol", "node_modules/b/S.sol", ["node_modules/c/node_modules/d/node_modules/b/S.sol"]),
+    ("node_modules/c/src/C.sol", "b/S.sol", "node_modules/c/node_modules/b/S.sol", ["node_modules/b/S.sol"]),
+    ("contracts/x/A.sol", "b/S.sol", "node_modules/b/S.sol", ["node_modules/c/node_modules/b/S.sol"]),
+    ("contracts/A.sol", "@v/c/S.sol", "node_modules/@v/c/S.sol", ["contracts/c/S.sol"]),
+    ("contracts/A.sol", "b/S.sol", "", ["packages/x/node_modules/b/S.sol"]),
+    # Neither the file's name nor its nearness decides.
+    ("contracts/dex/A.sol", "@dex/core/S.sol", "", ["contracts/legacy/S.sol"]),
+    ("contracts/A.sol", "core/S.sol", "", ["contracts/vendor/core/S.sol", "vendor/core/S.sol"]),
+    ("contracts/A.sol", "S.sol", "", ["contracts/dex/S.sol"]),
+    # Foundry: the libraries, with and without src.
+    ("src/A.sol", "b/S.sol", "lib/b/src/S.sol", ["lib/c/src/S.sol"]),
+    ("src/A.sol", "b/src/S.sol", "lib/b/src/S.sol", []),
+    ("src/A.sol", "b/S.sol", "lib/b/contracts/S.sol", []),
+    ("lib/a/src/A.sol", "b/S.sol", "lib/b/src/S.sol", ["lib/a/lib/b/src/S.sol"]),
+    ("lib/a/src/A.sol", "b/S.sol", "lib/a/lib/b/src/S.sol", []),
+    ("src/A.sol", "b/S.sol", "lib/a/lib/b/src/S.sol", []),
+    ("src/A.sol", "b/S.sol", "", ["lib/a/lib/b/src/S.sol", "lib/c/lib/b/src/S.sol"]),
+    ("one/src/A.sol", "b/S.sol", "one/lib/b/S.sol", ["two/lib/b/S.sol"]),
+    ("src/A.sol", "b/S.sol", "node_modules/b/S.sol", ["lib/b/src/S.sol"]),
+    # Base paths.
+    ("contracts/x/A.sol", "contracts/y/S.sol", "contracts/y/S.sol", ["other/contracts/y/S.sol"]),
+    ("contracts/x/A.sol", "y/S.sol", "contracts/y/S.sol", []),
+    ("contracts/x/A.sol", "y/S.sol", "", ["contracts/y/S.sol", "y/S.sol"]),
+]  # fmt: skip
+"""The importing file, its import, the file that it refers to or none, and other files."""
+_OWN, _OF_LIBRARY = "remappings.txt", "lib/v/remappings.txt"
+REMAPPED: list[tuple[str, str, str, list[str], dict[str, str]]] = [
+    ("src/A.sol", "@v/S.sol", "vendor/v/S.sol", ["node_modules/@v/S.sol"], {_OWN: "@v/=vendor/v/"}),
+    ("src/A.sol", "@v/S.sol", "", ["node_modules/@v/S.sol"], {_OWN: "@v/=gone/"}),
+    ("src/A.sol", "@v/c/S.sol", "two/S.sol", ["one/c/S.sol"], {_OWN: "@v/c/=two/\n@v/=one/\n"}),
+    ("src/A.sol", "@v/S.sol", "two/S.sol", ["one/S.sol"], {_OWN: "src/:@v/=two/\n@v/=one/\nlib/:@v/=one/"}),
+    ("src/A.sol", "@v/S.sol", "two/S.sol", ["one/S.sol"],
+        {"foundry.toml": '[profile.default]\nremappings = ["@v/=one"]', _OWN: "@v/=two/"}),
+    ("src/A.sol", "@v/S.sol", "one/S.sol", [], {"foundry.toml": '[profile.default]\nremappings = ["@v/=one"]'}),
+    ("src/A.sol", "@v/S.sol", "lib/v/contracts/S.sol", [], {_OF_LIBRARY: "@v/=contracts/"}),
+    ("lib/v/src/A.sol", "w/S.sol", "one/S.sol", ["lib/v/two/S.sol"], {_OWN: "w/=one/", _OF_LIBRARY: "w/=two/"}),
+    ("node_modules/v/A.sol", "w/S.sol", "node_modules/w/S.sol", [], {"node_modules/v/remappings.txt": "w/=lib/w/"}),
+]  # fmt: skip
+"""The same, and files with remappings: these come first."""
+
+
 @pytest.mark.parametrize(
-    ("importer", "written", "files", "expected"),
-    [
-        # Node: node_modules upwards from the importing file.
-        ("node_modules/c/src/C.sol", "b/S.sol",
-            {"node_modules/c/node_modules/d/node_modules/b/S.sol": "bool", "node_modules/b/S.sol": "int8"}, "int8"),
-        ("node_modules/c/src/C.sol", "b/S.sol",
-            {"node_modules/c/node_modules/b/S.sol": "bool", "node_modules/b/S.sol": "int8"}, "bool"),
-        ("contracts/x/A.sol", "b/S.sol",
-            {"node_modules/c/node_modules/b/S.sol": "bool", "node_modules/b/S.sol": "int8"}, "int8"),
-        ("contracts/A.sol", "@v/c/S.sol", {"node_modules/@v/c/S.sol": "int8", "contracts/c/S.sol": "bool"}, "int8"),
-        ("contracts/A.sol", "b/S.sol", {"packages/x/node_modules/b/S.sol": "bool"}, None),
-        # Neither the file's name nor its nearness decides.
-        ("contracts/dex/A.sol", "@dex/core/S.sol", {"contracts/legacy/S.sol": "bool"}, None),
-        ("contracts/A.sol", "core/S.sol", {"contracts/vendor/core/S.sol": "bool", "vendor/core/S.sol": "int8"}, None),
-        ("contracts/A.sol", "S.sol", {"contracts/dex/S.sol": "bool"}, None),
-        # Foundry: the libraries, with and without src.
-        ("src/A.sol", "b/S.sol", {"lib/b/src/S.sol": "int8", "lib/c/src/S.sol": "bool"}, "int8"),
-        ("src/A.sol", "b/src/S.sol", {"lib/b/src/S.sol": "int8"}, "int8"),
-        ("src/A.sol", "b/S.sol", {"lib/b/contracts/S.sol": "int8"}, "int8"),
-        ("lib/a/src/A.sol", "b/S.sol", {"lib/a/lib/b/src/S.sol": "bool", "lib/b/src/S.sol": "int8"}, "int8"),
-        ("lib/a/src/A.sol", "b/S.sol", {"lib/a/lib/b/src/S.sol": "bool"}, "bool"),
-        ("src/A.sol", "b/S.sol", {"lib/a/lib/b/src/S.sol": "bool"}, "bool"),
-        ("src/A.sol", "b/S.sol", {"lib/a/lib/b/src/S.sol": "bool", "lib/c/lib/b/src/S.sol": "int8"}, None),
-        ("one/src/A.sol", "b/S.sol", {"one/lib/b/S.sol": "int8", "two/lib/b/S.sol": "bool"}, "int8"),
-        ("src/A.sol", "b/S.sol", {"node_modules/b/S.sol": "int8", "lib/b/src/S.sol": "bool"}, "int8"),
-        # Base paths.
-        ("contracts/x/A.sol", "contracts/y/S.sol", {"contracts/y/S.sol": "int8", "other/contracts/y/S.sol": "bool"}, "int8"),
-        ("contracts/x/A.sol", "y/S.sol", {"contracts/y/S.sol": "int8"}, "int8"),
-        ("contracts/x/A.sol", "y/S.sol", {"contracts/y/S.sol": "int8", "y/S.sol": "bool"}, None),
-        ("contracts/A.sol", "S.sol", {"contracts/S.sol": "int8"}, "int8"),
-        # Remappings come first.
-        ("src/A.sol", "@v/S.sol",
-            {"remappings.txt": "@v/=vendor/v/", "vendor/v/S.sol": "int8", "node_modules/@v/S.sol": "bool"}, "int8"),
-        ("src/A.sol", "@v/S.sol", {"remappings.txt": "@v/=gone/", "node_modules/@v/S.sol": "bool"}, None),
-        ("src/A.sol", "@v/c/S.sol",
-            {"remappings.txt": "@v/c/=two/\n@v/=one/\n", "one/c/S.sol": "bool", "two/S.sol": "int8"}, "int8"),
-        ("src/A.sol", "@v/S.sol",
-            {"remappings.txt": "src/:@v/=two/\n@v/=one/\nlib/:@v/=one/", "one/S.sol": "bool", "two/S.sol": "int8"}, "int8"),
-        ("src/A.sol", "@v/S.sol",
-            {"foundry.toml": '[profile.default]\nremappings = ["@v/=one"]', "one/S.sol": "int8"}, "int8"),
-        ("src/A.sol", "@v/S.sol",
-            {"foundry.toml": '[profile.default]\nremappings = ["@v/=one/"]', "remappings.txt": "@v/=two/",
-             "one/S.sol": "bool", "two/S.sol": "int8"}, "int8"),
-        ("src/A.sol", "@v/S.sol", {"lib/v/remappings.txt": "@v/=contracts/", "lib/v/contracts/S.sol": "int8"}, "int8"),
-        ("lib/v/src/A.sol", "w/S.sol",
-            {"remappings.txt": "w/=one/", "lib/v/remappings.txt": "w/=two/", "one/S.sol": "int8", "lib/v/two/S.sol": "bool"}, "int8"),
-        ("node_modules/v/A.sol", "w/S.sol",
-            {"node_modules/v/remappings.txt": "w/=lib/w/", "node_modules/w/S.sol": "int8"}, "int8"),
-    ],
-)  # fmt: skip
+    ("importer", "written", "found", "others", "remappings"), [*((*place, {}) for place in PLACES), *REMAPPED]
+)
 def test_import_resolution(
-    tmp_path: Path, importer: str, written: str, files: dict[str, str], expected: str | None
+    tmp_path: Path, importer: str, written: str, found: str, others: list[str], remappings: dict[str, str]
 ) -> None:
     """An import refers to the file that solc, Node or Foundry would read, or to none; then it is a reject."""
-    sources = {name: struct(kind) if name.endswith(".sol") else kind for name, kind in files.items()}
-    found = project(tmp_path, {importer: IMPORTER.format(written), **sources})[importer]
-    if expected is not None:
-        assert found == Reading([f"f(({expected}))"], [], [])
+    files = {path: struct("bool") for path in others} | remappings | {importer: IMPORTER.format(written)}
+    if found:
+        files[found] = struct("int8")
+        expected = Reading(["f((int8))"], [], [])
     else:
-        assert found == Reading([], [], [(f'import "{written}"', "import_not_found"), ("f(S)", "unknown_type")])
+        expected = Reading([], [], [(f'import "{written}"', "import_not_found"), ("f(S)", "unknown_type")])
+    assert project(tmp_path, files)[importer] == expected
 
 
 def test_given_paths_are_include_paths(tmp_path: Path) -> None:
@@ -689,23 +662,17 @@ def test_any_text_is_read(source: str) -> None:
 # Reading inputs.
 
 LINE = b"// " + b"x" * 997 + b"\n"
-LINES = 2 * BLOCK_BYTES // len(LINE)
+LINES = BLOCK_BYTES // len(LINE)
 
 
-@pytest.mark.parametrize("name", ["a.sol", "A.SOL.gz"])
-def test_read(tmp_path: Path, name: str) -> None:
-    """A source is read whole, packed or not, and known by its name: no line of it is cut, however long."""
+def test_read(tmp_path: Path) -> None:
+    """A source is read whole and known by its name: no line of it is cut, however long."""
     code = b"\xef\xbb\xbfcontract C {\n" + LINE * LINES + b"function f(uint a) {}"
-    code += b" " * (2 * BLOCK_BYTES) + b"function g() {} }"
-    paths = write_files(tmp_path, {name: gzip.compress(code, 1) if name.endswith("gz") else code})
-    [source] = find(map(str, paths))
-    with source.open(lambda _: None):
-        assert looks_like(source)
-        alone = Project([source.path])
-        alone.add(source)
-        [batch] = [batch for work in alone.read() if callable(work) for batch in work()]
-    assert bytes(batch.data) == b"function f(uint a)function g()"
-    assert batch.lines.tolist() == [LINES + 2] * 2
+    code += b" " * BLOCK_BYTES + b"function g(uint7 a) {} }"
+    [path] = write_files(tmp_path, {"A.SOL.gz": gzip.compress(code, 1)})
+    reading = read_path(path)
+    assert (reading.format, reading.functions) == ("solidity", ["f(uint256)"])
+    assert reading.rejects == [Reject("bad_width", "function g(uint7 a)", 12, LINES + 2)]
 
 
 def test_other_names(tmp_path: Path) -> None:
@@ -713,12 +680,8 @@ def test_other_names(tmp_path: Path) -> None:
     names = ["remappings.txt", "foundry.toml", "a.solx", "sol", "a.sol.json", "a.sol/b.json"]
     for number, name in enumerate(names):
         folder = tmp_path / str(number)
-        write_files(folder, {name: "contract C { function f() public {} }"})
-        [source] = find([str(folder)])
-        with source.open(lambda _: None):
-            format = detect(source)
-            assert (format is not None and format.name == "solidity") == (number < 2), name
-            assert looks_like(source) == (number < 2), name
+        [path] = write_files(folder, {name: "contract C { function f() public {} }"})
+        assert (detected(path, folder) == "solidity") == (number < 2), name
 
 
 # OpenZeppelin: sources beside what the compiler made of them.
@@ -736,7 +699,7 @@ def test_corpus_is_found_whole(tmp_path: Path) -> None:
     assert [reject for each in found.values() for reject in each.rejects] == []
     from_sources = set().union(*map(accepted, found.values()))
     abis = {
-        path.name: accepted(read_entries(abi_entries(json.loads(path.read_bytes())["abi"])))
+        path.name: accepted(read_batches(pack(abi_entries(json.loads(path.read_bytes())["abi"]), file=0)))
         for path in corpus("artifacts").glob("*.json")
     }
     assert sum(map(len, abis.values())) == 3473
@@ -758,11 +721,6 @@ def test_sources_of_a_document(tmp_path: Path) -> None:
         "sources": {path: {"content": content} for path, content in sources.items()},
         "settings": {"remappings": ["v/=bad/", "contracts/:v/=npm/v@2/"]},
     }
-    (tmp_path / "input.json").write_text(json.dumps(document))
-    [source] = find([str(tmp_path / "input.json")])
-    with source.open(lambda _: None):
-        format = detect(source)
-        assert format is not None
-        found = [read_batch(batch) for task in read_alone(format, source) if callable(task) for batch in task()]
-    assert [reading.functions for reading in found] == [["f((int8))"], ["f((uint8))"], ["f((address))"]]
-    assert [reading.rejects for reading in found] == [[], [], []]
+    [path] = write_files(tmp_path, {"input.json": json.dumps(document)})
+    reading = read_path(path)
+    assert (reading.functions, reading.rejects) == (["f((int8))", "f((uint8))", "f((address))"], [])
