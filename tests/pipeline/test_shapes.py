@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+import sigdir
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.javascript import parse_literals
 from sigdir.pipeline.formats.json_reader import parse_document
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from tests.conftest import import_files
-from tests.pipeline.support import invoke, write_files
+from tests.pipeline.support import write_files
 from tests.pipeline.test_formats import (
     MOVED,
     TRANSFER,
@@ -92,11 +93,10 @@ def test_entries_that_are_not_understood_are_counted(read: Read) -> None:
     ]
 
 
-def test_one_abi_in_several_places_is_a_duplicate(tmp_path: Path, warehouse: Path) -> None:
-    """The ABI of an artifact and of its metadata are both counted, the second as duplicates."""
+def test_one_abi_in_several_places(read: Read) -> None:
+    """The ABI of an artifact and of its metadata are both candidates."""
     document = {"abi": [SET], "rawMetadata": json.dumps({"output": {"abi": [SET]}}), "data": [{"more": [SET]}]}
-    report = import_files(write_files(tmp_path, {"Store.json": json.dumps(document)}), warehouse)
-    assert report.totals() == {"read": 3, "imported": 1, "duplicate": 2, "rejected": 0}
+    assert read("Store.json", json.dumps(document)) == Reading("json", ["set(uint256)"] * 3)
 
 
 def test_text_in_text_is_searched_to_a_bound(read: Read, tmp_path: Path) -> None:
@@ -132,8 +132,6 @@ IDENTIFIERS = {"set(uint256)": selector("set(uint256)")[2:]}
 @pytest.mark.parametrize(
     "contract",
     [
-        {"abi": [SET]},
-        {"abi": ABI_TEXT},
         {"interface": ABI_TEXT, "functionHashes": {}},
         {"json-abi": ABI_TEXT},
         {"hashes": IDENTIFIERS},
@@ -230,11 +228,9 @@ def test_sources_resolve_among_themselves_only(tmp_path: Path, warehouse: Path) 
     write_files(tmp_path / "in", files)
     report = import_files([tmp_path / "in"], warehouse)
     assert report.totals() == {"read": 3, "imported": 1, "duplicate": 0, "rejected": 2}
-    found = [(example.reason, example.file, example.line) for example in report.examples]
     name = f"{tmp_path}/in/b.json:src/Store.sol"
-    assert sorted(found) == [("import_not_found", name, 1), ("unknown_type", name, 3)]
-    rows = [json.loads(line) for line in invoke(warehouse, "rejects", "--format", "ndjson").stdout.splitlines()]
-    assert [(row["file"], row["line"]) for row in rows] == [(name, 1), (name, 3)]
+    rejects = sigdir.open(warehouse).sql("SELECT reason, file, line FROM rejects ORDER BY line").rows()
+    assert rejects == [("import_not_found", name, 1), ("unknown_type", name, 3)]
 
 
 def test_paths_of_sources_lead_nowhere(tmp_path: Path, warehouse: Path) -> None:
