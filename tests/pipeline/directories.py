@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import BaseRequestHandler, ThreadingTCPServer
-from typing import Any
+from socketserver import BaseRequestHandler, BaseServer, ThreadingTCPServer
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from sigdir.pipeline.fetch import RetryPolicy
@@ -22,6 +22,20 @@ EAGER = RetryPolicy(rate=1e6, tries=3, delay=0.01, timeout=SAFETY_SECONDS)
 
 Reply = tuple[int, dict[str, str], bytes]
 Script = Callable[[str, dict[str, str]], Reply]
+AnyServer = TypeVar("AnyServer", bound=BaseServer)
+
+
+@contextmanager
+def running(server: AnyServer) -> Iterator[AnyServer]:
+    """Serve in a thread."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join(SAFETY_SECONDS)
+        server.server_close()
 
 
 class Scripted(ThreadingHTTPServer):
@@ -58,15 +72,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def scripted(script: Script) -> Iterator[Scripted]:
-    server = Scripted(script)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with running(Scripted(script)) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join(SAFETY_SECONDS)
-        server.server_close()
 
 
 def row(id: int, text: str, width: int = 4) -> dict[str, Any]:
@@ -122,12 +129,7 @@ def sending(send: Callable[[socket.socket], None]) -> Iterator[str]:
                 self.request.recv(1 << 16)
                 send(self.request)
 
-    with ThreadingTCPServer((HOST, 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://{HOST}:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join(SAFETY_SECONDS)
+    server = ThreadingTCPServer((HOST, 0), Handler)
+    server.daemon_threads = True
+    with running(server):
+        yield f"http://{HOST}:{server.server_address[1]}"

@@ -40,13 +40,9 @@ from tests.warehouse.support import assert_clean, run_command, stage
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
-_LINES = 70_000  # some blocks of every shape
-_SMALL_BLOCK = 1 << 18
+_LINES = 20_000  # some blocks of every shape
+_SMALL_BLOCK = 1 << 16
 
-SOLIDITY = {
-    "project/src/Token.sol": 'import "./Types.sol";\ncontract Token { function set(Pair calldata p) external {} }\n',
-    "project/src/Types.sol": "struct Pair { uint256 a; address b; }\nevent Set(Pair pair);\n",
-}
 SAMPLES = Path(sigdir.__file__).parent / "samples"
 
 
@@ -69,7 +65,7 @@ def _small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Splits of one block, of an eighth of its size."""
+    """Splits of one block, of a 32nd of its size."""
     monkeypatch.setattr(engine, "SPLIT_BLOCKS", 1)
     for module in (engine, source):
         monkeypatch.setattr(module, "BLOCK_BYTES", _SMALL_BLOCK)
@@ -112,7 +108,7 @@ def told(report: ImportReport) -> dict[str, Any]:
     return {k: v for k, v in report.to_dict().items() if k not in ("seconds", "stages", "rows_per_second")}
 
 
-def assert_same(session: Any, paths: list[Path], folder: Path, times: int = 2, **options: Any) -> ImportReport:
+def assert_same(session: Any, paths: list[Path], folder: Path, times: int, **options: Any) -> ImportReport:
     """Import by threads and by tasks, so many times each, and compare everything."""
     local, engine = folder / "local", folder / "engine"
     for _ in range(times):
@@ -142,14 +138,41 @@ def lines(count: int, first: int = 0) -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("small_splits")
-def test_text_in_splits(session: Any, tmp_path: Path) -> None:
-    """Ranges of a text with a byte order mark, comments, CRLF and a line longer than two blocks give the same rows."""
+def test_text_in_splits(session: Any, tmp_path: Path, s3: S3) -> None:
+    """Ranges of a text with a byte order mark, comments, CRLF and a line longer than two blocks give the same rows.
+
+    So do ranges of an object in a store, which is read once as a whole, for its sha256. Parquet is read as a whole, and
+    an object that cannot be opened is a fault.
+    """
     head = "\ufeff# a list\r\n/* a comment\nover lines */ first(uint256)\n"
     long = "y" * (2 * _SMALL_BLOCK + 77) + "(uint256)"
-    text = head + "\n".join([*lines(4_000), long, *lines(5_000, 4_000)])
+    text = head + "\n".join([*lines(1_000), long, *lines(1_000, 1_000)])
     assert len(text) > 3.2 * _SMALL_BLOCK, "one cut has to be beside the long line"
-    report = assert_same(session, write_files(tmp_path / "in", {"list.txt": text}), tmp_path, times=1)
-    assert report.files[0].rejected == 9 + 1  # one of each thousand lines, and the long one
+    texts = [f"text{number}_{'x' * (number % 50)}(uint256,address)x" for number in range(2_000)]
+    files = {
+        "a.txt": text,
+        "c.parquet": parquet_bytes({"text_signature": texts}, row_group_size=1_000, compression=None),
+    }
+    write_files(tmp_path / "in", files)
+    report = assert_same(session, [tmp_path / "in"], tmp_path, times=1)
+    assert report.files[0].rejected == 2 + 1  # one of each thousand lines, and the long one
+    store = open_store(f"s3://{BUCKET}/{tmp_path.name}/in")
+    for name in files:
+        store.put(name, tmp_path / "in" / name)
+    by_engine(session, [store.url], tmp_path / "store")
+    for name in files:
+        ranges = sum(path.endswith(name) for path in s3.ranges)
+        assert name == "c.parquet" or ranges > 2
+        assert sum(method == "GET" and path.endswith(name) for method, path in s3.requests) == ranges + 1
+    expected, found = contents(tmp_path / "local"), contents(tmp_path / "store")
+    for name in ("signatures", "events", "sightings"):
+        assert found[name] == expected[name]
+    few = open_store(f"s3://{BUCKET}/{tmp_path.name}/few")  # the large one cannot be opened, to be split
+    few.put("c.parquet", tmp_path / "in" / "c.parquet")
+    few.put("a.txt", *write_files(tmp_path, {"a.txt": "a()\n"}))
+    s3.faults.append(Fault("404", "GET", "c.parquet"))
+    broken = by_engine(session, [few.url], tmp_path / "broken")
+    assert [fault.path for fault in broken.faults] == [f"{few.url}/c.parquet"]
 
 
 @pytest.mark.long
@@ -174,56 +197,14 @@ def test_tables_in_splits(session: Any, tmp_path: Path) -> None:
             json.dumps({"selector": f"0x{keccak256(f'n{number}(uint256)')[:4].hex()}", "abi": entry | {"name": f"n{number}"}}) + "\n"
             for number in range(_LINES // 4)
         ),
-        "f.parquet": parquet_bytes({"text_signature": [f"{t}x" for t in texts] * 3}, row_group_size=50_000, compression=None),
+        "f.parquet": parquet_bytes({"text_signature": [f"{t}x" for t in texts] * 3}, row_group_size=15_000, compression=None),
         "g.txt": "\n".join([*lines(40_000), "/* from here", *lines(_LINES, 40_000), "to here */", *lines(1000, 500_000)]),
         "h.csv": "selector,text_signature,note\n" + "\n".join(quoted),
     }  # fmt: skip
-    report = assert_same(session, write_files(tmp_path / "in", files), tmp_path)
+    report = assert_same(session, write_files(tmp_path / "in", files), tmp_path, times=2)
     formats = ["csv", "csv", "rows", "openchain", "panoramix", "parquet", "text", "csv"]
     assert [file.format for file in report.files] == formats
     assert 40_000 <= report.files[6].read <= 41_000
-
-
-def shapes(folder: Path) -> list[Path]:
-    """One of every shape that is read as a whole, some of it broken or skipped."""
-    abi = (Path(__file__).parent / "data" / "Token.json").read_text()
-    source = (Path(__file__).parent / "data" / "Token.sol").read_text()
-    members = {"one/list.txt": "inZip(uint256)\nagain(uint256)\n", "one/Other.sol": source, "notes.md": "no list"}
-    files: dict[str, str | bytes] = {
-        "a/list.txt": "again(uint256)\nfunction spelled(uint amount)\nbad((\n",
-        "a/packed.txt.gz": gzip.compress(b"packed(uint256)\n" * 3),
-        "a/broken.txt.gz": gzip.compress(b"cut(uint256)\n" * 1000)[:40],
-        "a/abi.json": abi,
-        "a/tree/" + keccak256("named(uint256)")[:4].hex(): "named(uint256)",
-        "a/tree/" + keccak256("other(uint256)")[:4].hex(): "other(uint256)",
-        "a/.hidden": "hidden(uint256)",
-        "a/what.bin": b"\0\1\2",
-        "b.zip": zipped(members),
-        "c.tar.gz": gzip.compress(tarred({"two/" + name: content for name, content in members.items()})),
-        "e/Vault.vy": "@external\ndef deposit(amount: uint256):\n    pass\n",
-        "f/" + "signatures.parquet": signatures([SET, LOGGED, SENT]),
-        "f/" + "compiled.parquet": compiled([(SET, "function"), (LOGGED, "event")]),
-        "f/" + "plain.parquet": parquet_bytes({"text_signature": ["plain(uint256)", None, "bad(("]}),
-        **{f"d/{name}": content for name, content in SOLIDITY.items()},
-    }
-    write_files(folder, files)
-    return [folder / name for name in ("a", "b.zip", "c.tar.gz", "d", "e", "f")]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"source": "one label"},
-        pytest.param({}, marks=pytest.mark.long),
-        pytest.param({"collection": EVENT_SIGNATURES}, marks=pytest.mark.long),
-        pytest.param({"dry_run": True}, marks=pytest.mark.long),
-    ],
-)
-def test_every_shape(session: Any, tmp_path: Path, options: dict[str, Any]) -> None:
-    """Archives, packed files, documents, trees, sources and Sourcify's tables are as the local import reads them."""
-    report = assert_same(session, [*shapes(tmp_path / "in"), SAMPLES], tmp_path, **options)
-    assert {"text", "json", "tree", "solidity", "vyper", "parquet"} <= {file.format for file in report.files}
-    assert len(report.faults) == 1
 
 
 PROJECTS = {
@@ -243,71 +224,54 @@ PROJECTS = {
 """Of two users' folders: a imports c by a remapping, e has its own Two, b could have any of those that its folder lacks."""
 
 
-def test_solidity_by_projects(session: Any, tmp_path: Path) -> None:
-    """What an import means is what it means in a local import. Files given twice and packed projects too."""
-    write_files(tmp_path / "in", dict(PROJECTS))
-    write_files(tmp_path, {"in/h.zip": zipped({f"h/{name}": text for name, text in PROJECTS.items()})})
-    paths = [tmp_path / "in", tmp_path / "in" / "b" / "x", tmp_path / "in" / "d"]
-    report = assert_same(session, paths, tmp_path, times=1)
-    assert {"solidity", "vyper"} == {file.format for file in report.files}
-
-
-def test_inputs_in_a_store(session: Any, tmp_path: Path) -> None:
-    """Objects are read by tasks, each as a whole, whatever is in their names."""
-    shapes(tmp_path / "in")
-    strange = {"50%20off #1/a b%41?.txt": "strange(uint256)\n", "50%20off #1/a9059cbb": "x()"}
-    write_files(tmp_path / "in" / "a", strange)
-    names = ("a", "b.zip", "d", "f", "a/50%2520off%20%231/a%20b%2541%3F.txt")
-    urls = [f"file://{tmp_path}/in/{name}" for name in names]
-    assert told(import_files(urls, tmp_path / "local")) == told(by_engine(session, urls, tmp_path / "engine"))
-    assert contents(tmp_path / "engine") == contents(tmp_path / "local")
-
-
-@pytest.mark.usefixtures("small_splits")
-def test_large_objects_in_splits(session: Any, tmp_path: Path, s3: S3) -> None:
-    """Text and JSON lines in a store are read by ranges, as files are; the whole object once, for its sha256. Parquet is
-    read as a whole, and one that cannot be opened is a fault.
-    """
-    texts = [f"text{number}_{'x' * (number % 50)}(uint256,address)" for number in range(_LINES // 8)]
+def shapes(folder: Path) -> list[Path]:
+    """One of every shape that is read as a whole, some of it broken, skipped, packed or given twice."""
+    abi = (Path(__file__).parent / "data" / "Token.json").read_text()
+    source = (Path(__file__).parent / "data" / "Token.sol").read_text()
+    members = {"one/list.txt": "inZip(uint256)\nagain(uint256)\n", "one/Other.sol": source, "notes.md": "no list"}
     files: dict[str, str | bytes] = {
-        "a.txt": "\ufeff" + "\n".join(lines(_LINES // 8)),
-        "b.jsonl": "".join(json.dumps({"id": 7, "text_signature": text}) + "\n" for text in texts[: _LINES // 16]),
-        "c.parquet": parquet_bytes({"text_signature": [f"{text}x" for text in texts]}, row_group_size=2_500, compression=None),
-    }  # fmt: skip
-    write_files(tmp_path / "in", files)
-    store = open_store(f"s3://{BUCKET}/{tmp_path.name}/in")
-    for name in files:
-        store.put(name, tmp_path / "in" / name)
-    import_files([tmp_path / "in"], tmp_path / "local")
-    report = by_engine(session, [store.url], tmp_path / "engine")
-    assert [file.format for file in report.files] == ["text", "rows", "parquet"]
-    for name in files:
-        ranges = sum(path.endswith(name) for path in s3.ranges)
-        assert name == "c.parquet" or ranges > 2
-        assert sum(method == "GET" and path.endswith(name) for method, path in s3.requests) == ranges + 1
-    expected, found = contents(tmp_path / "local"), contents(tmp_path / "engine")
-    for name in ("signatures", "events", "sightings"):
-        assert found[name] == expected[name]
-    few = open_store(f"s3://{BUCKET}/{tmp_path.name}/few")  # the large one cannot be opened, to be split
-    few.put("c.parquet", tmp_path / "in" / "c.parquet")
-    few.put("a.txt", *write_files(tmp_path, {"a.txt": "a()\n"}))
-    s3.faults.append(Fault("404", "GET", "c.parquet"))
-    broken = by_engine(session, [few.url], tmp_path / "broken")
-    assert [fault.path for fault in broken.faults] == [f"{few.url}/c.parquet"]
+        "a/list.txt": "again(uint256)\nfunction spelled(uint amount)\nbad((\nevent Posted(bool)\n",
+        "a/packed.txt.gz": gzip.compress(b"packed(uint256)\n" * 3),
+        "a/broken.txt.gz": gzip.compress(b"cut(uint256)\n" * 1000)[:40],
+        "a/abi.json": abi,
+        "a/tree/" + keccak256("named(uint256)")[:4].hex(): "named(uint256)",
+        "a/tree/" + keccak256("other(uint256)")[:4].hex(): "other(uint256)",
+        "a/.hidden": "hidden(uint256)",
+        "a/what.bin": b"\0\1\2",
+        "b.zip": zipped(members),
+        "c.tar.gz": gzip.compress(tarred({"two/" + name: content for name, content in members.items()})),
+        "d/h.zip": zipped({f"h/{name}": text for name, text in PROJECTS.items()}),
+        **{f"d/{name}": text for name, text in PROJECTS.items()},
+        "f/signatures.parquet": signatures([SET, LOGGED, SENT]),
+        "f/compiled.parquet": compiled([(SET, "function"), (LOGGED, "event")]),
+        "f/plain.parquet": parquet_bytes({"text_signature": ["plain(uint256)", None, "bad(("]}),
+    }
+    write_files(folder, files)
+    return [folder / name for name in ("a", "b.zip", "c.tar.gz", "d", "d/b/x", "d/d", "f")]
 
 
-def test_known_and_staged_texts_are_deduplicated(session: Any, tmp_path: Path) -> None:
-    """Texts of the table and of staging keep their ids, and the import's sightings get them."""
-    old, new = write_files(
-        tmp_path / "in",
-        {"a.txt": "\n".join(lines(3000)), "b.txt": "\n".join([*lines(4000, 2000), "posted(uint256)", "Posted(bool)"])},
-    )
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"source": "one label"},
+        pytest.param({}, marks=pytest.mark.long),
+        pytest.param({"collection": EVENT_SIGNATURES}, marks=pytest.mark.long),
+        pytest.param({"dry_run": True}, marks=pytest.mark.long),
+    ],
+)
+def test_every_shape(session: Any, tmp_path: Path, options: dict[str, Any]) -> None:
+    """Archives, packed files, documents, trees, sources and Sourcify's tables are as the local import reads them.
+
+    What a Solidity import means is what it means there. Texts of the table and of staging keep their ids, and the
+    import's sightings get them.
+    """
     for folder in ("local", "engine"):
-        import_files([old], tmp_path / folder)
-        stage(Paths(tmp_path / folder), SIGNATURES, "posted(uint256)")
+        import_files([SAMPLES / "erc-0020-token.txt"], tmp_path / folder)
+        stage(Paths(tmp_path / folder), SIGNATURES, "plain(uint256)")
         stage(Paths(tmp_path / folder), EVENT_SIGNATURES, "Posted(bool)")
-    report = assert_same(session, [new], tmp_path, times=1)
-    assert report.total("imported") == 2995
+    report = assert_same(session, [*shapes(tmp_path / "in"), SAMPLES], tmp_path, times=2, **options)
+    assert {"text", "json", "tree", "solidity", "vyper", "parquet"} <= {file.format for file in report.files}
+    assert len(report.faults) == 1
 
 
 def test_what_cannot_be_imported_is_named(session: Any, tmp_path: Path) -> None:
@@ -346,28 +310,37 @@ def far_process(*arguments: str, url: str, cwd: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environ, cwd=cwd, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("imports", [("/a",), pytest.param(("/a/list.txt", "", "--dry-run"), marks=pytest.mark.long)])
+STRANGE = "/a/50%2520off%20%231/a%20b%2541%3F.txt"
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [[["/a", STRANGE]], pytest.param([["/a/list.txt"], [""], ["", "--dry-run"]], marks=pytest.mark.long)],
+)
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
 def test_executors_without_a_shared_folder(
-    tmp_path: Path, s3: S3, far: tuple[Path, str], imports: tuple[str, ...]
+    tmp_path: Path, s3: S3, far: tuple[Path, str], imports: list[list[str]]
 ) -> None:
     """Executors elsewhere read inputs from a store, and a warehouse's files go through it: the rows, ids, evidence and
-    rejects are those of a local import. Nothing of the run is left, neither in the store nor on the executors' machine.
+    rejects are those of a local import, whatever is in the names of objects. Nothing of the run is left, neither in the
+    store nor on the executors' machine.
     """
     executor, master = far
     lists, url = open_store(f"s3://{BUCKET}/far-{tmp_path.name}"), f"s3://{BUCKET}/{tmp_path.name}/far"
     shapes(tmp_path / "in")
     write_files(tmp_path / "in", {"a/list.txt": "\n".join(lines(5000)), "a/b/S.sol": "error No(uint a);\n"})
+    strange = {"50%20off #1/a b%41?.txt": "strange(uint256)\n", "50%20off #1/a9059cbb": "x()"}
+    write_files(tmp_path / "in" / "a", strange)
     for file in (tmp_path / "in").rglob("*"):
         if file.is_file():
             lists.put(file.relative_to(tmp_path / "in").as_posix(), file)
-    for name in imports:
-        path, options = (lists.url, [name]) if name.startswith("-") else (lists.url + name, [])
-        with far_process(path, *options, "--master", master, url=url, cwd=tmp_path / "driver") as driver:
+    for names in imports:
+        given = [name if name.startswith("-") else lists.url + name for name in names]
+        with far_process(*given, "--master", master, url=url, cwd=tmp_path / "driver") as driver:
             _, said = driver.communicate()
-        assert driver.returncode == (0 if name.endswith("txt") else 1), said  # a file is broken
-        if not options:
-            import_files([path], tmp_path / "local")
+        assert driver.returncode == (0 if names == ["/a/list.txt"] else 1), said  # a file is broken
+        if "--dry-run" not in names:
+            import_files(given, tmp_path / "local")
     of_tasks = executor / "tmp" / f"sigdir-tasks-{os.getuid()}"  # it stays, empty
     assert list(executor.rglob("*")) == [executor / "tmp", of_tasks]
     assert contents(pulled(url, tmp_path / "copy").root) == contents(tmp_path / "local")
@@ -376,12 +349,12 @@ def test_executors_without_a_shared_folder(
 
 def test_relative_paths(tmp_path: Path, far: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Executors work in another folder than the driver: inputs are found, and called as the user did."""
-    paths = [path.relative_to(tmp_path).as_posix() for path in shapes(tmp_path / "in")]
+    shapes(tmp_path / "in")
     write_files(tmp_path / "in" / "a", {"wrong/a9059cbb": "notTransfer()"})
     monkeypatch.chdir(tmp_path)
-    result = invoke(tmp_path / "engine", "import", *paths, "--engine", "spark", "--master", far[1], "--quiet")
+    result = invoke(tmp_path / "engine", "import", "in/a", "--engine", "spark", "--master", far[1], "--quiet")
     assert result.status == 1, result.stderr  # a file is broken
-    import_files(paths, tmp_path / "local")
+    import_files(["in/a"], tmp_path / "local")
     assert contents(tmp_path / "engine") == contents(tmp_path / "local")
 
 

@@ -162,27 +162,17 @@ def started(server: Server, warehouse: Path, way: Way, rate: float, fault: str =
 
 
 def test_killed_in_the_middle_of_a_walk_it_goes_on_and_misses_nothing(original: Server, warehouse: Path) -> None:
-    """Rows come in before the kill and between the runs."""
-    before = served(original)
+    """A row comes in between the runs. The second asks for the last page again, and the rest."""
     with started(original, warehouse, "pages", 5) as process:  # the whole walk would take 2 s
         until(lambda: state_of(warehouse).get("pages", 0) >= 2, "two pages")
-        process.send_signal(signal.SIGSTOP)
-        for number in range(10):
-            post_text(original.port, f"late{number}(bool)")
-        process.send_signal(signal.SIGCONT)
-        until(lambda: state_of(warehouse)["pages"] >= 4 or process.poll() is not None, "two more")
         process.kill()
         process.wait(SAFETY_SECONDS)
     pages = state_of(warehouse)["pages"]
-    assert 4 <= pages < len(before) // 100
     assert sigdir.open(warehouse).version == -1
-    for number in range(10, 110):
-        post_text(original.port, f"late{number}(bool)")
+    post_text(original.port, "late(bool)")
     report = mirror(url_of(original), warehouse, way="pages", collections=(SIGNATURES,))
     found = texts(warehouse)
-    assert found[: len(before)] == before
     assert found == served(original)
-    # The last page again, and the rest.
     assert report.requests == -(-len(found) // 100) - pages + 1
 
 
@@ -371,8 +361,12 @@ class Stages(Reporter):
 
 
 def test_a_feed_is_followed_to_its_end_and_from_there(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long one is imported in parts; its progress has a total, also after an import in the middle."""
+    """A long one is imported in parts; its progress has a total, also after an import in the middle.
+
+    What is too large for an answer is asked for in smaller parts.
+    """
     monkeypatch.setattr("sigdir.pipeline.mirror.IMPORT_BYTES", 1_500)
+    monkeypatch.setattr("sigdir.pipeline.mirror.CHANGES_BYTES", 500)
     rows = FEED[:30]
     with scripted(lambda path, query: feed_of(rows, path, query, 7)) as server:
         for total, more in ((30, FEED[30:]), (20, [])):
@@ -389,16 +383,6 @@ def test_a_feed_is_followed_to_its_end_and_from_there(warehouse: Path, monkeypat
     assert len(sigdir.open(warehouse).history()) > 2
 
 
-def test_an_answer_that_is_too_large_is_asked_for_in_smaller_parts(
-    warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So all rows are fetched."""
-    monkeypatch.setattr("sigdir.pipeline.mirror.CHANGES_BYTES", 500)
-    with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
-        mirror(server.url, warehouse, collections=(SIGNATURES,))
-    assert texts(warehouse) == [row["text_signature"] for row in FEED]
-
-
 def test_one_mirror_of_a_directory_at_a_time_by_a_state_that_can_be_read(warehouse: Path) -> None:
     """A second one is told who holds the lock, a broken state is one line; ``restart`` fetches everything again."""
     with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
@@ -410,14 +394,7 @@ def test_one_mirror_of_a_directory_at_a_time_by_a_state_that_can_be_read(warehou
             done = invoke(warehouse, "mirror", server.url)
         assert (done.status, f"is held by process {os.getpid()}" in done.stderr) == (3, True)
         state = lock.with_name("signatures.json")
-        for content in (
-            "",
-            "[]",
-            '{"format": 1}',
-            '{"format": 1, "url": "http://127.0.0.1"}',
-            '{"url": 3}',
-            "nonsense",
-        ):
+        for content in ("", "[]", '{"url": 3}', '{"url": "http://127.0.0.1"}'):
             state.write_text(content)
             with pytest.raises(UnreadableWarehouse, match=r"signatures\.json"):
                 mirror(server.url, warehouse)
