@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,12 +27,11 @@ from tests.processes import FORKED
 from tests.warehouse.support import (
     Disk,
     assert_fails_in_one_line,
-    assert_sound,
     call_command,
+    digest_of,
     names,
     publish,
     served_texts,
-    small_disk,
     stage,
     texts,
     visible,
@@ -48,27 +47,25 @@ def paths(tmp_path: Path) -> Paths:
     return paths
 
 
-def open_handles() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def handles(path: Path | None = None) -> int:
+    """How many open files this process has, or how many of this path."""
+    found = [handle for handle in Path("/proc/self/fd").iterdir() if handle.is_symlink()]
+    return sum(path is None or os.readlink(handle) == str(path) for handle in found)
 
 
 # A full disk.
 
 
-def test_a_lock_works_on_a_full_disk(tmp_path: Path) -> None:
+def test_a_lock_works_on_a_full_disk(disk: Disk) -> None:
     """A lock is acquired and released although its holder cannot be written to the file."""
-    with small_disk(tmp_path / "disk") as disk:
-        filler = disk.path / "filler"
-        lock = FileLock(disk.path / "lock", wait=False)
-        (disk.path / "lock").touch()
-        disk.resize(disk.used() + 64)
-        fill(filler)
-        lock.acquire()
-        with pytest.raises(Busy):
-            FileLock(disk.path / "lock", wait=False).acquire()
-        lock.release()
-        with FileLock(disk.path / "lock", wait=False):
-            pass
+    path = disk.path / "lock"
+    path.touch()
+    (disk.path / "filler").write_bytes(bytes(4096))
+    disk.resize(disk.used())
+    with FileLock(path, wait=False), pytest.raises(Busy):
+        FileLock(path, wait=False).acquire()
+    with FileLock(path, wait=False):
+        pass
 
 
 def test_a_lock_whose_file_was_removed_is_taken_on_a_new_one(tmp_path: Path) -> None:
@@ -80,7 +77,7 @@ def test_a_lock_whose_file_was_removed_is_taken_on_a_new_one(tmp_path: Path) -> 
         holder.acquire()
         with ThreadPoolExecutor(1) as pool:
             done = pool.submit(waiting.acquire)
-            while handles_of(path) < 2:
+            while handles(path) < 2:
                 time.sleep(0.01)
             shutil.rmtree(path.parent)
             if not removes_folder:
@@ -94,18 +91,6 @@ def test_a_lock_whose_file_was_removed_is_taken_on_a_new_one(tmp_path: Path) -> 
         with pytest.raises(Busy):
             FileLock(path, wait=False).acquire()
         waiting.release()
-
-
-def handles_of(path: Path) -> int:
-    """How many open files of this process have the path."""
-    handles = Path("/proc/self/fd").iterdir()
-    return sum(handle.is_symlink() and os.readlink(handle) == str(path) for handle in handles)
-
-
-def fill(path: Path) -> None:
-    with suppress(OSError), path.open("wb", buffering=0) as file:
-        while file.write(bytes(4096)):
-            pass
 
 
 def index_with_little_room(disk: Disk, paths: Paths) -> None:
@@ -127,34 +112,31 @@ def index_with_little_room(disk: Disk, paths: Paths) -> None:
     assert kibibytes > 0
 
 
-def test_building_an_index_on_a_full_disk_kills_no_process(tmp_path: Path, paths: Paths) -> None:
+def test_building_an_index_on_a_full_disk_kills_no_process(disk: Disk, paths: Paths) -> None:
     """The columns are mapped, and writing to a page without room on the disk would be a SIGBUS."""
     publish(paths, names("c", 5000))
-    with small_disk(tmp_path / "disk") as disk:
-        process = FORKED.Process(target=index_with_little_room, args=(disk, paths))
-        process.start()
-        process.join()
-        assert process.exitcode == 0
+    process = FORKED.Process(target=index_with_little_room, args=(disk, paths))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 
 
-def test_a_fold_on_a_full_disk_fails_until_there_is_room(tmp_path: Path) -> None:
+def test_a_fold_on_a_full_disk_fails_until_there_is_room(disk: Disk) -> None:
     """The rows stay staged, and repeated attempts leave no open handles."""
-    with small_disk(tmp_path / "disk") as disk:
-        paths = Paths(disk.path / "warehouse")
-        publish(paths, names("a", 10))
-        rows = [row.text for row in stage(paths, SIGNATURES, *names("posted", 20))]
-        disk.resize(disk.used() + 4)
-        fill(disk.path / "filler")
+    paths = Paths(disk.path / "warehouse")
+    publish(paths, names("a", 10))
+    rows = [row.text for row in stage(paths, SIGNATURES, *names("posted", 20))]
+    disk.resize(disk.used())
+    assert_fails_in_one_line(call_command("fold", "--warehouse", paths.root))
+    before = handles()
+    for _ in range(5):
         assert_fails_in_one_line(call_command("fold", "--warehouse", paths.root))
-        before = open_handles()
-        for _ in range(20):
-            assert_fails_in_one_line(call_command("fold", "--warehouse", paths.root))
-        assert open_handles() <= before
-        disk.resize(1024)
-        assert texts(visible(paths)[SIGNATURES]) == names("a", 10) + rows
-        assert call_command("fold", "--warehouse", paths.root).exit_code == 0
-        assert texts(visible(paths)[SIGNATURES]) == names("a", 10) + rows
-        assert read_snapshot(paths).count(SIGNATURES) == 30
+    assert handles() <= before
+    disk.resize(1024)
+    assert texts(visible(paths)[SIGNATURES]) == names("a", 10) + rows
+    assert call_command("fold", "--warehouse", paths.root).exit_code == 0
+    assert texts(visible(paths)[SIGNATURES]) == names("a", 10) + rows
+    assert read_snapshot(paths).count(SIGNATURES) == 30
 
 
 def test_a_publisher_that_cannot_begin_leaves_nothing_open(paths: Paths) -> None:
@@ -162,20 +144,16 @@ def test_a_publisher_that_cannot_begin_leaves_nothing_open(paths: Paths) -> None
     entry = paths.log_entry(2)
     content = entry.read_bytes()
     entry.write_bytes(b"")
-    before = open_handles()
+    before = handles()
     for _ in range(5):
         with pytest.raises(UnreadableWarehouse, match="empty"), Publisher(paths, wait=False):
             pass
-    assert open_handles() <= before
+    assert handles() <= before
     entry.unlink()
     message = "ends at version 1, but version 2 was published"
     with pytest.raises(UnreadableWarehouse, match=message):
         Reader(paths)
-    with pytest.raises(UnreadableWarehouse, match=message):
-        Publisher(paths).__enter__()
-    result = call_command("fold", "--warehouse", paths.root)
-    assert result.exit_code == 2
-    assert message in result.output
+    assert_fails_in_one_line(call_command("fold", "--warehouse", paths.root), message)
     entry.write_bytes(content)
     publish(paths, ["later()"])
 
@@ -183,53 +161,38 @@ def test_a_publisher_that_cannot_begin_leaves_nothing_open(paths: Paths) -> None
 # Damage.
 
 
-INDEX_FILES = ("ids", "rows", "imports", "gram_starts", "gram_lists", "parameter_lists", "text")
-
-
-def truncated(content: bytes) -> bytes:
-    return content[: len(content) * 2 // 3]
-
-
-def emptied(content: bytes) -> bytes:
-    return b""
-
-
-def flips(content: bytes) -> Iterator[bytes]:
+def damages(content: bytes) -> Iterator[bytes | None]:
+    """The content of a file cut, empty, missing, or with a flipped bit."""
+    yield from (content[: len(content) * 2 // 3], b"", None)
     for at in range(0, len(content), max(1, len(content) // examples(20))):
         for bit in (1, 128):
             yield content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
 
 
-@pytest.mark.parametrize("column", [*INDEX_FILES, "checksums.json"])
-def test_a_damaged_index_is_built_again(paths: Paths, column: str) -> None:
-    """A truncated, empty or missing file, or a flipped bit: a known text is still known and every row is right."""
+def test_a_damaged_index_is_built_again(paths: Paths) -> None:
+    """Whatever is wrong with a file of it: every row is right, and the files are those of before."""
     Reader(paths).close()
-    expected = names("a", 300) + names("b", 100)
-    table = visible(paths)[SIGNATURES]
-    assert_sound(table)
     folder = paths.index(SIGNATURES, read_snapshot(paths).files[SIGNATURES][0].path)
     whole = {file.name: file.read_bytes() for file in folder.iterdir()}
-    content = whole[column]
-    for damaged in (truncated(content), emptied(content), None, *flips(content)):
-        (folder / column).unlink()
-        if damaged is not None:
-            (folder / column).write_bytes(damaged)
-        reader = Reader(paths)
-        view = reader.current()
-        assert served_texts(view, SIGNATURES) == expected
-        for text, hash in zip(texts(table), table["hash"].to_pylist(), strict=True):
-            assert view.has_text(SIGNATURES, text, hash)
-        reader.close()
-        assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole
+    assert whole.keys() > {"ids", "rows", "imports", "gram_starts", "gram_lists", "parameter_lists", "text"}
+    for column, content in whole.items():
+        for damaged in damages(content):
+            (folder / column).unlink()
+            if damaged is not None:
+                (folder / column).write_bytes(damaged)
+            with closing(Reader(paths)) as reader:
+                view = reader.current()
+                assert served_texts(view, SIGNATURES) == names("a", 300) + names("b", 100)
+                assert view.has_text(SIGNATURES, "a7(uint256)", digest_of("a7(uint256)")[:4])
+            assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole
 
 
 def test_a_staging_file_that_breaks_while_it_is_open_is_named(paths: Paths) -> None:
     """Reading and writing transactions both raise an error that names the file."""
     stage(paths, SIGNATURES, *(f"posted{number}({'uint256,' * 60}address)" for number in range(200)))
     staging = Staging(paths.staging)
-    with sqlite3.connect(paths.staging) as other:
+    with closing(sqlite3.connect(paths.staging)) as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    other.close()
     with paths.staging.open("rb+") as file:
         file.seek(4096)
         file.write(os.urandom(paths.staging.stat().st_size - 4096))
