@@ -28,12 +28,7 @@ import pytest
 
 from sigdir.cli.main import main
 from sigdir.signatures.candidates import Rows
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-    Collection,
-)
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.index.view import View
@@ -98,16 +93,13 @@ def make_spill(folder: Path, collection: Collection, batches: Batches) -> Spill:
     return spill
 
 
-def write_rejects(path: Path, texts: Sequence[str], collection: Collection = SIGNATURES) -> Path:
+def write_rejects(path: Path, texts: Sequence[str]) -> None:
     """Write a rejects file: a bad_name for each text, from consecutive lines of in.txt."""
+    said = {"collection": SIGNATURES, "reason": "bad_name", "position": 1, "file": "in.txt"}
+    rows = [said | {"text": text, "line": line} for line, text in enumerate(texts, 1)]
     writer = RejectsWriter(path)
-    rows = [
-        {"collection": collection, "text": text, "reason": "bad_name", "position": 1, "file": "in.txt", "line": line}
-        for line, text in enumerate(texts, 1)
-    ]
     writer.append(pa.Table.from_pylist(rows, schema=REJECT_SCHEMA))
     writer.finish()
-    return path
 
 
 class Run:
@@ -123,21 +115,21 @@ class Run:
         digest: Digest = keccak256_column,
     ) -> None:
         self.paths = paths
-        self.batches: Mapping[Collection, Batches] = {SIGNATURES: signatures, EVENT_SIGNATURES: events}
+        self.texts: Mapping[Collection, Batches] = {SIGNATURES: signatures, EVENT_SIGNATURES: events}
         self.threads = threads
         self.digest = digest
-        self.rejected = 0
-        self.rejects_digest: str | None = None
+        self.checked: dict[Collection, int] = {}
+        self.batches: dict[Collection, Batch] = {}
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             for module in (dedupe, batch):
                 stack.enter_context(patch.object(module, "keccak256_column", self.digest))
-            folder = stack.enter_context(RunFolder(self.paths.tmp))
-            self.name, self.folder = folder.name, folder.path
-            self.spills = {c: make_spill(self.folder, c, self.batches[c]) for c in COLLECTIONS}
+            self.run = stack.enter_context(RunFolder(self.paths.tmp))
+            spills = [make_spill(self.run.path, c, self.texts[c]) for c in COLLECTIONS]
             self.publisher = stack.enter_context(Publisher(self.paths, self.threads, wait=False))
-            self._dedupe()
+            for spill in spills:
+                self._dedupe(spill)
             self._stack = stack.pop_all()
         return self
 
@@ -146,41 +138,31 @@ class Run:
     ) -> None:
         self._stack.close()
 
-    def _dedupe(self) -> None:
-        snapshot = self.publisher.snapshot
-        staged = {c: self.publisher.staged(c) for c in COLLECTIONS}
-        self.checked = {c: staged[c][-1].id if staged[c] else snapshot.high_water[c].id for c in COLLECTIONS}
-        self.text_ids = {c: text_ids_in(self.folder / f"{c}.ids", self.spills[c].rows) for c in COLLECTIONS}
-        self.keep = {
-            c: new_rows(self.spills[c], snapshot, staged[c], self.threads, self.text_ids[c]) for c in COLLECTIONS
-        }
-
-    def summary(self) -> dict[str, Any]:
-        read = sum(spill.rows for spill in self.spills.values()) + self.rejected
-        imported = sum(int(np.count_nonzero(keep)) for keep in self.keep.values())
-        totals = {
-            "read": read,
-            "imported": imported,
-            "duplicate": read - imported - self.rejected,
-            "rejected": self.rejected,
-        }
-        source = {"path": "in.txt", "format": "text", "bytes": 7, "sha256": "00" * 32, **totals}
-        said = {"source": "by hand", "sources": [source], "totals": totals, "faults": [], "seconds": 0.5}
-        return {"kind": "import", "rejects_sha256": self.rejects_digest, **said}
+    def _dedupe(self, spill: Spill) -> None:
+        collection, snapshot = spill.collection, self.publisher.snapshot
+        staged = self.publisher.staged(collection)
+        self.checked[collection] = staged[-1].id if staged else snapshot.high_water[collection].id
+        ids = text_ids_in(self.run.path / f"{collection}.ids", spill.rows)
+        keep = new_rows(spill, snapshot, staged, self.threads, ids)
+        said = ImportSightings([SightedInput("by hand", None)], [0] * spill.batches(), ids, replaces=False)
+        self.batches[collection] = Batch(spill, keep, said)
 
     def publish(self, progress: Progress = lambda _: None, rejects: Sequence[str] = ()) -> Published:
-        self.rejected = len(rejects)
-        file = write_rejects(self.folder / "rejects.parquet", rejects) if rejects else None
-        self.rejects_digest = rows_and_digest(file)[1] if file is not None else None
-        said = [SightedInput("by hand", None)]
-        batches = {
-            c: Batch(
-                self.spills[c], self.keep[c],
-                ImportSightings(said, [0] * self.spills[c].batches(), self.text_ids[c], replaces=False),
-            )
-            for c in COLLECTIONS
-        }  # fmt: skip
-        return self.publisher.publish(self.name, batches, self.checked, self.summary, file, progress)
+        file = self.run.path / "rejects.parquet" if rejects else None
+        if file is not None:
+            write_rejects(file, rejects)
+
+        def summary() -> dict[str, Any]:
+            rows = sum(batch.spill.rows for batch in self.batches.values())
+            imported = sum(batch.rows for batch in self.batches.values())
+            totals = {"read": rows + len(rejects), "imported": imported, "duplicate": rows - imported}
+            totals["rejected"] = len(rejects)
+            source = {"path": "in.txt", "format": "text", "bytes": 7, "sha256": "00" * 32, **totals}
+            said = {"source": "by hand", "sources": [source], "totals": totals, "faults": [], "seconds": 0.5}
+            digest = rows_and_digest(file)[1] if file is not None else None
+            return {"kind": "import", "rejects_sha256": digest, **said}
+
+        return self.publisher.publish(self.run.name, self.batches, self.checked, summary, file, progress)
 
 
 def publish(
@@ -212,8 +194,8 @@ def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
 
 def remove_digests(paths: Paths) -> None:
     """Make all log entries those of another program, which have no digest; they may then be edited."""
-    for entry in sorted(paths.log.glob("*.json")):
-        actions = [json.loads(line) for line in entry.read_bytes().splitlines()]
+    for version, entry in enumerate(sorted(paths.log.glob("*.json"))):
+        actions = log_actions(paths, version)
         for action in actions:
             for field in (FIELD, "engineInfo"):
                 action.get("commitInfo", {}).pop(field, None)
@@ -469,28 +451,20 @@ class Disk:
         self.path = path
 
     def resize(self, kibibytes: int) -> None:
-        self._mount(f"remount,size={kibibytes}k")
-
-    def mount(self) -> None:
-        self._mount("size=64m")
+        self.mount(f"remount,size={kibibytes}k")
 
     def make_read_only(self) -> None:
-        self._mount("remount,ro")
+        self.mount("remount,ro")
 
     def used(self) -> int:
         """In KiB."""
         return shutil.disk_usage(self.path).used // 1024
 
-    def _mount(self, options: str) -> None:
+    def mount(self, options: str) -> None:
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path)],
             check=True, capture_output=True, timeout=SAFETY_SECONDS,
         )  # fmt: skip
-
-    def unmount(self) -> None:
-        if subprocess.run(["umount", str(self.path)], check=False, capture_output=True).returncode:
-            # A failed command may hold files open until its frames are collected.
-            subprocess.run(["umount", "--lazy", str(self.path)], check=True, timeout=SAFETY_SECONDS)
 
 
 @contextmanager
@@ -501,10 +475,10 @@ def small_disk(path: Path) -> Iterator[Disk]:
     path.mkdir()
     disk = Disk(path)
     try:
-        disk.mount()
+        disk.mount("size=64m")
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"a full disk is a tmpfs, which cannot be mounted here: {error}")
     try:
         yield disk
-    finally:
-        disk.unmount()
+    finally:  # lazily, because a failed command may hold files open until its frames are collected
+        subprocess.run(["umount", "--lazy", str(path)], check=True, timeout=SAFETY_SECONDS)
