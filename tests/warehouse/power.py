@@ -33,7 +33,7 @@ _CALLS = (
 )
 _NAMING = ("rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir")
 _LONGEST = 1 << 26
-_LINE = re.compile(r"(\d+\.\d+) (\w+)\((.*)\) += (-?\w+)(?:<(.*)>)?(?: .*)?")
+_LINE = re.compile(r"(\d+\.\d+) (\w+)\((.*)\) += (\d+|0x[0-9a-f]+)(?:<(.*)>)?(?: .*)?")
 _HEX = re.compile(r"\\x([0-9a-f]{2})")
 
 
@@ -73,18 +73,13 @@ def _plain(escaped: str) -> str:
 
 def trace(command: Sequence[str], root: Path, folder: Path, environment: dict[str, str], cwd: Path) -> list[Call]:
     """Run a command; the calls of its threads on ``root`` and its output, by time. Skips the test without strace."""
-    strace = shutil.which("strace")
-    if strace is None:
+    if shutil.which("strace") is None or subprocess.run(["strace", "-o", os.devnull, "true"], check=False).returncode:
         pytest.skip("power loss is simulated from a trace of system calls: needs strace")
     folder.mkdir()
     options = ["-ff", "-y", "-xx", "-s", str(_LONGEST), "--absolute-timestamps=unix,ns", "--seccomp-bpf"]
     options += ["-e", f"trace={_CALLS}", "-e", "signal=none", "-o", str(folder / "trace")]
-    probe = subprocess.run([strace, "-f", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False)
-    if probe.returncode:
-        pytest.skip(f"power loss is simulated from a trace of system calls: {probe.stderr.strip()[-200:]}")
-    done = subprocess.run(
-        [strace, *options, *command], env=environment, cwd=cwd, capture_output=True, text=True, timeout=300, check=False
-    )
+    line = ["strace", *options, *command]
+    done = subprocess.run(line, env=environment, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     lines = [line for file in folder.iterdir() for line in file.read_text().splitlines()]
     hidden = "".join(f"\\x{byte:02x}" for byte in str(root).encode())
@@ -94,23 +89,10 @@ def trace(command: Sequence[str], root: Path, folder: Path, environment: dict[st
 
 def _call(line: str) -> Call | None:
     found = _LINE.fullmatch(line)
-    if not found or found[4].startswith("-") or not re.fullmatch(r"\d+|0x[0-9a-f]+", found[4]):
+    if found is None:
         return None
-    return Call(found[1], found[2], _split(found[3]), int(found[4], 0), _plain(found[5] or ""))
-
-
-def _split(arguments: str) -> list[str]:
-    """Split at commas. Strings are in hex digits, so only brackets can contain a comma."""
-    parts, depth, start = [], 0, 0
-    for at, character in enumerate(arguments):
-        if character in "[{":
-            depth += 1
-        elif character in "]}":
-            depth -= 1
-        elif character == "," and not depth:
-            parts.append(arguments[start:at].strip())
-            start = at + 1
-    return [*parts, arguments[start:].strip()]
+    # Strings are in hex digits, so a comma separates arguments in all calls that the model knows.
+    return Call(found[1], found[2], found[3].split(", "), int(found[4], 0), _plain(found[5] or ""))
 
 
 @dataclass(slots=True, eq=False)
@@ -163,12 +145,6 @@ class Disk:
         assert place is not None
         del place[0].synced[place[1]]
 
-    def moments(self, calls: Sequence[Call]) -> int:
-        """The number of calls that ``replay`` yields."""
-        syncs = [call for call in calls if call.name in ("fsync", "fdatasync")]
-        synced = sum(self._inside(call.file(0)[1]) is not None for call in syncs)
-        return synced + sum(call.name in _NAMING for call in calls)
-
     def _inside(self, path: str) -> str | None:
         """The path relative to the root; None for a path elsewhere or a deleted file."""
         root = str(self._root)
@@ -177,22 +153,20 @@ class Disk:
         return path.removeprefix(f"{root}/") if path.startswith(f"{root}/") and "(deleted)" not in path else None
 
     def _node(self, path: str) -> File | Folder | None:
-        node: File | Folder | None = self._tree
-        for name in path.split("/") if path else ():
+        """What has this path; None where nothing of the root has it."""
+        inside = self._inside(path)
+        node: File | Folder | None = self._tree if inside is not None else None
+        for name in inside.split("/") if inside else ():
             node = node.names.get(name) if isinstance(node, Folder) else None
         return node
 
     def _file(self, path: str) -> File | None:
-        inside = self._inside(path)
-        node = self._node(inside) if inside is not None else None
+        node = self._node(path)
         return node if isinstance(node, File) else None
 
     def _place(self, path: str) -> tuple[Folder, str] | None:
         """The folder of a path, and its name there."""
-        inside = self._inside(path)
-        if not inside:
-            return None
-        above, _, name = inside.rpartition("/")
+        above, _, name = path.rpartition("/")
         folder = self._node(above)
         return (folder, name) if isinstance(folder, Folder) else None
 
@@ -241,8 +215,7 @@ class Disk:
     def _fallocate(self, call: Call) -> None:
         file = self._file(call.file(0)[1])
         if file is not None:
-            size = int(call.arguments[2]) + int(call.arguments[3])
-            file.data.extend(bytes(max(0, size - len(file.data))))
+            _put(file, int(call.arguments[2]) + int(call.arguments[3]), b"")
 
     def _mmap(self, call: Call) -> None:
         if "MAP_SHARED" in call.arguments[3] and "PROT_WRITE" in call.arguments[2] and "<" in call.arguments[4]:
@@ -254,13 +227,13 @@ class Disk:
         pass
 
     def _sync(self, call: Call, finals: Folder) -> None:
-        inside = self._inside(call.file(0)[1])
-        node = self._node(inside) if inside is not None else None
+        path = call.file(0)[1]
+        node = self._node(path)
         if isinstance(node, Folder):
             node.synced = dict(node.names)
         elif isinstance(node, File):
             if node.mapped:
-                node.data = bytearray(_real(finals, inside or ""))
+                node.data = bytearray(_real(finals, self._inside(path) or ""))
             node.synced = bytes(node.data)
 
     def _rename(self, call: Call) -> None:
@@ -293,9 +266,16 @@ class Disk:
 
     # The next start.
 
-    def restore(self, root: Path, kept: Kept, chance: random.Random) -> None:
+    def restore(self, root: Path, kept: Kept, chance: random.Random, folder: Folder | None = None) -> None:
         """Write the files that the next start finds."""
-        _restore(self._tree, root, kept, chance)
+        folder = folder or self._tree
+        root.mkdir()
+        seen = kept == "names" or (kept == "some" and chance.random() < 0.5)
+        for name, node in (folder.names if seen else folder.synced).items():
+            if isinstance(node, Folder):
+                self.restore(root / name, kept, chance, node)
+            else:
+                (root / name).write_bytes(_bytes(node, kept, chance))
 
 
 def _is_synced(node: File | Folder) -> bool:
@@ -330,16 +310,6 @@ def _real(tree: Folder, path: str) -> bytes:
         node = node.names.get(name) or next(found for key, found in node.names.items() if fnmatch(key, final))
     assert isinstance(node, File)
     return bytes(node.data)
-
-
-def _restore(folder: Folder, root: Path, kept: Kept, chance: random.Random) -> None:
-    root.mkdir()
-    seen = kept == "names" or (kept == "some" and chance.random() < 0.5)
-    for name, node in (folder.names if seen else folder.synced).items():
-        if isinstance(node, Folder):
-            _restore(node, root / name, kept, chance)
-        else:
-            (root / name).write_bytes(_bytes(node, kept, chance))
 
 
 def _bytes(file: File, kept: Kept, chance: random.Random) -> bytes:

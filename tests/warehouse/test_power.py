@@ -12,11 +12,11 @@ import random
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
 
 from sigdir.serve.core.writer import Writer, canonical_text
@@ -33,6 +33,7 @@ from tests.warehouse.support import (
     assert_evidence_is_whole,
     assert_sound,
     environment,
+    names,
     places,
     run_command,
     served_texts,
@@ -43,46 +44,27 @@ from tests.warehouse.support import (
 CUTS = max(6, examples(12))
 """About this many of the moments are tried, evenly spread, and the last ones."""
 
-# Stages each text by itself, as a server's worker does, and prints each row once it is stored.
-POSTS = """
-import json, sys
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from sigdir.serve.core.writer import canonical_text
-from sigdir.serve.core.writer import Writer
-from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.table.paths import Paths
+POSTS = "import sys; from tests.warehouse.test_power import post_each; post_each(sys.argv[1])"
 
-paths = Paths(Path(sys.argv[1]))
-reader = Reader(paths)
-writer = Writer(paths, reader)
-for number in range(6):
-    for collection, text in ((SIGNATURES, f"posted{number}(uint256)"), (EVENT_SIGNATURES, f"Posted{number}(address)")):
-        (row,) = writer.store([canonical_text(collection, text)])
-        print(json.dumps([collection, row.text, row.id, row.created_at]), flush=True)
-writer.close()
-reader.close()
-"""
-
-Place = tuple[int, int]
+Required = Mapping[Collection, Mapping[str, tuple[int, int] | None]]
+"""What the disk must have: texts, each with its id and time, or with any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Required:
-    """What the disk must have: rows with their ids and times, and texts."""
-
-    rows: Mapping[Collection, Mapping[str, Place]]
-    texts: Mapping[Collection, set[str]]
-
-
-def post(root: Path, collection: Collection, *wanted: str) -> None:
+@contextmanager
+def writing(root: Path) -> Iterator[Writer]:
     """Store texts as a server does."""
-    reader = Reader(Paths(root))
-    writer = Writer(Paths(root), reader)
-    assert None not in writer.store([canonical_text(collection, text) for text in wanted])
-    writer.close()
-    reader.close()
+    with closing(Reader(Paths(root))) as reader, closing(Writer(Paths(root), reader)) as writer:
+        yield writer
+
+
+def post_each(root: str) -> None:
+    """Store each text by itself, and print its row once it is stored."""
+    with writing(Path(root)) as writer:
+        for number in range(6):
+            for collection in COLLECTIONS:
+                (row,) = writer.store([canonical_text(collection, f"posted{number}(uint256)")])
+                assert row is not None
+                print(json.dumps([collection, row.text, row.id, row.created_at]), flush=True)
 
 
 @pytest.fixture
@@ -95,26 +77,24 @@ def memory() -> Iterator[Path]:
 
 def lines_file(folder: Path, name: str, rows: int) -> Path:
     path = folder / f"{name}.txt"
-    lines = [f"{name}{number}(uint256)" for number in range(rows)]
-    lines += [f"event {name.title()}{number}(address);" for number in range(rows // 10)]
-    path.write_text("".join(f"{line}\n" for line in [*lines, f"1{name}bad("]))
+    events = [f"event {text};" for text in names(name.title(), rows // 10)]
+    path.write_text("\n".join([*names(name, rows), *events, f"1{name}bad("]))
     return path
 
 
 def required_now(root: Path) -> Required:
     """All rows that the warehouse has now."""
-    tables = visible(Paths(root)) if root.is_dir() else {}
-    return Required({c: places(tables[c]) if c in tables else {} for c in COLLECTIONS}, {c: set() for c in COLLECTIONS})
+    return {c: places(table) for c, table in visible(Paths(root)).items()}
 
 
 def posted(output: bytes) -> Required:
     """The rows that the writer has printed so far."""
-    rows: dict[Collection, dict[str, Place]] = {c: {} for c in COLLECTIONS}
+    rows: dict[Collection, dict[str, tuple[int, int]]] = {c: {} for c in COLLECTIONS}
     for line in output.splitlines(keepends=True):
         if line.startswith(b"[") and line.endswith(b"\n"):  # other processes may print too
             collection, text, id, created_at = json.loads(line)
             rows[collection][text] = (id, created_at)
-    return Required(rows, {c: set() for c in COLLECTIONS})
+    return rows
 
 
 def assert_kept(root: Path, required: Required) -> None:
@@ -125,24 +105,22 @@ def assert_kept(root: Path, required: Required) -> None:
     for collection, table in tables.items():
         assert_sound(table)
         where = places(table)
-        assert required.rows[collection].items() <= where.items()
-        assert required.texts[collection] <= where.keys()
+        for text, place in required.get(collection, {}).items():
+            assert place in (None, where[text])
     assert_evidence_is_whole(paths, with_strays=True)
-    reader = Reader(paths)
-    view = reader.current()
-    for collection, table in tables.items():
-        assert view.count(collection) == table.num_rows
-        ids = [segment.ids[: segment.rows] for segment in view.segments[collection]]
-        assert np.concatenate([np.empty(0, np.int64), *ids]).tolist() == table["id"].to_pylist()
-        assert served_texts(view, collection) == texts(table)
-    reader.close()
+    with closing(Reader(paths)) as reader:
+        view = reader.current()
+        for collection, table in tables.items():
+            ids = [id for segment in view.segments[collection] for id in segment.ids[: segment.rows]]
+            assert ids == table["id"].to_pylist()
+            assert served_texts(view, collection) == texts(table)
 
 
 def cut_power(
     disk: Disk, calls: list[Call], memory: Path, required: Callable[[bytes], Required], go_on: Callable[[Path], object]
 ) -> None:
     """Cut the power before call after call, check what is left in the folder ``memory``, and run ``go_on`` on it."""
-    moments = disk.moments(calls)
+    moments = sum(1 for _ in deepcopy(disk).replay(calls))
     every = max(1, moments // CUTS)
     chance = random.Random(7)
 
@@ -181,7 +159,9 @@ def imported(folder: Path, rows: int) -> Path:
     """A warehouse with an import and POSTed rows."""
     root = folder / "parent" / "warehouse"
     import_files([lines_file(folder, "old", rows)], root)
-    post(root, SIGNATURES, "more7(uint256)", *(f"posted{n}(uint256)" for n in range(20)))
+    with writing(root) as writer:
+        texts = ["more7(uint256)", *names("posted", 20)]
+        assert None not in writer.store([canonical_text(SIGNATURES, text) for text in texts])
     return root
 
 
@@ -192,31 +172,31 @@ def test_posts_survive_power_loss(tmp_path: Path, memory: Path) -> None:
     disk, calls = traced(tmp_path, "-c", POSTS, tmp_path / "parent" / "warehouse")
     lines = lines_file(tmp_path, "posted", 20)
     cut_power(disk, calls, memory, posted, lambda root: import_files([lines], root))
-    assert len(posted(disk.output).rows[SIGNATURES]) == 6
+    assert [len(rows) for rows in posted(disk.output).values()] == [6, 6]
 
 
 @pytest.mark.parametrize("before", long_except({"nothing"}, ["nothing", "rows", "a served warehouse"]))
 def test_an_import_survives_power_loss(tmp_path: Path, memory: Path, before: str) -> None:
     """Earlier rows stay; a reported import is whole, and an unreported one can be run again."""
     root, rows = tmp_path / "parent" / "warehouse", 100 if before == "nothing" else 500
+    earlier: Required = {}
     if before == "nothing":
         root.parent.mkdir()
     else:
         imported(tmp_path, 300)
+        earlier = required_now(root)
     if before == "rows":
         shutil.rmtree(Paths(root).cache)  # without it no index is built
-    earlier, lines = required_now(root), lines_file(tmp_path, "more", rows)
-    whole = {
-        SIGNATURES: {f"more{n}(uint256)" for n in range(rows)},
-        EVENT_SIGNATURES: {f"More{n}(address)" for n in range(rows // 10)},
-    }
+    lines = lines_file(tmp_path, "more", rows)
+    new = {SIGNATURES: names("more", rows), EVENT_SIGNATURES: names("More", rows // 10)}
+    whole = {c: dict.fromkeys(texts) | dict(earlier.get(c, {})) for c, texts in new.items()}
     disk, calls = traced(tmp_path, "-m", "sigdir", "import", lines, "--json", "--quiet", "--warehouse", root)
 
     def required(output: bytes) -> Required:
-        return Required(earlier.rows, whole) if b'"totals"' in output else earlier
+        return whole if b'"totals"' in output else earlier
 
     cut_power(disk, calls, memory, required, lambda root: import_files([lines], root))
-    assert required(disk.output).texts == whole
+    assert required(disk.output) == whole
 
 
 CHECKPOINT = (
