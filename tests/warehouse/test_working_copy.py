@@ -7,13 +7,14 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
+import polars
 import pytest
+from deltalake import DeltaTable
 
 import sigdir
 from sigdir.cli.spark_session import open_session
@@ -73,6 +74,17 @@ def url(folder: Path) -> str:
 
 
 @pytest.fixture
+def one(tmp_path: Path, url: str) -> Paths:
+    """The copy of the machine that made the warehouse."""
+    return copy_in(url, tmp_path / "one")
+
+
+@pytest.fixture
+def in_s3(tmp_path: Path, s3: S3) -> str:
+    return f"s3://{BUCKET}/{tmp_path.name}"
+
+
+@pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that fails is asked again once, which saves seconds where it fails all the time."""
     soon = {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=5), "base": 2}
@@ -86,32 +98,43 @@ def copy_in(url: str, folder: Path) -> Paths:
     return paths
 
 
-def rows_of(url: str) -> dict[Any, list[str]]:
+def texts_of(paths: Paths) -> list[str]:
+    table = table_of(read_snapshot(paths), SIGNATURES)
+    assert_sound(table)
+    return texts(table)
+
+
+def seen_in(url: str) -> list[str]:
     """The texts of a store's newest version, as a machine sees them that has no copy yet."""
     fresh = working_copy(url, Path(os.environ["SIGDIR_STORE_CACHE"]) / f"fresh-{time.monotonic_ns()}")
     pull(fresh)
-    for collection in COLLECTIONS:
-        assert_sound(table_of(read_snapshot(fresh), collection))
-    return {c: texts(table_of(read_snapshot(fresh), c)) for c in COLLECTIONS}
+    return texts_of(fresh)
 
 
-def test_an_import_into_a_store_is_the_local_one(tmp_path: Path, url: str) -> None:
+def imported(given: str | Path, root: Path) -> dict[str, Any]:
+    """The report of an import without what takes time."""
+    report = run_import(Options([str(given)], root), Reporter()).to_dict()
+    return {name: said for name, said in report.items() if name not in ("seconds", "stages", "rows_per_second")}
+
+
+def timeless(paths: Paths) -> list[dict[str, Any]]:
+    """All rows without their times."""
+    return [row | {"created_at": 0} for rows in content_of(paths).values() for row in rows]
+
+
+def test_an_import_into_a_store_is_the_local_one(tmp_path: Path, url: str, one: Paths) -> None:
     """Rows, ids, evidence, rejects and counts are those of the same imports into a folder."""
     (tmp_path / "a.txt").write_text("f(uint)\nf(uint256)\nevent E(uint)\nbad(\ng(address to)\n")
     (tmp_path / "b.txt").write_text("g(address)\nh()\nbad)\n")
-    local, copy = tmp_path / "local", copy_in(url, tmp_path / "one")
+    local = Paths(tmp_path / "local")
     for file in (tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "b.txt"):
-        reports = [import_files([file], root).to_dict() for root in (local, copy.root)]
-        for report in reports:
-            del report["seconds"], report["stages"], report["rows_per_second"]
-        assert reports[0] == reports[1]
+        assert imported(file, local.root) == imported(file, one.root)
     fresh = copy_in(url, tmp_path / "two")
+    assert timeless(local) == timeless(fresh)
     for collection in COLLECTIONS:
-        wanted, found = content_of(Paths(local))[collection], content_of(fresh)[collection]
-        assert [row | {"created_at": 0} for row in wanted] == [row | {"created_at": 0} for row in found]
-        assert sightings(read_snapshot(Paths(local)), collection) == sightings(read_snapshot(fresh), collection)
+        assert sightings(read_snapshot(local), collection) == sightings(read_snapshot(fresh), collection)
     query = "SELECT text, reason, file, line FROM rejects ORDER BY ALL"
-    assert sigdir.open(local).sql(query).rows() == sigdir.open(url).sql(query).rows()
+    assert sigdir.open(local.root).sql(query).rows() == sigdir.open(url).sql(query).rows()
     assert_clean(fresh)
 
 
@@ -139,26 +162,25 @@ def test_every_command_reads_a_store(tmp_path: Path, url: str) -> None:
     assert json.loads(result.stdout) == [{"n": 3}]
 
 
-def test_vacuum_removes_what_was_replaced(tmp_path: Path, url: str) -> None:
+def test_vacuum_removes_what_was_replaced(tmp_path: Path, url: str, one: Paths) -> None:
     """Data and evidence, after the window; the newest version and what others may commit stay."""
-    copy = copy_in(url, tmp_path / "one")
     for number in range(3):
-        publish(copy, names(f"n{number}x", 3))
+        publish(one, names(f"n{number}x", 3))
     assert call_command("compact", "--warehouse", url).exit_code == 0
     other = copy_in(url, tmp_path / "two")
     before = content_of(other)
     assert (read_snapshot(other).version, len(other.data_files())) == (4, 1)
-    assert before == content_of(copy)
+    assert before == content_of(one)
     pull(other, as_of=2)
     assert len(content_of(other, 2)[SIGNATURES]) == 6
     stray = "table/collection=signatures/0000000000000001-abcdef01-0001.parquet"
     store = open_store(url)
     store.put(stray, b"of a run that is uploading")
     kept = {each.name for each in store.list()}
-    dry = call_command("vacuum", "--keep", "0s", "--dry-run", "--json", "--warehouse", url)
+    vacuum = ("vacuum", "--keep", "0s", "--json", "--warehouse", url)
+    dry = call_command(*vacuum, "--dry-run")
     assert {each.name for each in store.list()} == kept
-    done = call_command("vacuum", "--keep", "0s", "--json", "--warehouse", url)
-    report = json.loads(done.stdout)
+    report = json.loads(call_command(*vacuum).stdout)
     assert report["removed"] == json.loads(dry.stdout)["removed"]
     assert [waste["kind"] for waste in report["removed"]].count("data") == 3
     assert {waste["kind"] for waste in report["removed"]} == {"data", "evidence"}
@@ -166,35 +188,26 @@ def test_vacuum_removes_what_was_replaced(tmp_path: Path, url: str) -> None:
     fresh = copy_in(url, tmp_path / "three")
     assert content_of(fresh) == before
     assert_clean(fresh)
-    named = {file.path for file in read_snapshot(fresh).all_files()} | {fresh.root / stray}
-    assert {fresh.root / each.name for each in store.list("table") if each.name.endswith(".parquet")} == named
-    assert call_command("vacuum", "--keep", "0s", "--json", "--warehouse", url).exit_code == 0
+    assert data_files(url) == named_files(fresh) | {stray}
+    assert call_command(*vacuum).exit_code == 0
     pull(fresh, as_of=1)
     with pytest.raises(UnreadableWarehouse, match="vacuumed"):
         read_snapshot(fresh, 1)
-    publish(copy, ["later()"])
+    publish(one, ["later()"])
     assert store.find(stray), "another machine may be about to commit the run"
-
-
-def together(work: Callable[[Paths], object], copies: Iterable[Paths]) -> None:
-    """Do the same for each copy at once."""
-    threads = [Thread(target=work, args=(paths,)) for paths in copies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def test_many_importers_lose_nothing(tmp_path: Path, url: str) -> None:
     """Four machines make one warehouse and import at once: it has one id, each text once and every import."""
     machines = [working_copy(url, tmp_path / f"machine{number}") for number in range(4)]
-    together(lambda paths: pull(paths, make=True), machines)
-    assert len({json.loads(paths.identity.read_bytes())["id"] for paths in machines}) == 1
-    for number, paths in enumerate(machines):
-        texts = (f"t{n}()" for n in range(number * 10, number * 10 + 20))
-        paths.root.with_suffix(".txt").write_text("\n".join(texts))
-    together(lambda paths: import_files([paths.root.with_suffix(".txt")], paths.root), machines)
-    assert sorted(rows_of(url)[SIGNATURES]) == sorted(f"t{n}()" for n in range(50))
+    with ThreadPoolExecutor(len(machines)) as pool:
+        list(pool.map(lambda paths: pull(paths, make=True), machines))
+        assert len({json.loads(paths.identity.read_bytes())["id"] for paths in machines}) == 1
+        for number, paths in enumerate(machines):
+            texts = (f"t{n}()" for n in range(number * 10, number * 10 + 20))
+            paths.root.with_suffix(".txt").write_text("\n".join(texts))
+        list(pool.map(lambda paths: import_files([paths.root.with_suffix(".txt")], paths.root), machines))
+    assert sorted(seen_in(url)) == sorted(f"t{n}()" for n in range(50))
     assert len(history(copy_in(url, tmp_path / "fresh"))) == 4
 
 
@@ -205,19 +218,19 @@ def killed(cache: Path, point: str, *arguments: str | Path) -> None:
 
 
 @pytest.mark.parametrize("point", long_except({"uploaded"}, PLACE_POINTS))
-def test_an_import_is_killed(tmp_path: Path, folder: Path, url: str, cache: Path, point: str) -> None:
+def test_an_import_is_killed(tmp_path: Path, folder: Path, url: str, one: Paths, cache: Path, point: str) -> None:
     """It is there as a whole or not at all; the next one here removes what was left, one elsewhere once it is a day old."""
-    publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
+    publish(one, ["known(uint256)"])
     (tmp_path / "in.txt").write_text("a(uint)\nb(uint)\n")
     (tmp_path / "more.txt").write_text("c(uint)\n")
     arguments = ("import", tmp_path / "in.txt", "--warehouse", url, "-q")
     killed(cache, point, *arguments)
     expected = ["known(uint256)", "a(uint256)", "b(uint256)"]
-    assert rows_of(url)[SIGNATURES] == (expected if point == "created" else expected[:1])
+    assert seen_in(url) == (expected if point == "created" else expected[:1])
     killed(cache, "read" if point == "created" else "begun", *arguments)  # it forgets no dead run
     again = call_command(*arguments)
     assert again.exit_code == 0, again.stderr
-    assert rows_of(url)[SIGNATURES] == expected
+    assert seen_in(url) == expected
     copy = working_copy(url)
     assert_clean(copy)
     assert data_files(url) == named_files(copy)
@@ -232,47 +245,47 @@ def test_an_import_is_killed(tmp_path: Path, folder: Path, url: str, cache: Path
 
 
 @pytest.mark.parametrize("point", long_except({"created"}, PLACE_POINTS))
-def test_a_compaction_is_killed(tmp_path: Path, url: str, cache: Path, point: str) -> None:
+def test_a_compaction_is_killed(tmp_path: Path, url: str, one: Paths, cache: Path, point: str) -> None:
     """Its rows stay as they are, and the next one, here, removes what was left and completes it."""
     for number in range(2):
-        publish(copy_in(url, tmp_path / "one"), [f"f{number}(uint256)"])
+        publish(one, [f"f{number}(uint256)"])
     killed(cache, point, "compact", "--warehouse", url)
-    assert rows_of(url)[SIGNATURES] == ["f0(uint256)", "f1(uint256)"]
+    assert seen_in(url) == ["f0(uint256)", "f1(uint256)"]
     again = call_command("compact", "--warehouse", url)
     assert again.exit_code == 0, again.stderr
     assert ("nothing to compact" in again.stdout) == (point == "created")
-    assert rows_of(url)[SIGNATURES] == ["f0(uint256)", "f1(uint256)"]
+    assert seen_in(url) == ["f0(uint256)", "f1(uint256)"]
     assert len(named_files(copy_in(url, tmp_path / "fresh"))) == 1
     assert len(data_files(url)) == 3, "the two that were merged, and the one of the newest version"
 
 
 def test_documents_that_a_late_row_changes_are_uploaded_again(
-    tmp_path: Path, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, url: str, one: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their size stays the same; the document of sources was not uploaded again, and nobody could read the version."""
-    copy = copy_in(url, tmp_path / "one")
-    (folder / "in.txt").write_text("".join(f"f{number}(uint256)\n" for number in range(50)))
+    (tmp_path / "in.txt").write_text("".join(f"f{number}(uint256)\n" for number in range(50)))
     upload, uploads = WorkingCopy.upload, []
 
     def upload_and_post(self: WorkingCopy, run: str) -> None:
         upload(self, run)
         uploads.append(run)
         if len(uploads) == 1:
-            stage(copy, SIGNATURES, "f3(uint256)")
+            stage(one, SIGNATURES, "f3(uint256)")
 
     monkeypatch.setattr(WorkingCopy, "upload", upload_and_post)
-    run_import(Options([str(folder / "in.txt")], copy.root), Reporter())
+    import_files([tmp_path / "in.txt"], one.root)
     assert len(uploads) > 1
-    assert rows_of(url)[SIGNATURES] == [f"f{number}(uint256)" for number in range(50) if number != 3]
+    assert seen_in(url) == [f"f{number}(uint256)" for number in range(50) if number != 3]
 
 
-def test_a_run_that_was_committed_keeps_its_evidence(tmp_path: Path, url: str, cache: Path) -> None:
+def test_a_run_that_was_committed_keeps_its_evidence(tmp_path: Path, url: str, one: Paths, cache: Path) -> None:
     """A machine dies right after its commit, and another one commits: its next import removes nothing of that run."""
-    publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
+    publish(one, ["known(uint256)"])
     (tmp_path / "in.txt").write_text("a(uint)\n")
     (tmp_path / "more.txt").write_text("c(uint)\n")
     killed(cache, "created", "import", tmp_path / "in.txt", "--warehouse", url, "-q")
-    publish(copy_in(url, tmp_path / "elsewhere"), ["later()"])
+    pull(one)
+    publish(one, ["later()"])
     done = call_command("import", tmp_path / "more.txt", "--warehouse", url, "-q")
     assert done.exit_code == 0, done.stderr
     query = "SELECT text_signature FROM sightings WHERE file LIKE '%in.txt'"
@@ -289,25 +302,24 @@ def named_files(copy: Paths) -> set[str]:
     return {copy.name(file.path) for file in read_snapshot(copy).all_files()}
 
 
-def test_a_pull_is_killed(tmp_path: Path, url: str, cache: Path) -> None:
+def test_a_pull_is_killed(url: str, one: Paths, cache: Path) -> None:
     """The copy opens at the version before, or is marked as unfinished; the next pull completes it."""
-    publish(copy_in(url, tmp_path / "one"), ["a()"])
+    publish(one, ["a()"])
     killed(cache, "copied", "stats", "--warehouse", url)
     copy = working_copy(url)
     with pytest.raises(UnreadableWarehouse):
         read_snapshot(copy)
     assert call_command("stats", "--warehouse", url).exit_code == 0
-    publish(copy_in(url, tmp_path / "one"), ["b()"])
+    publish(one, ["b()"])
     killed(cache, "copied", "stats", "--warehouse", url)
-    assert texts(table_of(read_snapshot(copy), SIGNATURES)) == ["a()"]
+    assert texts_of(copy) == ["a()"]
     pull(copy)
-    assert texts(table_of(read_snapshot(copy), SIGNATURES)) == ["a()", "b()"]
+    assert texts_of(copy) == ["a()", "b()"]
     assert_clean(copy)
 
 
-def test_damage_in_the_store_stays_there(tmp_path: Path, folder: Path, url: str) -> None:
+def test_damage_in_the_store_stays_there(tmp_path: Path, folder: Path, url: str, one: Paths) -> None:
     """A file that is not what was written is refused by name, whatever is in it, and the copy stays as it was."""
-    one = copy_in(url, tmp_path / "one")
     publish(one, ["a()"])
     others = {kind: copy_in(url, tmp_path / kind) for kind in ("table", "evidence")}
     publish(one, ["b()"])
@@ -317,21 +329,20 @@ def test_damage_in_the_store_stays_there(tmp_path: Path, folder: Path, url: str)
         flip(newest)
         with pytest.raises(StoreError, match=newest.name):
             pull(other)
-        assert texts(table_of(read_snapshot(other), SIGNATURES)) == ["a()"]
+        assert texts_of(other) == ["a()"]
         assert list(other.tmp.glob("*")) == []
         newest.write_bytes(whole)
     newest_manifest = read_snapshot(one).manifest
     assert newest_manifest is not None
     name = one.name(newest_manifest.path)
-    for content in ("", "[]", "{}", '{"sources": {"name": "../x"}}'):
+    for content in ("", '{"sources": {"name": "../x"}}'):
         (folder / name).write_text(content)
         with pytest.raises(UnreadableWarehouse, match=f"{url}/{name}: damaged"):
             copy_in(url, tmp_path / "three")
 
 
-def test_a_log_that_does_not_continue_is_refused(tmp_path: Path, folder: Path, url: str) -> None:
+def test_a_log_that_does_not_continue_is_refused(tmp_path: Path, folder: Path, url: str, one: Paths) -> None:
     """An entry that was replaced is found before anything of it is put in place; so is another warehouse."""
-    one = copy_in(url, tmp_path / "one")
     publish(one, ["a()"])
     other = copy_in(url, tmp_path / "two")
     publish(one, ["b()"])
@@ -353,23 +364,23 @@ def test_a_log_that_does_not_continue_is_refused(tmp_path: Path, folder: Path, u
     entry.unlink()
     with pytest.raises(UnreadableWarehouse, match=f"{entry.name}: lost"):
         publish(other, ["c()"])
-    entry.write_bytes(other.log_entry(2).read_bytes())
+    entry.write_bytes(raw)
     pull(other)
     assert read_snapshot(other).version == 2
 
 
-def test_a_copy_is_bounded(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_is_bounded(tmp_path: Path, url: str, one: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that is larger than the copy may be is refused before it is fetched; what is old leaves the copy."""
-    copy = copy_in(url, tmp_path / "one")
     for number in range(3):
-        publish(copy, names(f"n{number}x", 3))
+        publish(one, names(f"n{number}x", 3))
     other = copy_in(url, tmp_path / "two")
-    monkeypatch.setenv("SIGDIR_STORE_CACHE_GIB", "0.000001")
-    with pytest.raises(UnreadableWarehouse, match="SIGDIR_STORE_CACHE_GIB"):
-        copy_in(url, tmp_path / "three")
-    for written in ("20G", "nan", "-1"):
+    for written, reason in (
+        ("0.000001", ""),
+        ("nan", "'nan' is not a number"),
+        ("20G", "'20G' is not a number of GiB"),
+    ):
         monkeypatch.setenv("SIGDIR_STORE_CACHE_GIB", written)
-        with pytest.raises(UnreadableWarehouse, match=f"SIGDIR_STORE_CACHE_GIB: '{written}' is not a number of GiB"):
+        with pytest.raises(UnreadableWarehouse, match=f"SIGDIR_STORE_CACHE_GIB.*{reason}"):
             copy_in(url, tmp_path / "three")
     monkeypatch.delenv("SIGDIR_STORE_CACHE_GIB")
     assert call_command("compact", "--warehouse", url).exit_code == 0
@@ -421,7 +432,7 @@ def test_a_push_refuses_another_history(tmp_path: Path, url: str) -> None:
     publish(local, ["c()"])
     with pytest.raises(UnreadableWarehouse, match="history of its own"):
         push(local, url)
-    assert rows_of(url)[SIGNATURES] == ["a()", "b()"]
+    assert seen_in(url) == ["a()", "b()"]
 
 
 def test_a_push_that_fails_leaves_the_store_at_its_version(tmp_path: Path, url: str) -> None:
@@ -435,13 +446,13 @@ def test_a_push_that_fails_leaves_the_store_at_its_version(tmp_path: Path, url: 
     flip(file)
     with pytest.raises(StoreError, match=f"{file}: damaged: not what was written"):
         push(local, url)
-    assert rows_of(url)[SIGNATURES] == ["a()"]
+    assert seen_in(url) == ["a()"]
     file.write_bytes(whole)
     arguments = ("backup", url, "--warehouse", local.root, "-q")
     assert run_command(*arguments, SIGDIR_FAILPOINT="copied").returncode == -signal.SIGKILL
-    assert rows_of(url)[SIGNATURES] == ["a()"]
+    assert seen_in(url) == ["a()"]
     assert call_command(*arguments).exit_code == 0
-    assert rows_of(url)[SIGNATURES] == ["a()", "b()"]
+    assert seen_in(url) == ["a()", "b()"]
 
 
 def test_a_copy_stays_apart(tmp_path: Path, url: str) -> None:
@@ -459,14 +470,8 @@ def test_a_copy_stays_apart(tmp_path: Path, url: str) -> None:
 # The suppress list.
 
 
-def _listed(copy: Paths) -> list[str]:
-    """The lines of a copy's suppress list without its seal."""
-    return unsealed(copy.suppressed.read_bytes()).decode().splitlines()
-
-
-def test_the_suppress_list_in_s3(tmp_path: Path, s3: S3, hasty: None) -> None:
-    """Each copy has the newest list, whoever changed it; what S3 gives in its place while it fails is refused."""
-    url = f"s3://{BUCKET}/{tmp_path.name}"
+def test_the_suppress_list(tmp_path: Path, url: str) -> None:
+    """Each copy has the newest list, whoever changed it; what a store gives in its place while it fails is refused."""
     store, name = open_store(url), "suppressed.txt"
     local = Paths(tmp_path / "local")
     publish(local, ["a()", "b()"])
@@ -477,42 +482,35 @@ def test_the_suppress_list_in_s3(tmp_path: Path, s3: S3, hasty: None) -> None:
     local.suppressed.write_text("function a()\n")
     push(local, url)
     first = store.read(name)
-    assert sealed_version(first) > 0
     pull(copy)
     assert copy.suppressed.read_bytes() == first
-    assert _listed(copy) == ["function a()"]
     push(local, url)
     assert store.read(name) == first, "the same list keeps its version"
     assert call_command("suppress", "function b()", "--warehouse", url).exit_code == 0
     pull(copy)
-    assert _listed(copy) == ["function a()", "function b()"]
-    assert sealed_version(store.read(name)) > sealed_version(first)
+    newest = store.read(name)
+    assert unsealed(copy.suppressed.read_bytes()) == b"function a()\nfunction b()\n"
+    assert sealed_version(newest) > sealed_version(first) > 0
 
     fresh = working_copy(url, tmp_path / "fresh")
-    newest = store.read(name)
-    for damaged, problem in ((None, "lost or damaged"), (newest[:-3], "lost or damaged"), (first, "older than that")):
-        if damaged is None:
-            store.delete([name])
-        else:
-            store.put(name, damaged)
+    for paths, damaged, problem in (
+        (copy, b"", "lost or damaged"), (fresh, b"", "lost or damaged"), (copy, newest[:-3], "lost or damaged"),
+        (copy, first, "older than that"),
+    ):  # fmt: skip
+        store.put(name, damaged)
         with pytest.raises(UnreadableWarehouse, match=f"{url}/{name}: .*{problem}"):
-            pull(copy)
+            pull(paths)
         assert copy.suppressed.read_bytes() == newest
-        if damaged != first:
-            with pytest.raises(UnreadableWarehouse, match=f"{url}/{name}: lost or damaged"):
-                pull(fresh)
-    store.put(name, newest)
-    s3.faults.append(Fault("500", "GET", name))
-    with pytest.raises(StoreError, match=f"{url}/{name}: "):
+    store.delete([name])
+    with pytest.raises(UnreadableWarehouse, match=f"{url}/{name}: lost"):
         pull(copy)
-    s3.faults.clear()
-    assert copy.suppressed.read_bytes() == newest
+    store.put(name, newest)
 
     local.suppressed.unlink()
     push(local, url)
     for paths in (copy, fresh):
         pull(paths)
-        assert _listed(paths) == []
+        assert unsealed(paths.suppressed.read_bytes()) == b""
     assert sealed_version(store.read(name)) > sealed_version(newest)
 
 
@@ -520,37 +518,38 @@ def test_the_suppress_list_in_s3(tmp_path: Path, s3: S3, hasty: None) -> None:
 
 
 FAULTS = {
+    "no list": (Fault("500", "GET", "suppressed.txt"), "suppressed.txt: "),
     "gone after the listing": (Fault("404", "GET", "collection=signatures"), "NoSuchKey"),
     "truncated": (Fault("truncated", "GET", "collection=signatures"), ".parquet: "),
     "no data": (Fault("500", "PUT", "collection=signatures"), "InternalError"),
     "expired in the middle": (Fault("expired", "PUT", "evidence"), "ExpiredToken"),
     "no entry": (Fault("500", "PUT", "_delta_log"), "run the command again"),
 }
-"""Those of reading come first: the copy has nothing of the store yet."""
 
 
-def test_a_failing_store(tmp_path: Path, s3: S3, hasty: None) -> None:
+def test_a_failing_store(tmp_path: Path, s3: S3, in_s3: str, hasty: None) -> None:
     """The import ends with a line that names the object, and nothing is visible; an answer that was lost is no failure."""
-    url = f"s3://{BUCKET}/{tmp_path.name}"
-    publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
+    publish(copy_in(in_s3, tmp_path / "one"), ["known(uint256)"])
     (tmp_path / "in.txt").write_text("a(uint)\n")
-    arguments = ("import", tmp_path / "in.txt", "--warehouse", url, "-q")
-    for name, (fault, reason) in FAULTS.items():
-        s3.faults.append(fault)
-        assert_fails_in_one_line(call_command(*arguments), f"s3://{BUCKET}/{tmp_path.name}/", reason)
-        s3.faults.clear()
-        assert rows_of(url)[SIGNATURES] == ["known(uint256)"], name
+    arguments = ("import", tmp_path / "in.txt", "--warehouse", in_s3, "-q")
+    for fault, reason in FAULTS.values():
+        s3.faults[:] = [fault]
+        assert_fails_in_one_line(call_command(*arguments), f"{in_s3}/", reason)
+    s3.faults.clear()
+    assert seen_in(in_s3) == ["known(uint256)"]
     s3.faults.append(lost := Fault("lost answer", "PUT", "00002.json", times=1))
     again = call_command(*arguments)
     assert (again.exit_code, lost.times) == (0, 0), again.stderr
-    assert rows_of(url)[SIGNATURES] == ["known(uint256)", "a(uint256)"]
+    assert seen_in(in_s3) == ["known(uint256)", "a(uint256)"]
 
 
 @pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.long)])
-def test_credentials_expire_while_inputs_are_read(tmp_path: Path, s3: S3, hasty: None, engine: str) -> None:
+def test_credentials_expire_while_inputs_are_read(
+    tmp_path: Path, s3: S3, in_s3: str, hasty: None, engine: str
+) -> None:  # fmt: skip
     """From the second object on each request is refused: one line says so, nothing is visible, and it can be run again."""
-    url, lists = f"s3://{BUCKET}/{tmp_path.name}", open_store(f"s3://{BUCKET}/lists-{tmp_path.name}")
-    publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
+    lists = open_store(f"s3://{BUCKET}/lists-{tmp_path.name}")
+    publish(copy_in(in_s3, tmp_path / "one"), ["known(uint256)"])
     for name in "abc":
         lists.put(f"{name}.txt", f"{name}(uint)\n".encode())
 
@@ -559,77 +558,67 @@ def test_credentials_expire_while_inputs_are_read(tmp_path: Path, s3: S3, hasty:
             s3.faults[:] = [Fault("expired", each, "") for each in ("GET", "PUT", "HEAD")]
 
     s3.before = expire
-    arguments = ("import", lists.url, "--engine", engine, "--warehouse", url, "-q")
+    arguments = ("import", lists.url, "--engine", engine, "--warehouse", in_s3, "-q")
     assert_fails_in_one_line(call_command(*arguments), "ExpiredToken", "access denied")
     s3.before, s3.faults[:] = lambda *_: None, []
-    assert rows_of(url)[SIGNATURES] == ["known(uint256)"]
+    assert seen_in(in_s3) == ["known(uint256)"]
     again = call_command(*arguments)
     assert again.exit_code == 0, again.stderr
-    assert rows_of(url)[SIGNATURES] == ["known(uint256)", "a(uint256)", "b(uint256)", "c(uint256)"]
+    assert seen_in(in_s3) == ["known(uint256)", "a(uint256)", "b(uint256)", "c(uint256)"]
 
 
-def test_credentials_stay_secret(tmp_path: Path, s3: S3, hasty: None) -> None:
+def test_credentials_stay_secret(tmp_path: Path, s3: S3, in_s3: str, hasty: None) -> None:
     """No output, log, history or file of the warehouse has them, and no URL takes them."""
-    url = f"s3://{BUCKET}/{tmp_path.name}"
     (tmp_path / "in.txt").write_text("a(uint)\nbad(\n")
-    open_store(f"s3://{BUCKET}/inputs-{tmp_path.name}").put("in.txt", b"b(uint)\n")
+    inputs = open_store(f"s3://{BUCKET}/inputs-{tmp_path.name}")
+    inputs.put("in.txt", b"b(uint)\n")
     outputs = []
     for arguments in (
-        ["import", tmp_path / "in.txt", f"s3://{BUCKET}/inputs-{tmp_path.name}/"], ["history", "--sources", "--json"],
-        ["sql", "FROM imports"], ["verify"],
+        ["import", tmp_path / "in.txt", inputs.url], ["history", "--sources", "--json"], ["sql", "FROM imports"], ["verify"],
     ):  # fmt: skip
-        result = call_command(*arguments, "--warehouse", url)
+        result = call_command(*arguments, "--warehouse", in_s3)
         assert result.exit_code == 0, result.output
         outputs.append(result.output)
     s3.faults.append(Fault("expired", "GET", ""))
-    outputs.append(call_command("stats", "--warehouse", url).output)
+    outputs.append(call_command("stats", "--warehouse", in_s3).output)
     s3.faults.clear()
     outputs.append(call_command("stats", "--warehouse", f"s3://{KEY}:{SECRET}@{BUCKET}/x").output)
     outputs += [file.read_bytes().decode("latin-1") for file in (tmp_path / "cache").rglob("*") if file.is_file()]
-    outputs += [open_store(url).read(each.name).decode("latin-1") for each in open_store(url).list()]
+    outputs += [open_store(in_s3).read(each.name).decode("latin-1") for each in open_store(in_s3).list()]
     assert not any(KEY in output or SECRET in output for output in outputs)
 
 
 # Readers that are not ours, and inputs.
 
 
-def test_others_read_the_table(tmp_path: Path, s3: S3) -> None:
-    """deltalake and polars read the table where it is, and DuckDB over a Python filesystem the files that the log names."""
-    import duckdb
-    import polars
-    from deltalake import DeltaTable
-    from obstore.fsspec import FsspecStore
-
-    url = f"s3://{BUCKET}/{tmp_path.name}"
-    copy = copy_in(url, tmp_path / "one")
+def shared(url: str, folder: Path) -> list[str]:
+    """Publish two versions into a store; returns the texts in their order."""
+    copy = copy_in(url, folder)
     publish(copy, names("a", 3))
     publish(copy, names("b", 3), ["E(uint256)"])
-    wanted = sorted([*names("a", 3), *names("b", 3), "E(uint256)"])
+    return sorted([*names("a", 3), *names("b", 3), "E(uint256)"])
+
+
+def test_others_read_the_table(tmp_path: Path, s3: S3, in_s3: str) -> None:
+    """deltalake and polars read it where it is."""
+    wanted = shared(in_s3, tmp_path / "one")
     options = {**s3.variables, "AWS_ALLOW_HTTP": "true", "conditional_put": "etag"}
-    table = DeltaTable(f"{url}/table", storage_options=options)
+    table = DeltaTable(f"{in_s3}/table", storage_options=options)
     assert sorted(table.to_pyarrow_table(columns=["text_signature"])["text_signature"].to_pylist()) == wanted
-    frame = polars.scan_delta(f"{url}/table", storage_options=options).select("text_signature").collect()
+    frame = polars.scan_delta(f"{in_s3}/table", storage_options=options).select("text_signature").collect()
     assert sorted(frame["text_signature"].to_list()) == wanted
-    with duckdb.connect() as connection:
-        connection.register_filesystem(FsspecStore("s3", client_options={"allow_http": True}, region="us-east-1"))
-        files = [f"{url}/{copy.name(file.path)}" for file in read_snapshot(copy).all_files()]
-        found = connection.execute("SELECT text_signature FROM read_parquet($1)", [files]).fetchall()
-    assert sorted(text for (text,) in found) == wanted
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-def test_sail_reads_the_table(tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sail_reads_the_table(tmp_path: Path, in_s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By Spark's API, with its own reader of Delta."""
     pytest.importorskip("pysail")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    url = f"s3://{BUCKET}/{tmp_path.name}"
-    copy = copy_in(url, tmp_path / "one")
-    publish(copy, names("a", 3))
-    publish(copy, names("b", 3), ["E(uint256)"])
+    wanted = shared(in_s3, tmp_path / "one")
     with open_session(None) as session:
-        found = session.read.format("delta").load(f"{url}/table").select("text_signature").toArrow()
-    assert sorted(found["text_signature"].to_pylist()) == sorted([*names("a", 3), *names("b", 3), "E(uint256)"])
+        found = session.read.format("delta").load(f"{in_s3}/table").select("text_signature").toArrow()
+    assert sorted(found["text_signature"].to_pylist()) == wanted
 
 
 def test_inputs_in_a_store_are_those_of_a_folder(tmp_path: Path, s3: S3) -> None:
@@ -648,33 +637,24 @@ def test_inputs_in_a_store_are_those_of_a_folder(tmp_path: Path, s3: S3) -> None
     for file in files.rglob("*"):
         if file.is_file():
             store.put(file.relative_to(files).as_posix(), file)
-    reports = []
-    for name, given in (("disk", str(files)), ("store", store.url)):
-        report = run_import(Options([given], tmp_path / name), Reporter()).to_dict()
-        reports.append(json.loads(json.dumps(report).replace(str(files), store.url)))
-        for timed in ("seconds", "stages", "rows_per_second"):
-            del reports[-1][timed]
-    assert reports[0] == reports[1]
-    for collection in COLLECTIONS:
-        wanted, found = (content_of(Paths(tmp_path / name))[collection] for name in ("disk", "store"))
-        assert [row | {"created_at": 0} for row in wanted] == [row | {"created_at": 0} for row in found]
-    one = run_import(Options([f"{store.url}/b.txt"], tmp_path / "one"), Reporter())
-    assert one.totals()["imported"] == 1
+    disk = json.dumps(imported(files, tmp_path / "disk")).replace(str(files), store.url)
+    assert json.loads(disk) == imported(store.url, tmp_path / "store")
+    assert timeless(Paths(tmp_path / "disk")) == timeless(Paths(tmp_path / "store"))
+    assert imported(f"{store.url}/b.txt", tmp_path / "one")["totals"]["imported"] == 1
     s3.faults.append(Fault("404", "GET", "deep/a.txt"))
-    broken = run_import(Options([store.url], tmp_path / "broken"), Reporter())
-    assert [fault.path for fault in broken.faults] == [f"{store.url}/deep/a.txt"]
+    [fault] = imported(store.url, tmp_path / "broken")["faults"]
+    assert fault["path"] == f"{store.url}/deep/a.txt"
     s3.faults.clear()
     with pytest.raises(Exception, match="no such object"):
-        run_import(Options([f"{store.url}/nothing"], tmp_path / "none"), Reporter())
+        imported(f"{store.url}/nothing", tmp_path / "none")
 
 
-def test_exports_into_a_store(tmp_path: Path, url: str) -> None:
+def test_exports_into_a_store(tmp_path: Path, url: str, one: Paths) -> None:
     """A file and a tree are the objects that they would be on disk; a tree is not written over another."""
-    copy = copy_in(url, tmp_path / "one")
-    publish(copy, names("a", 3))
+    publish(one, names("a", 3))
+    (tmp_path / "exports" / "lists").mkdir(parents=True)
     for format, name in (("4byte.json", "lists/out.json"), ("4bytes", "tree"), ("parquet", "out.parquet")):
         for target in (f"{url}-exports/{name}", tmp_path / "exports" / name):
-            (tmp_path / "exports" / "lists").mkdir(parents=True, exist_ok=True)
             result = call_command("export", format, target, "--warehouse", url, "-q")
             assert result.exit_code == 0, (result.output, result.exception)
     store, disk = open_store(f"{url}-exports"), tmp_path / "exports"
@@ -687,41 +667,32 @@ def test_exports_into_a_store(tmp_path: Path, url: str) -> None:
 # A copy that is damaged.
 
 
-def cut(file: Path) -> None:
-    half = file.read_bytes()[: file.stat().st_size // 2]
-    file.unlink()
-    file.write_bytes(half)
-
-
-def test_what_is_damaged_in_a_copy_is_fetched_again(tmp_path: Path, url: str) -> None:
+def test_what_is_damaged_in_a_copy_is_fetched_again(tmp_path: Path, url: str, one: Paths) -> None:
     """Each file of the newest version, one at a time, flipped, cut or missing: the store has it whole."""
-    one = copy_in(url, tmp_path / "one")
     for number in range(2):
         publish(one, names(f"n{number}x", 3))
     copy = copy_in(url, tmp_path / "two")
-    wanted = content_of(copy)
-    files = [*copy.log.glob("*.json"), *copy.data_files(), *copy.evidence.rglob("*.*")]
     snapshot = read_snapshot(copy)
-    needed = {file.path for file in snapshot.all_files()} | {file.path for file in snapshot.evidence.all_files()}
     assert snapshot.manifest is not None
+    needed = {file.path for file in (*snapshot.all_files(), *snapshot.evidence.all_files())}
     needed |= {snapshot.manifest.path, *copy.log.glob("*.json"), *sources_paths(copy, snapshot.evidence)}
-    assert needed <= set(files)
     for file in sorted(needed):
         before = file.read_bytes()
-        for damage in (flip, cut, Path.unlink):
-            damage(file)
+        for damaged in (before[:-8] + bytes(8), before[: len(before) // 2], None):
+            file.unlink()
+            if damaged is not None:
+                file.write_bytes(damaged)
             pull(copy, check="bytes")
-            assert file.read_bytes() == before, (file, damage)
-        assert pull(copy, check="bytes").bytes == 0
-    assert content_of(copy) == wanted
+            assert file.read_bytes() == before, file
+    assert pull(copy, check="bytes").bytes == 0
     assert_clean(copy)
 
 
 def test_damage_of_an_older_version_in_the_store_is_named_by_who_asks_for_it(
-    tmp_path: Path, folder: Path, url: str
+    tmp_path: Path, folder: Path, url: str, one: Paths
 ) -> None:
     """A copy comes to the newest version without it."""
-    one, other = (copy_in(url, tmp_path / name) for name in ("one", "two"))
+    other = copy_in(url, tmp_path / "two")
     publish(one, names("n", 3))
     [file] = one.data_files()
     publish(one, names("m", 3))
@@ -734,9 +705,9 @@ def test_damage_of_an_older_version_in_the_store_is_named_by_who_asks_for_it(
 
 
 @pytest.mark.parametrize("place", ["table", "log"])
-def test_a_command_mends_the_copy_that_it_reads(tmp_path: Path, url: str, place: str) -> None:
+def test_a_command_mends_the_copy_that_it_reads(url: str, one: Paths, place: str) -> None:
     """By its address or folder: it fetches what it finds damaged and says so; where the store lacks it, its own error stays."""
-    publish(copy_in(url, tmp_path / "one"), names("n", 3))
+    publish(one, names("n", 3))
     query = ["sql", "SELECT count(text_signature) AS n FROM signatures", "--json", "--warehouse"]
     assert call_command(*query, url).exit_code == 0
     copy = working_copy(url)
@@ -759,4 +730,3 @@ def test_a_command_mends_the_copy_that_it_reads(tmp_path: Path, url: str, place:
     assert (away.exit_code, mended.exit_code) == (2, 2)
     assert mended.stderr == f"{away.stderr.strip()}; what is damaged was fetched again: run the command again\n"
     assert file.read_bytes() == before
-    assert call_command(*query, copy.root).stdout == '[{"n":3}]\n'
