@@ -8,7 +8,6 @@ nothing here shares code with the grammar under test.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -49,8 +48,7 @@ class Part(NamedTuple):
     canonical: str
 
 
-@dataclass(frozen=True, slots=True)
-class Valid:
+class Valid(NamedTuple):
     """A declaration that must be accepted, whatever kind the input declares."""
 
     written: str
@@ -67,8 +65,7 @@ class Valid:
         return declared_kind or (EVENTS if self.event_like else default)
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(NamedTuple):
     """A declaration that must be rejected, whatever kind the input declares."""
 
     written: str
@@ -76,15 +73,11 @@ class Broken:
     column: int
 
 
-class Spaced(NamedTuple):
-    """Tokens written out: the text, and the column (from 1, in bytes) of each token and of the end."""
+def spaced(tokens: list[str], gaps: list[str], apart: int = -1) -> tuple[str, list[int]]:
+    """Write tokens with gaps around them: the text, and the column (from 1, in bytes) of each token and of the end.
 
-    text: str
-    columns: list[int]
-
-
-def spaced(tokens: list[str], gaps: list[str], apart: int = -1) -> Spaced:
-    """Write tokens with gaps around them. Two words are at least a space apart, and so is the token ``apart``."""
+    Two words are at least a space apart, and so is the token ``apart``.
+    """
     text, columns = gaps[0], []
     for number, token in enumerate(tokens):
         if number:
@@ -94,7 +87,7 @@ def spaced(tokens: list[str], gaps: list[str], apart: int = -1) -> Spaced:
         columns.append(len(text.encode()) + 1)
         text += token
     text += gaps[-1]
-    return Spaced(text, [*columns, len(text.encode()) + 1])
+    return text, [*columns, len(text.encode()) + 1]
 
 
 gap_lists = st.lists(st.sampled_from(_GAPS), min_size=1, max_size=5)
@@ -111,21 +104,22 @@ names = st.one_of(
 
 parameter_names = words.filter(lambda word: word not in _RESERVED)
 
-_ARGUMENTS = st.sampled_from([(), ("1",), ("A", ",", "B"), ("(", "x", ")", ",", "(", ")"), ('"é"',), ("uint", "a")])
+_arguments = st.sampled_from(
+    [(), ("1",), ("A", ",", "B"), ("(", "x", ")", ",", "(", ")"), ('"é"',), ("uint", "a")]
+).map(lambda tokens: ("(", *tokens, ")"))
+_returns = st.just(()) | _arguments.map(lambda tokens: ("returns", *tokens))
 
 
 def _plain(word: str) -> Part:
     return Part((word,), word)
 
 
-@st.composite
-def _function_types(draw: st.DrawFn) -> Part:
-    tokens = ["function", "(", *draw(_ARGUMENTS), ")"]
-    tokens += draw(st.lists(st.sampled_from(["external", "view", "pure", "payable"]), max_size=2))
-    if draw(st.booleans()):
-        tokens += ["returns", "(", *draw(_ARGUMENTS), ")"]
-    return Part(tuple(tokens), "function")
-
+_function_types = st.builds(
+    lambda arguments, words, returns: Part(("function", *arguments, *words, *returns), "function"),
+    _arguments,
+    st.lists(st.sampled_from(["external", "view", "pure", "payable"]), max_size=2),
+    _returns,
+)
 
 _fixed_words = st.builds(
     lambda sign, width, decimals: _plain(f"{sign}{width}x{decimals}"),
@@ -139,7 +133,7 @@ elementary_types = st.one_of(
     st.sampled_from(EXACT).map(_plain),
     _fixed_words,
     st.just(Part(("address", "payable"), "address")),
-    _function_types(),
+    _function_types,
 )
 
 
@@ -179,22 +173,14 @@ def _tuple_types(draw: st.DrawFn, members: st.SearchStrategy[Part]) -> Part:
 types = st.recursive(elementary_types, lambda inner: st.one_of(_array_types(inner), _tuple_types(inner)), max_leaves=6)
 
 _parameter = _parameters(types)
-_indexed_parameter = _parameters(types, indexed=True)
 
 
 @st.composite
 def _tails(draw: st.DrawFn, keyword: str) -> tuple[str, ...]:
     """What may follow the parameter list of a function or of a bare signature."""
-    known = st.sampled_from(VISIBILITY)
-    known = st.one_of(known, parameter_names) if keyword else known
-    tokens: list[str] = []
-    for word in draw(st.lists(known.filter(lambda word: word != "anonymous"), max_size=3)):
-        tokens.append(word)
-        if draw(st.booleans()):
-            tokens += ["(", *draw(_ARGUMENTS), ")"]
-    if draw(st.booleans()):
-        tokens += ["returns", "(", *draw(_ARGUMENTS), ")"]
-    return tuple(tokens)
+    known = st.sampled_from(VISIBILITY) | (parameter_names.filter("anonymous".__ne__) if keyword else st.nothing())
+    words = draw(st.lists(st.tuples(known, st.just(()) | _arguments), max_size=3))
+    return (*(token for word, arguments in words for token in (word, *arguments)), *draw(_returns))
 
 
 @st.composite
@@ -205,7 +191,7 @@ def valid(draw: st.DrawFn) -> Valid:
     parameters, indexed = [], 0
     for _ in range(draw(st.integers(0, 5))):
         mark = indexed < (4 if anonymous else 3) and draw(st.booleans())
-        parameters.append(draw(_indexed_parameter if mark else _parameter))
+        parameters.append(draw(_parameters(types, indexed=mark)))
         indexed += mark
     name = draw(names)
     written, canonical = _listed(parameters)
@@ -216,7 +202,7 @@ def valid(draw: st.DrawFn) -> Valid:
     tail += draw(st.sampled_from([(), (";",)]))
     # After a bare signature a space must come first.
     apart = len(head) if tail and tail[0] != ";" and not keyword else -1
-    text = spaced([*head, *tail], draw(gap_lists), apart).text
+    text, _ = spaced([*head, *tail], draw(gap_lists), apart)
     return Valid(text, name + canonical, keyword, indexed > 0 or anonymous)
 
 
@@ -297,24 +283,11 @@ BAD_ENDS: list[BadPart] = [
 ]
 
 
-@st.composite
-def broken(draw: st.DrawFn) -> Broken:
-    """A declaration with one error, anywhere in it."""
-    kind = draw(st.sampled_from(["parameter", "parameter", "parameter", "end", "cut", "indexed"]))
-    if kind == "end":
-        tokens, reason, noticed = draw(st.sampled_from(BAD_ENDS))
-        written = spaced(list(tokens), draw(gap_lists))
-        return Broken(written.text, reason, written.columns[noticed])
-    if kind == "indexed":
-        return draw(_too_many_indexed())
-    head = draw(_opened())
-    if kind == "cut":  # the list is never closed
-        written = spaced(head, draw(gap_lists))
-        return Broken(written.text, "unbalanced", written.columns[END])
-    bad, reason, noticed = draw(st.sampled_from(BAD_PARAMETERS))
-    rest = draw(st.sampled_from([(), (")",), (")", ")"), (",", "bool", ")")]))
-    written = spaced([*head, *bad, *rest], draw(gap_lists))
-    return Broken(written.text, reason, written.columns[len(head) + noticed])
+def broken_by(part: BadPart, before: list[str], after: tuple[str, ...], gaps: list[str]) -> Broken:
+    """A declaration of these tokens, with one that is wrong among them."""
+    tokens, reason, noticed = part
+    text, columns = spaced([*before, *tokens, *after], gaps)
+    return Broken(text, reason, columns[noticed if noticed == END else len(before) + noticed])
 
 
 @st.composite
@@ -330,18 +303,17 @@ def _opened(draw: st.DrawFn) -> list[str]:
     return tokens
 
 
-@st.composite
-def _too_many_indexed(draw: st.DrawFn) -> Broken:
-    anonymous = draw(st.booleans())
-    few = _parameters(elementary_types, indexed=True)
-    count = 5 if anonymous else 4
-    parameters = _listed(draw(st.lists(few, min_size=count, max_size=count + 2)))
-    tokens = ["event", draw(names), *parameters.tokens, *(["anonymous"] if anonymous else [])]
-    written = spaced(tokens, draw(gap_lists))
-    return Broken(written.text, "too_many_indexed", written.columns[1])
+_after = st.sampled_from([(), (")",), (")", ")"), (",", "bool", ")")])
+_never_closed: BadPart = ((), "unbalanced", END)
 
 
-_EDITS = [bytes([byte]) for byte in b"()[],;. \t\n0123x8aefnst$_{\x00\x7f\xc3\xa9\xff"]
+def broken() -> st.SearchStrategy[Broken]:
+    """A declaration with one error, anywhere in it."""
+    return st.one_of(
+        st.builds(broken_by, st.sampled_from(BAD_PARAMETERS), _opened(), _after, gap_lists),
+        st.builds(broken_by, st.just(_never_closed), _opened(), st.just(()), gap_lists),
+        st.builds(broken_by, st.sampled_from(BAD_ENDS), st.just([]), st.just(()), gap_lists),
+    )
 
 
 @st.composite
@@ -351,8 +323,8 @@ def mutated(draw: st.DrawFn) -> bytes:
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(text)))
         width = draw(st.integers(0, 1))  # bytes replaced
-        put = draw(st.one_of(st.just(b""), st.sampled_from(_EDITS), st.binary(max_size=1)))
-        text[at : at + width] = put
+        put = st.sampled_from("()[],;. \t\n0123x8aefnst$_{\0é").map(str.encode) | st.binary(max_size=1)
+        text[at : at + width] = draw(put)
     return bytes(text)
 
 
@@ -365,8 +337,3 @@ def any_text() -> st.SearchStrategy[bytes]:
         st.binary(max_size=40),
         st.text("fint(),[]3 ;", max_size=20).map(str.encode),
     )
-
-
-def batches() -> st.SearchStrategy[list[bytes]]:
-    """Texts of all kinds, mixed."""
-    return st.lists(any_text(), min_size=1, max_size=10)
