@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ import pytest
 import sigdir
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.examples import examples, long_except
-from tests.pipeline.support import invoke
 from tests.serve.support import HOST, application, children_of, listening, until
 
 ROWS = 60_000
@@ -98,32 +96,21 @@ def test_a_long_command_ends_at_any_moment(folder: Path, name: str) -> None:
         require_a_clean_end(status, lines)
         assert name not in ("sql", "stream") or status == 130
     with sigdir.open(folder / "warehouse") as warehouse:
-        rows = warehouse.sql("SELECT count(*) FROM signatures").rows()[0][0]
-    assert rows in (ROWS, 2 * ROWS)
+        assert warehouse.count("signatures") in (ROWS, 2 * ROWS)
     assert not list((folder / "warehouse" / "tmp").glob("*"))
 
 
-@pytest.fixture(scope="module")
-def directory(folder: Path) -> Iterator[str]:
+def test_a_mirror_ends_at_any_moment(folder: Path, tmp_path: Path) -> None:
+    """It loads kernels between its requests, and waits for most of its time."""
     with application(folder / "warehouse") as app, listening(app) as port:
-        yield f"http://{HOST}:{port}"
-
-
-def test_a_mirror_ends_at_any_moment(directory: str, tmp_path: Path) -> None:
-    """It loads kernels between its requests, and waits for most of its time. The next run goes on."""
-    for moment in range(MOMENTS):
-        arguments = ["mirror", directory, "--rate", "20"]
-        require_a_clean_end(*interrupted(tmp_path / "warehouse", arguments, 0.3 + 0.6 * moment))
-    done = invoke(tmp_path / "warehouse", "mirror", directory, "--rate", "100")
-    assert done.status == 0, done.stderr
-    with sigdir.open(tmp_path / "warehouse") as warehouse:
-        assert warehouse.count("signatures") in (ROWS, 2 * ROWS)
+        for moment in range(MOMENTS):
+            arguments = ["mirror", f"http://{HOST}:{port}", "--rate", "20"]
+            require_a_clean_end(*interrupted(tmp_path / "warehouse", arguments, 0.3 + 0.6 * moment))
 
 
 def test_no_process_that_compiles_outlives_its_command(tmp_path: Path) -> None:
     """Signals go to the command alone, which ends the processes that it has started."""
-    folder = tmp_path / "kernels"
-    folder.mkdir()
+    (folder := tmp_path / "kernels").mkdir()
     with subprocess.Popen(
         [sys.executable, "-c", PATIENT, "compile"], cwd=ROOT,
         env=environment(tmp_path) | {"NUMBA_CACHE_DIR": str(folder)},

@@ -10,7 +10,7 @@ import pexpect
 import pytest
 
 import sigdir
-from sigdir.cli.sql import Words, is_sent, words_of
+from sigdir.cli.sql import is_sent, words_of
 from sigdir.warehouse.sql.views import VIEWS
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
@@ -96,17 +96,9 @@ def test_enter_sends_a_finished_statement() -> None:
     assert not any(map(is_sent, ("SELECT 1", "SELECT\n1", "quite")))
 
 
-@pytest.fixture(scope="module")
-def completer(paths: Paths) -> Words:
-    return words_of(sigdir.open(paths.root))
-
-
-def test_completion(completer: Words) -> None:
+def test_completion(paths: Paths) -> None:
     """Tables and search after FROM; columns of the named tables; keywords, functions and our macros; nothing of nothing."""
-
-    def completed(text: str, after: str = "") -> list[str]:
-        return completer.completions(text, after)
-
+    completed = words_of(sigdir.open(paths.root)).completions
     for begun in VIEWS:
         assert begun in completed(f"select * from {begun[:3]}")
     assert completed("SELECT 1 FROM signatures JOIN ev") == ["event_signatures", "evidence"]
