@@ -30,11 +30,11 @@ def asked(data: bytes, *texts: str) -> dict[str, Any]:
     return {"data": "0x12345678" + data.hex(), "texts": list(texts)}
 
 
-def answer_to(fields: Any, known: Directory | None = None, **settings: int) -> tuple[dict[str, Any], bytes]:
+def answer_to(fields: Any, known: Directory, **settings: int) -> tuple[dict[str, Any], bytes]:
     """The answer to one input, as a value and as JSON."""
     readings = Readings(inputs_of_fields(fields), **settings)
     while wanted := readings.wanted():
-        readings.supply({hash: (known or {}).get(hash, ()) for hash in wanted})
+        readings.supply({hash: known.get(hash, ()) for hash in wanted})
     found = document(ordered([reading for some in readings.results() for reading in some]))
     return found, orjson.dumps(found)
 
@@ -48,11 +48,6 @@ def log(texts: Sequence[str], data: bytes = b"") -> dict[str, Any]:
     return {"topics": ["0x" + topic.hex() for topic in topics], "data": "0x" + data.hex(), "texts": list(texts)}
 
 
-def calls(count: int, call: bytes) -> bytes:
-    """Calls as the arguments of `f(bytes[])`, all of them the same bytes."""
-    return word(32) + word(count) + word(32 * count) * count + word(len(call)) + call.ljust(32, b"\0")
-
-
 def eight(parameters: str) -> list[str]:
     return [f"f{number}({parameters})" for number in range(8)]
 
@@ -61,11 +56,12 @@ def named(number: int, size: int) -> Known:
     return Known("a" * size + f"{number}()")
 
 
+SHARED = word(32) + word(1000) + word(32 * 1000) * 1000 + word(len(SELECTOR)) + SELECTOR.ljust(32, b"\0")
+CALLS = asked(SHARED, "f(bytes[])")
+"""Calls as the arguments of `f(bytes[])`, all of them the same bytes."""
 LONG = ",".join(["uint8"] * 1200)
 DECLARED = f"function f({', '.join(['uint8 a'] * 1500)})"
 HOSTILE: dict[str, tuple[dict[str, Any], Directory]] = {
-    "elements without bytes": (asked(b"", "f(uint8[0][65000])"), {}),
-    "a log and a long text": (log([event(0, ["uint8"] * 1200)]), {}),
     "a log and eight long texts": (log([event(n, ["uint8", "uint16"] * 590) for n in range(8)], word(1) * 1177), {}),
     "arrays in arrays": (
         asked(word(32) + word(1000) + word(1) * 1000, *eight("uint8" + "[1]" * 15 + "[]")), {},
@@ -73,26 +69,17 @@ HOSTILE: dict[str, tuple[dict[str, Any], Directory]] = {
     "tuples in tuples": (asked(word(1) * 1000, *eight("(" * 15 + ",".join(["uint8"] * 1000) + ")" * 15)), {}),
     "strings of control characters": (asked(word(32) + word(32_000) + b"\1" * 32_000, *eight("string")), {}),
     "fixed-point numbers": (asked(word(32) + word(1000) + word(1 << 127) * 1000, *eight("ufixed128x80[]")), {}),
-    "calls that share their bytes": (
-        asked(calls(1000, SELECTOR), "f(bytes[])"), {SELECTOR: [named(n, 1) for n in range(8)]},
-    ),
-    "calls of long names": (
-        asked(calls(1000, SELECTOR), "f(bytes[])"), {SELECTOR: [named(n, 8000) for n in range(8)]},
-    ),
-    "calls of long texts": (
-        asked(calls(1000, SELECTOR), "f(bytes[])"), {SELECTOR: [Known(f"f{n}({LONG})") for n in range(8)]},
-    ),
-    "calls of long declarations": (
-        asked(calls(1000, SELECTOR), "f(bytes[])"),
-        {SELECTOR: [Known(f"f{n}()", declaration=DECLARED) for n in range(8)]},
-    ),
+    "calls that share their bytes": (CALLS, {SELECTOR: [named(n, 1) for n in range(8)]}),
+    "calls of long names": (CALLS, {SELECTOR: [named(n, 8000) for n in range(8)]}),
+    "calls of long texts": (CALLS, {SELECTOR: [Known(f"f{n}({LONG})") for n in range(8)]}),
+    "calls of long declarations": (CALLS, {SELECTOR: [Known(f"f{n}()", declaration=DECLARED) for n in range(8)]}),
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
     """Kernels are compiled before a clock runs."""
-    answer_to(asked(b"", "f(uint8)"))
+    answer_to(asked(b"", "f(uint8)"), {})
     interface_of(contract_code(push(SELECTOR), ()), {})
 
 
@@ -124,17 +111,6 @@ def test_a_text_alone_is_tried_however_long_it_is() -> None:
     assert "note" not in found
 
 
-@pytest.mark.parametrize("text", ["f(uint8[0])", "f(bytes[0][2])", "f((uint8[2][0],bool))", "f(uint8[00])"])
-def test_arrays_without_elements_are_refused(text: str) -> None:
-    """They stand for any number of values in no bytes, and no compiler takes them."""
-    found, _ = answer_to(asked(word(1) * 4, text))
-    [candidate] = found["candidates"]
-    assert (candidate["reason"], candidate["detail"]) == (
-        "bad_type",
-        "an array without elements, which no contract takes",
-    )
-
-
 ERRORS = [bytes([0x10, *number.to_bytes(3)]) for number in range(6000)]
 CODES: dict[str, tuple[int, Callable[[int], list[Known]]]] = {
     "many texts of one selector": (50, lambda _: [named(n, 20) for n in range(100)]),
@@ -151,8 +127,9 @@ def test_the_interface_of_code_is_bounded_by_the_code(name: str) -> None:
     """In bytes, as JSON and as a page has it, and in processor time. What has no room is counted."""
     count, texts = CODES[name]
     code = b"".join(push(hash) for hash in ERRORS[:count]).ljust(32 << 10, b"\0")
-    known = {hash: texts(number) for number, hash in enumerate(ERRORS[:count])}
-    known = {hash: [one._replace(kind=Kind.ERROR) for one in some] for hash, some in known.items()}
+    known = {
+        hash: [one._replace(kind=Kind.ERROR) for one in texts(number)] for number, hash in enumerate(ERRORS[:count])
+    }
     began = process_time()
     contract = interface_of(contract_code(code, ()), known)
     json = orjson.dumps(contract_document(contract))
@@ -184,6 +161,6 @@ def test_topics_that_fit_the_last_parameters_are_found_at_once() -> None:
     """Among all choices of three of a thousand parameters; the others are not looked at."""
     text = event(0, ["uint8"] * 1000 + ["uint256"] * 3)
     topics = ["0x" + topic.hex() for topic in [keccak256(text.encode()), *[word(1 << 255)] * 3]]
-    found, _ = answer_to({"topics": topics, "data": "0x" + (word(1) * 1000).hex(), "texts": [text]})
+    found, _ = answer_to({"topics": topics, "data": "0x" + (word(1) * 1000).hex(), "texts": [text]}, {})
     indexed = [number for number, one in enumerate(found["candidates"][0]["parameters"]) if one["indexed"]]
     assert indexed == [1000, 1001, 1002]

@@ -60,18 +60,15 @@ def values_of(type: Type) -> st.SearchStrategy[Any]:
     return numbers.map(lambda value: Decimal(f"{value}E-{decimals}")) if decimals else numbers
 
 
-# The vectors of EIP-55.
-ADDRESSES = [
-    "0x52908400098527886E0F7030069857D2E4169EE7", "0x8617E340B3D01FA5F11F306F4090FD50E238070D",
-    "0xde709f2102306220921060314715629080e2fb77", "0x27b1fdb04752bbc536007a920d24acb045561c26",
-    "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
-    "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB", "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize(
+    "address",
+    [
+        "0x52908400098527886E0F7030069857D2E4169EE7", "0xde709f2102306220921060314715629080e2fb77",
+        "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
+    ],
+)  # fmt: skip
 def test_an_address_has_the_capitals_of_eip_55(address: str) -> None:
-    """Whatever its case was, also inside of tuples and arrays."""
+    """By its vectors, whatever the case was, also inside of tuples and arrays."""
     assert checksummed(address.lower()) == checksummed("0x" + address[2:].upper()) == address
     [type] = parameter_types("f((address[],string))")
     value = ((address.lower(),), address.lower())
@@ -112,8 +109,7 @@ def test_encoded_values_are_decoded(call: tuple[list[str], tuple[Any, ...]]) -> 
     """Any values of any types come back, the attempt is exact, and JSON can represent them."""
     kinds, values = call
     found = attempt_of(encode([for_eth_abi(kind) for kind in kinds], values), f"f({','.join(kinds)})")
-    assert found.values == values
-    assert (found.exact, found.left_over) == (True, 0)
+    assert (found.values, found.exact, found.left_over) == (values, True, 0)
     assert [type.text for type in found.types] == kinds
     for type, value in zip(found.types, values, strict=True):
         as_json(type, value)
@@ -155,9 +151,10 @@ def test_any_data_is_decoded_or_has_a_reason(call: tuple[list[str], tuple[Any, .
         ("f(uint256[])", word(32) + word(2**256 - 1), SHORT, "a value needs 32 bytes at byte 68"),
         ("f(uint256[][])", word(32) + word(1) + word(0), OFFSET, "the offset at byte 68"),
         ("f(())", b"", TYPE, "a tuple without members"),
+        ("f((uint8[2][0],bool))", b"", TYPE, "an array without elements, which no contract takes"),
+        ("f(uint8[00])", b"", TYPE, "an array without elements, which no contract takes"),
         (f"f(uint8{'[]' * (MAX_DEPTH + 1)})", word(32), TYPE, "nested more than 16 deep"),
         (f"f({'(' * (MAX_DEPTH + 1)}uint8{')' * (MAX_DEPTH + 1)})", word(32), TYPE, "nested more than 16 deep"),
-        (f"f(uint8[{'9' * 5000}])", word(32), TYPE, "whose length has 5000 digits"),
         (f"f({'uint8,' * 3000}uint8)", word(32), TYPE, "a text of"),
     ],
     ids=lambda value: str(value)[:30],
@@ -169,14 +166,10 @@ def test_the_reason_why_a_text_does_not_decode(text: str, arguments: bytes, reas
     assert detail in found.detail
 
 
-def _layer(count: int, inner: bytes) -> bytes:
-    """An array whose offsets all point to the same place, right after them."""
-    return word(count) + word(32 * count) * count + inner
-
-
 def test_offsets_that_share_their_target_stop_at_the_work_limit() -> None:
     """3,000 words that stand for 10^9 values stop at the work limit; the text that comes first is decoded."""
-    arguments = word(32) + _layer(1000, _layer(1000, _layer(1000, b"")))
+    array = word(1000) + word(32_000) * 1000  # all offsets point right behind them
+    arguments = word(32) + 3 * array
     budget = Budget.of(SELECTOR_BYTES + len(arguments))
     found = [attempt(arguments, text, budget) for text in ["f(uint256)", *["f(uint256[][][])"] * 50]]
     assert [one.reason for one in found] == ["", *[WORK] * 50]

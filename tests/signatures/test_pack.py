@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,9 @@ def packed(rows: list[PackRow], collection: Collection = SIGNATURES, key: Privat
     return pack_bytes(TEXTS, 7, [encoded(collection, rows)], key)
 
 
-def remade(columns: list[bytes], rows: int, form: str = TEXTS, collection: Collection = SIGNATURES) -> bytes:
+def remade(columns: list[bytes], rows: int = 1, form: str = TEXTS) -> bytes:
     """A pack of these columns, whose frame is right."""
-    return pack_bytes(form, 0, [PackColumns(collection, rows, columns)])
+    return pack_bytes(form, 0, [PackColumns(SIGNATURES, rows, columns)])
 
 
 @pytest.fixture(params=["plain", "kernels"])
@@ -49,14 +50,13 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(pack_texts, "KERNEL_ROWS", 1)
 
 
-@pytest.mark.parametrize("rows", [0, 1], ids=["plain", "kernels"])
 @settings(max_examples=examples(60))
 @given(texts=canonical_texts)
-def test_every_text_is_found_by_its_hash(rows: int, texts: list[str]) -> None:
+def test_every_text_is_found_by_its_hash(texts: list[str]) -> None:
     """In both forms and by both ways of reading, with the other texts of its selector and nothing else."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pack_texts, "KERNEL_ROWS", rows or 1 << 30)
-        for collection in (SIGNATURES, EVENT_SIGNATURES):
+    for collection, rows in product((SIGNATURES, EVENT_SIGNATURES), (1, 1 << 30)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pack_texts, "KERNEL_ROWS", rows)
             pack = sigdir.Pack(packed([PackRow(text) for text in texts], collection))
             again = sigdir.Pack(pack.indexed())
             again.check()
@@ -67,17 +67,12 @@ def test_every_text_is_found_by_its_hash(rows: int, texts: list[str]) -> None:
                 assert set(pack.lookup(hash)) == set(again.lookup("0x" + hash.hex())) == same
 
 
-@pytest.mark.usefixtures("_way")
 def test_the_texts_of_a_selector_are_in_their_places() -> None:
     """With their declarations; a topic's text is found by the whole hash."""
-    for rows in (
-        [PackRow(SPAM, 2), PackRow(TRANSFER, 1, DECLARED)],
-        [PackRow(TRANSFER, 1, DECLARED), PackRow(SPAM, 2)],
-    ):
-        pack = sigdir.Pack(packed(rows))
-        assert pack.lookup("0xa9059cbb") == [TRANSFER, SPAM]
-        assert pack.declarations("A9059CBB") == [DECLARED]
-        assert pack.lookup("0x00000000") == pack.lookup(bytes(32)) == []
+    pack = sigdir.Pack(packed([PackRow(SPAM, 2), PackRow(TRANSFER, 1, DECLARED)]))
+    assert pack.lookup("0xa9059cbb") == [TRANSFER, SPAM]
+    assert pack.declarations("A9059CBB") == [DECLARED]
+    assert pack.lookup("0x00000000") == pack.lookup(bytes(32)) == []
     pack = sigdir.Pack(packed([PackRow(SPAM), PackRow(TRANSFER, 300)]))
     assert pack.lookup("0xa9059cbb") == [SPAM, TRANSFER]
     events = sigdir.Pack(packed([PackRow(EVENT)], EVENT_SIGNATURES))
@@ -87,7 +82,7 @@ def test_the_texts_of_a_selector_are_in_their_places() -> None:
     assert (len(events), events.version, events.signed_by) == (1, 7, "")
 
 
-@pytest.mark.parametrize("hash", ["", "0x12", "zzzzzzzz", "0xa9059cbb00", b"\1\2\3", 7, 0xA9059CBB, None])
+@pytest.mark.parametrize("hash", ["", "zzzzzzzz", "0xa9059cbb00", b"\1\2\3", 0xA9059CBB, None])
 def test_what_is_no_hash_is_named(hash: Any) -> None:
     with pytest.raises(ValueError, match=r"4 bytes|hex digits"):
         sigdir.Pack(packed([])).lookup(hash)
@@ -151,20 +146,19 @@ def test_a_header_that_cannot_be_is_refused(whole: bytes) -> None:
 
 def test_no_more_is_unpacked_than_the_header_says() -> None:
     """Not of a column that would fill the memory either; one that is shorter is refused too."""
-    bomb = zlib.compress(bytes(50_000_000), 9)
+    bomb = zlib.compress(bytes(5_000_000), 9)
     bomb += bytes(-len(bomb) % 4)
-    for size in (10, 49_999_999, 50_000_001, 1 << 31):
+    for size in (10, 4_999_999, 5_000_001, 1 << 31):
         with pytest.raises(BadPack):
             sigdir.Pack(with_header(0, (1, 1, len(bomb), size, *EMPTY[2:]), columns=bomb))
 
 
-@pytest.mark.usefixtures("_way")
 def test_texts_that_are_too_long_are_not_made() -> None:
     """A text of more than 65,536 characters, though its name and its list are shorter; and more than 1 GiB of texts."""
     name, list = b"f" * 40_000 + b"\n", b"(" + b",".join([b"bool"] * 6_000) + b")\n"
     with pytest.raises(BadPack, match="longer than a reader allows"):
-        sigdir.Pack(remade([b"\0", name, list, b"\0", b""], 1))
-    rows = 5_000_000
+        sigdir.Pack(remade([b"\0", name, list, b"\0", b""]))
+    rows = 4_300_000
     columns = [b"\0" + b"\xff" * (rows - 1), b"f" * 255 + b"\n" * rows, b"\n" * rows, bytes(rows), b""]
     with pytest.raises(BadPack, match="longer than a reader allows"):
         sigdir.Pack(remade(columns, rows))
@@ -179,42 +173,30 @@ def test_a_pack_leaves_out_what_no_abi_can_have() -> None:
     ("columns", "told"),
     [
         ([b"\0", b"f\n", b"(uint)\n", b"\0", b""], "not canonical.*: f\\(uint\\)"),
-        ([b"\0", b"f\n", b"(uint256) view\n", b"\0", b""], "not canonical"),
         ([b"\0", b"f\n", b"(bytes33)\n", b"\0", b""], "not canonical"),
         ([b"\0", b"f\n", b"(uint256[0])\n", b"\0", b""], "not canonical"),
         ([b"\0", b"9f\n", b"()\n", b"\0", b""], "not canonical.*: 9f"),
-        ([b"\0", b"f g\n", b"()\n", b"\0", b""], "not canonical"),
         ([b"\0", b"function\n", b"()\n", b"\0", b""], "not canonical"),
-        ([b"\0", b"functio\n", b"n()\n", b"\0", b""], "not canonical"),
-        ([b"\0", b"f\n", b"\n", b"\0", b""], "not canonical"),
         ([b"\0", b"\xff\n", b"()\n", b"\0", b""], "not canonical"),
         ([b"\0", b"\n", b"()\n", b"\0", b""], "not canonical"),
         ([b"\0", b"f\n", b"(" * 33 + b")" * 33 + b"\n", b"\0", b""], "no ABI can have"),
         ([b"\1", b"f\n", b"()\n", b"\0", b""], "shares more"),
         ([b"\0", b"f\n", b"()\n" * 2, b"\0", b""], "2 lines for 1"),
         ([b"\0", b"f\n", b"()\n", b"", b""], "names or places"),
-        ([b"\0", b"f\ng\n", b"()\n", b"\0", b""], "2 lines for 1"),
-        ([b"\0", b"f", b"()\n", b"\0", b""], "0 lines for 1"),
         ([b"\0", b"f\n", b"()\n)", b"\0", b""], "does not end"),
-        ([b"\0\0", b"f\n", b"()\n", b"\0", b""], "names or places"),
         ([b"\0", b"f\n", b"()\n", b"\0", b"a\nb\n"], "2 lines for 1"),
-        ([b"\0", b"f\n", b"()\n", b"\0", b"a"], "0 lines for 1"),
     ],
 )
 @pytest.mark.usefixtures("_way")
 def test_columns_that_no_pack_has(columns: list[bytes], told: str) -> None:
     """Each is refused with its reason."""
     with pytest.raises(BadPack, match=told):
-        sigdir.Pack(remade(columns, 1))
+        sigdir.Pack(remade(columns))
 
 
-def test_a_collection_without_texts_has_no_names() -> None:
+def test_a_collection_without_texts_has_no_names_and_no_text_is_there_twice() -> None:
     with pytest.raises(BadPack, match="0 lines for 0 texts"):
         sigdir.Pack(remade([b"", b"f{", b"", b"", b""], 0))
-
-
-@pytest.mark.usefixtures("_way")
-def test_a_text_twice_is_refused() -> None:
     with pytest.raises(BadPack, match="twice"):
         sigdir.Pack(remade([b"\0\1", b"f\n\n", b"()\n()\n", b"\0\0", b""], 2))
 
@@ -235,10 +217,8 @@ def test_a_declaration_of_another_text_is_refused() -> None:
         [numbers(0xA9059CBB), numbers(0), b"transfer(address,uint)\n", b"", b""],
         [numbers(0xA9059CBB), numbers(0), b"transfer(address,uint256)\nf()\n", b"", b""],
         [numbers(0xA9059CBB), numbers(900), b"transfer(address,uint256)\n", b"", b""],
-        [numbers(0xA9059CBB), numbers(0), b"transfer(address,uint256)", b"", b""],
     ],
 )
-@pytest.mark.usefixtures("_way")
 def test_the_form_for_lookups_is_checked_on_demand(columns: list[bytes]) -> None:
     """`check`, which `sigdir verify` calls, finds texts and numbers that do not belong together."""
     pack = sigdir.Pack(remade(columns, 1, INDEXED))
@@ -274,22 +254,21 @@ def test_a_signed_pack_is_read_with_its_key_alone() -> None:
         sigdir.Pack(unsigned, key.public.hex())
     with pytest.raises(BadPack, match="another key"):
         sigdir.Pack(signed, other.public.hex())
-    for at in (-1, -64):
-        with pytest.raises(BadPack, match="its signature is wrong"):
-            sigdir.Pack(signed[:at] + bytes([signed[at] ^ 1]) + signed[len(signed) + at + 1 :], key.public.hex())
+    with pytest.raises(BadPack, match="its signature is wrong"):
+        sigdir.Pack(signed[:-1] + bytes([signed[-1] ^ 1]), key.public.hex())
     moved = unsigned[:-96] + signed[-96:]
     assert sigdir.Pack(moved, key.public.hex())  # the same rows have the same digest
     with pytest.raises(BadPack, match="its signature is wrong"):
         sigdir.Pack(packed([PackRow("a()")])[:-96] + signed[-96:], key.public.hex())
 
 
-@pytest.mark.parametrize("key", ["", "12", "zz" * 32, "a" * 65])
+@pytest.mark.parametrize("key", ["", "zz" * 32, "a" * 65])
 def test_what_is_no_key_is_named(key: str) -> None:
     with pytest.raises(BadKey, match="64 hex digits"):
         sigdir.Pack(packed([]), key)
 
 
-@pytest.mark.parametrize("pem", [b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", b"x" * 9999])
+@pytest.mark.parametrize("pem", [b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
 def test_what_is_no_private_key_is_named(pem: bytes) -> None:
     with pytest.raises(BadKey, match="no private key"):
         PrivateKey.of_pem(pem)
