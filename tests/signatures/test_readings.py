@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import reduce
 from itertools import combinations
 from time import process_time
 from typing import Any
@@ -67,6 +68,14 @@ def read(input: Input, texts: Iterable[str | Known]) -> list[Reading]:
     readings = Readings([input])
     while wanted := readings.wanted():
         readings.supply({hash: known.get(hash, []) for hash in wanted})
+    [found] = readings.results()
+    return found
+
+
+def supplied(data: bytes, known: list[Known], form: Form = Form.CALLDATA) -> list[Reading]:
+    """The readings of bytes whose selector has these texts."""
+    readings = Readings([Input(form, data)])
+    readings.supply({data[:4]: known})
     [found] = readings.results()
     return found
 
@@ -192,26 +201,20 @@ def test_a_nested_reading_has_its_confidence() -> None:
 
 def test_texts_are_ordered_by_fit_then_by_rank() -> None:
     """All texts of a selector are tried; where several fit, the directory's order decides and confidence is lower."""
-    selector = keccak256(b"f(uint256)")[:4]
-    data = selector + word(5)
-    readings = Readings([calldata(data)])
-    readings.supply({selector: [Known("a(bytes)"), Known("b(uint256)"), Known("c(uint8)"), Known("d()")]})
-    [[reading]] = readings.results()
+    data = keccak256(b"f(uint256)")[:4] + word(5)
+    [reading] = supplied(data, [Known("a(bytes)"), Known("b(uint256)"), Known("c(uint8)"), Known("d()")])
     assert [(one.attempt.text, one.confidence) for one in reading.candidates] == [
         ("b(uint256)", "medium"), ("c(uint8)", "low"), ("d()", "low"), ("a(bytes)", "none"),
     ]  # fmt: skip
-    readings = Readings([calldata(data)])
-    readings.supply({selector: [Known("b(uint256)", witness=Witness.COMPILED), Known("c(uint8)")]})
-    assert readings.results()[0][0].candidates[0].confidence is Confidence.HIGH
+    [reading] = supplied(data, [Known("b(uint256)", witness=Witness.COMPILED), Known("c(uint8)")])
+    assert reading.candidates[0].confidence is Confidence.HIGH
 
 
 def test_a_text_with_the_selector_of_a_standard_is_never_sure() -> None:
     """It comes first where the standard's does not fit the bytes, and says whose selector it has."""
     mined = "watch_tg_invmru_119a5a98(address,uint256,uint256)"
-    selector = keccak256(mined.encode())[:4]
-    readings = Readings([calldata(selector + word(1) + word(2) + word(3))])
-    readings.supply({selector: [Known("balanceOf(address)"), Known(mined)]})
-    [[reading]] = readings.results()
+    data = keccak256(mined.encode())[:4] + word(1) + word(2) + word(3)
+    [reading] = supplied(data, [Known("balanceOf(address)"), Known(mined)])
     found = reading.candidates[0]
     assert (found.attempt.text, found.confidence) == (mined, Confidence.MEDIUM)
     assert found.reasons[-1] == "its selector is that of balanceOf(address) of ERC-20"
@@ -303,62 +306,47 @@ def test_a_log_that_does_not_fit_has_a_reason() -> None:
 # Reverts.
 
 
-def revert(data: bytes) -> Input:
-    return Input(Form.REVERT, data)
-
-
 def test_errors_of_the_language_need_no_directory() -> None:
-    assert best(revert(call("Error(string)", "too low"))).attempt.values == ("too low",)
-    found = best(revert(call("Panic(uint256)", 0x11)))
+    assert best(Input(Form.REVERT, call("Error(string)", "too low"))).attempt.values == ("too low",)
+    found = best(Input(Form.REVERT, call("Panic(uint256)", 0x11)))
     assert found.note == "panic 0x11: arithmetic overflow or underflow outside of an unchecked block"
-    assert "a code that the compiler does not use" in best(revert(call("Panic(uint256)", 7))).note
+    assert "a code that the compiler does not use" in best(Input(Form.REVERT, call("Panic(uint256)", 7))).note
 
 
 def test_errors_come_before_functions_in_a_revert() -> None:
     """A custom error and a function of the same selector and types: each is first where it belongs."""
-    selector = keccak256(b"f(uint256)")[:4]
+    data = keccak256(b"f(uint256)")[:4] + word(1)
     known = [Known("spend(uint256)"), Known("Spent(uint256)"), Known("other(uint256)", Kind.ERROR)]
     for form, first in ((Form.REVERT, "Spent(uint256)"), (Form.CALLDATA, "spend(uint256)")):
-        readings = Readings([Input(form, selector + word(1))])
-        readings.supply({selector: known})
-        assert readings.results()[0][0].candidates[0].attempt.text == first
-    readings = Readings([Input(Form.AUTO, selector + word(1))])
-    readings.supply({selector: known})
-    assert [one.form for one in readings.results()[0]] == [Form.CALLDATA, Form.REVERT]
+        assert supplied(data, known, form)[0].candidates[0].attempt.text == first
+    assert [one.form for one in supplied(data, known, Form.AUTO)] == [Form.CALLDATA, Form.REVERT]
 
 
 def test_bubbled_reverts_are_decoded() -> None:
     """An error in the bytes of another, and one that a contract copied into a message."""
     failed = "FailedOpWithRevert(uint256,string,bytes)"
-    found = best(revert(call(failed, 0, "AA23 reverted", call("Panic(uint256)", 0x12))), failed)
+    found = best(Input(Form.REVERT, call(failed, 0, "AA23 reverted", call("Panic(uint256)", 0x12))), failed)
     [nested] = found.nested
     assert nested.reading.candidates[0].note == "panic 0x12: division or modulo by zero"
     message = keccak256(b"Error(string)")[:4] + encode(["bytes"], [call("Error(string)", "inner")])
-    found = best(revert(message))
+    found = best(Input(Form.REVERT, message))
     assert "not UTF-8" in found.note
     assert found.nested[0].reading.candidates[0].attempt.values == ("inner",)
 
 
 def test_a_revert_without_data_says_what_that_means() -> None:
-    [reading] = read(revert(b""), [])
+    [reading] = read(Input(Form.REVERT, b""), [])
     assert "without a message" in reading.note
     assert [one.form for one in read(Input(Form.AUTO, b""), [])] == [Form.CALLDATA, Form.REVERT]
-    [reading] = read(revert(b"not enough"), [])
+    [reading] = read(Input(Form.REVERT, b"not enough"), [])
     assert "As text it is 'not enough'" in reading.note
 
 
 # Hostile input.
 
 
-def bomb_of_levels() -> bytes:
-    data = call(TRANSFER, TO, 1)
-    for _ in range(300):
-        data = call(MULTICALL, [data])
-    return data
-
-
-def bomb_of_calls() -> bytes:
-    return keccak256(MULTICALL.encode())[:4] + arguments_of(MULTICALL, [call("f()")] * 1300)
+BOMB_OF_LEVELS = reduce(lambda data, _: call(MULTICALL, [data]), range(300), call(TRANSFER, TO, 1))
+BOMB_OF_CALLS = call(MULTICALL, [call("f()")] * 1300)
 
 
 def walk(readings: Iterable[Reading]) -> Iterator[Reading]:
@@ -369,15 +357,16 @@ def walk(readings: Iterable[Reading]) -> Iterator[Reading]:
             yield from walk(nested.reading for nested in candidate.nested)
 
 
-@pytest.mark.parametrize("make", [bomb_of_levels, bomb_of_calls])
-def test_a_bomb_gets_its_outer_level_and_a_sentence(make: Any) -> None:
-    """Levels, readings and bytes are bounded; the outer call is always there."""
-    [reading] = read(calldata(make()), [MULTICALL, TRANSFER, "f()"])
+@pytest.mark.parametrize(
+    ("data", "most"), [(BOMB_OF_LEVELS, MAX_LEVELS), (BOMB_OF_CALLS, MAX_READINGS)], ids=["levels", "calls"]
+)
+def test_a_bomb_gets_its_outer_level_and_a_sentence(data: bytes, most: int) -> None:
+    """Levels and readings are bounded; the outer call is always there."""
+    [reading] = read(calldata(data), [MULTICALL, TRANSFER, "f()"])
     assert reading.best is not None
-    assert any("more calls" in one.note for one in walk([reading]))
-    assert len(list(walk([reading]))) <= MAX_READINGS + 1
-    [levels] = read(calldata(bomb_of_levels()), [MULTICALL])
-    assert len(list(walk([levels]))) == MAX_LEVELS + 1
+    inside = list(walk([reading]))
+    assert any("more calls" in one.note for one in inside)
+    assert len(inside) <= most + 1
 
 
 @pytest.mark.parametrize("name", list(hostile()))

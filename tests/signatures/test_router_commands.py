@@ -13,17 +13,13 @@ from sigdir.signatures.inner_calls import commands_by_text
 from sigdir.signatures.readings import MAX_READINGS, Form, Reading
 from sigdir.signatures.types import Type
 from tests.signatures.test_calldata import for_eth_abi, values_of
-from tests.signatures.test_readings import TRANSFER, call, calldata
+from tests.signatures.test_readings import TRANSFER, call, calldata, names_of
 from tests.signatures.test_readings import read as read_input
 
 EXECUTE, WITHOUT_DEADLINE = "execute(bytes,bytes[],uint256)", "execute(bytes,bytes[])"
 ME, TOKEN, OTHER = ("0x" + digits * 20 for digits in ("11", "22", "33"))
 MODIFY = "modifyLiquidities(bytes,uint256)"
 TRANSFER_CALL = call(TRANSFER, ME, 7)
-
-
-def router_call(commands: bytes, inputs: list[bytes]) -> bytes:
-    return call(EXECUTE, commands, inputs, 1_800_000_000)
 
 
 def read(data: bytes) -> Reading:
@@ -50,18 +46,12 @@ UNWRAP = encode(["address", "uint256"], [ME, 9])
 
 def test_a_swap_with_a_permit_is_unpacked() -> None:
     """Names and values of each command; the bit that allows it to fail is said and is no part of the command."""
-    reading = read(router_call(bytes([0x0A, 0x00, 0x8C]), [PERMIT, SWAP, UNWRAP]))
+    reading = read(call(EXECUTE, bytes([0x0A, 0x00, 0x8C]), [PERMIT, SWAP, UNWRAP], 1))
     permit, swap, unwrap = (inside(reading)[1, number] for number in range(3))
     assert permit.candidates[0].attempt.types[0].name == "permitSingle"
     assert permit.candidates[0].attempt.values == (((TOKEN, 5, 6, 0), OTHER, 9), b"\1" * 65)
     assert swap.candidates[0].attempt.text == "V3_SWAP_EXACT_IN(address,uint256,uint256,bytes,bool)"
-    assert tuple(one.name for one in swap.candidates[0].attempt.types) == (
-        "recipient",
-        "amountIn",
-        "amountOutMin",
-        "path",
-        "payerIsUser",
-    )
+    assert names_of(swap.candidates[0]) == ("recipient", "amountIn", "amountOutMin", "path", "payerIsUser")
     assert (swap.data, swap.form, swap.note) == (SWAP, Form.PACKED, "")
     assert (unwrap.candidates[0].attempt.values, unwrap.note) == ((ME, 9), "If it fails, the others go on.")
 
@@ -94,16 +84,15 @@ def test_actions_of_the_position_manager() -> None:
 
 def test_what_cannot_be_unpacked_has_a_sentence() -> None:
     """An unknown command, an input that does not fit, and commands without inputs, each beside one that is unpacked."""
-    reading = read(router_call(bytes([0x3B, 0x04, 0x0C, 0x0B]), [b"\1\2", SWAP[:64], UNWRAP]))
+    reading = read(call(EXECUTE, bytes([0x3B, 0x04, 0x0C, 0x0B]), [b"\1\2", SWAP[:64], UNWRAP], 1))
     found = {path: one.note for path, one in inside(reading).items()}
     assert found == {
         (0,): "It has 4 commands and 3 inputs.",
         (1, 0): "0x3b is no known command of Uniswap's Universal Router.",
-        (
-            1,
-            1,
-        ): "Its input does not fit SWEEP(address,address,uint256): a value needs 96 bytes at byte 0, but the data has"
-        " 64 bytes.",
+        (1, 1): (
+            "Its input does not fit SWEEP(address,address,uint256): "
+            "a value needs 96 bytes at byte 0, but the data has 64 bytes."
+        ),
         (1, 2): "",
     }
     assert inside(reading)[1, 0].data == b"\1\2"
@@ -111,7 +100,7 @@ def test_what_cannot_be_unpacked_has_a_sentence() -> None:
 
 def test_a_call_of_another_contract_with_this_text_is_no_router() -> None:
     """Its calls are found as in any other; why there are no commands is said."""
-    reading = read(router_call(b"\x3b", [TRANSFER_CALL]))
+    reading = read(call(EXECUTE, b"\x3b", [TRANSFER_CALL], 1))
     assert {path: one.candidates[0].attempt.text for path, one in inside(reading).items() if one.candidates} == {
         (1, 0): TRANSFER
     }
@@ -128,7 +117,7 @@ def test_each_shape_of_the_table_comes_back(data: st.DataObject) -> None:
     types: tuple[Type, ...] = layout_of(text).types
     values: tuple[Any, ...] = tuple(data.draw(values_of(type)) for type in types)
     encoded = encode([for_eth_abi(type.text) for type in types], values)
-    node = inside(read(router_call(bytes([number]), [encoded])))[1, 0]
+    node = inside(read(call(EXECUTE, bytes([number]), [encoded], 1)))[1, 0]
     assert (node.candidates[0].attempt.text, node.candidates[0].attempt.values) == (text, values)
 
 
@@ -139,6 +128,6 @@ def test_many_commands_are_bounded() -> None:
     inputs = count.to_bytes(32) + offsets + len(UNWRAP).to_bytes(32) + UNWRAP
     commands = count.to_bytes(32) + (b"\x0c" * count).ljust(-(-count // 32) * 32, b"\0")
     head = b"".join(number.to_bytes(32) for number in (96, 96 + len(commands), 1))
-    reading = read(router_call(b"", [])[:4] + head + commands + inputs)
+    reading = read(call(EXECUTE, b"", [], 1)[:4] + head + commands + inputs)
     assert len(inside(reading)) == MAX_READINGS
     assert "more calls" in reading.note
