@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from sigdir.signatures.bytecode import (
     MAX_BYTES,
     BadBytecode,
-    CodeProblem,
     RuntimeCode,
     analyse,
     bytes_of_hex,
@@ -62,14 +61,6 @@ def _type(parameter: dict[str, Any]) -> str:
     if not parameter["type"].startswith("tuple"):
         return str(parameter["type"])
     return f"({','.join(map(_type, parameter['components']))}){parameter['type'][5:]}"
-
-
-def test_no_code_of_the_corpora_proves_an_entry_of_a_forged_abi() -> None:
-    """With each text's first letter changed, nothing of the 81 ABIs is compiled."""
-    for document in artifacts():
-        code = runtime_code(document["deployedBytecode"])
-        for kind, text in abi_texts(document):
-            assert witness_of(kind, keccak256(f"x{text}".encode()), code) is Witness.DECLARED
 
 
 def test_the_runtime_code_inside_of_creation_code_is_found() -> None:
@@ -241,38 +232,27 @@ def test_unlinked_libraries_are_noted(place: str) -> None:
     assert witness_of(Kind.EVENT, TRANSFERRED, code) is Witness.COMPILED
 
 
+ONLY = "only code of the EVM is read"
+
+
 @pytest.mark.parametrize(
     ("text", "reason", "detail"),
     [
-        ("", CodeProblem.EMPTY, "no bytecode"),
-        (" 0x\n", CodeProblem.EMPTY, "no bytecode"),
-        ("0x60f", CodeProblem.NOT_HEX, "bytecode of 3 hex digits, an odd number"),
-        ("0x60zz", CodeProblem.NOT_HEX, "bytecode has 'z' at digit 3"),
-        ("60__short", CodeProblem.NOT_HEX, "bytecode has '_' at digit 3"),
-        ("0x6\u0966", CodeProblem.NOT_HEX, "bytecode has '\u0966' at digit 2"),
-        (
-            "0x" + "00" * (MAX_BYTES + 1),
-            CodeProblem.TOO_LONG,
-            "bytecode of 1,048,577 bytes; at most 1,048,576 are read",
-        ),
-        (
-            "0xeff00000",
-            CodeProblem.OTHER_MACHINE,
-            "code of Stylus, Arbitrum's WebAssembly; only code of the EVM is read",
-        ),
-        (
-            CONTRACTS["EraVM"]["runtime"],
-            CodeProblem.OTHER_MACHINE,
-            "code of EraVM, zkSync Era's machine; only code of the EVM is read",
-        ),
+        ("", "empty", "no bytecode"),
+        (" 0x\n", "empty", "no bytecode"),
+        ("0x60f", "not_hex", "bytecode of 3 hex digits, an odd number"),
+        ("60__short", "not_hex", "bytecode has '_' at digit 3"),
+        ("0x6\u0966", "not_hex", "bytecode has '\u0966' at digit 2"),
+        ("0x" + "00" * (MAX_BYTES + 1), "too_long", "bytecode of 1,048,577 bytes; at most 1,048,576 are read"),
+        ("0xeff00000", "other_machine", f"code of Stylus, Arbitrum's WebAssembly; {ONLY}"),
+        (CONTRACTS["EraVM"]["runtime"], "other_machine", f"code of EraVM, zkSync Era's machine; {ONLY}"),
     ],
 )
-def test_what_is_no_bytecode(text: str, reason: CodeProblem, detail: str) -> None:
+def test_what_is_no_bytecode(text: str, reason: str, detail: str) -> None:
     """Each is refused with its reason and place."""
     with pytest.raises(BadBytecode) as caught:
         runtime_code(text)
-    assert caught.value.reason is reason
-    assert str(caught.value) == detail
+    assert (caught.value.reason, str(caught.value)) == (reason, detail)
 
 
 @pytest.mark.parametrize("cut", [slice(-1), slice(-32), slice(32, None), slice(1, None)])

@@ -13,15 +13,14 @@ import pytest
 
 from tests.conftest import ROOT, SAFETY_SECONDS
 
-# Hashes a text, and prints the folder of the kernels and the number of kernels that had to be compiled.
+# Runs a small kernel, and prints the folder of the kernels and the number of kernels that had to be compiled.
 LOOK = """
 import numpy as np
 from numba.core import event
 from sigdir.signatures import kernels
 with event.install_recorder("numba:compile") as compiled:
-    from sigdir.signatures.keccak_rows import keccak256_rows
-    digest = keccak256_rows(np.frombuffer(b"transfer(address,uint256)", np.uint8), np.array([0, 25], np.int32))
-assert digest[0, :4].tobytes().hex() == "a9059cbb"
+    from sigdir.signatures.grammar_rows import is_canonical
+    assert is_canonical(np.frombuffer(b"f(uint8)", np.uint8), 0, 8)
 print(kernels.FOLDER)
 print(len(compiled.buffer))
 """
@@ -34,25 +33,19 @@ class Installation:
     """A copy of the package, and a home and a temporary folder of its own; each can be made read-only."""
 
     def __init__(self, folder: Path) -> None:
-        self.library = folder / "lib"
-        self.home = folder / "home"
-        self.temporary = folder / "tmp"
+        self.library, self.home, self.temporary = (folder / name for name in ("lib", "home", "tmp"))
         self.home.mkdir()
         self.temporary.mkdir()
+        self.private = self.temporary / f"signature-directory-{os.getuid()}"
+        self.kernels = self.library / "sigdir" / "signatures" / "__pycache__" / "kernels"
         shutil.copytree(ROOT / "sigdir", self.library / "sigdir", ignore=shutil.ignore_patterns("__pycache__"))
-
-    @property
-    def kernels(self) -> Path:
-        return self.library / "sigdir" / "signatures" / "__pycache__" / "kernels"
 
     def run(self, code: str = LOOK, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {
             "PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.temporary),
             "PYTHONPATH": str(self.library), **variables,
         }  # fmt: skip
-        command = [sys.executable, "-P", "-c", code]
-        if os.getuid() == 0:
-            command = [*WITHOUT_PRIVILEGE, *command]
+        command = [*(WITHOUT_PRIVILEGE if os.getuid() == 0 else ()), sys.executable, "-P", "-c", code]
         return subprocess.run(
             command, cwd=self.home, env=environment, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False
         )
@@ -89,9 +82,8 @@ def test_a_writable_installation_keeps_its_kernels(installation: Installation) -
     make_readonly(installation.library)
     assert installation.look() == (str(installation.home / ".cache/signature-directory/kernels"), 0)
     make_readonly(installation.home)
-    private = installation.temporary / f"signature-directory-{os.getuid()}" / "kernels"
-    assert installation.look() == (str(private), 0)
-    assert private.parent.stat().st_mode & 0o777 == 0o700
+    assert installation.look() == (str(installation.private / "kernels"), 0)
+    assert installation.private.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.long
@@ -148,9 +140,8 @@ def test_a_temporary_folder_that_others_may_enter_is_not_used(installation: Inst
     """Whoever can write compiled kernels there would run code as this user."""
     make_readonly(installation.library)
     make_readonly(installation.home)
-    private = installation.temporary / f"signature-directory-{os.getuid()}"
-    private.mkdir(mode=0o700)
-    private.chmod(0o770)
+    installation.private.mkdir()
+    installation.private.chmod(0o770)
     assert installation.run(FOLDER).stdout == "None\n"
 
 
