@@ -34,7 +34,7 @@ from tests.faulty_store import BUCKET, S3, Fault
 from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
 from tests.pipeline.test_containers import tarred, zipped
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
-from tests.torture.processes import until
+from tests.serve.support import until
 from tests.torture.stores import sail_server
 from tests.warehouse.support import assert_clean, run_command, stage
 

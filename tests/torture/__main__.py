@@ -11,9 +11,8 @@ from pathlib import Path
 
 import click
 
-from tests.torture.ledger import Finding
 from tests.torture.plan import draw
-from tests.torture.rounds import UPKEEP, Torture
+from tests.torture.rounds import Torture
 
 
 @click.command()
@@ -35,24 +34,22 @@ def main(seed: int, rounds: int, minutes: float | None, first: int, folder: Path
     """
     kept = folder or Path(tempfile.mkdtemp(prefix="sigdir-torture-"))
     kept.mkdir(parents=True, exist_ok=True)
-    torture = Torture(kept)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # runs the finally below, which ends all processes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the block below, and with it all processes
     began = time.monotonic()
     number = first
     try:
-        for number in range(first, first + rounds):
-            if minutes is not None and time.monotonic() - began > 60 * minutes:
-                break
-            torture.play(draw(seed, number, list(UPKEEP), first))
-            click.echo(f"round {number}: {time.monotonic() - began:.1f} s; {torture.to_json()}", err=True)
-        torture.close()
-    except Finding as finding:
+        with Torture(kept) as torture:
+            for number in range(first, first + rounds):
+                if minutes is not None and time.monotonic() - began > 60 * minutes:
+                    break
+                torture.play(draw(seed, number))
+                click.echo(f"round {number}: {time.monotonic() - began:.1f} s; {torture.to_json()}", err=True)
+    except AssertionError as finding:
         click.echo(f"FOUND with --seed {seed} in round {number}: {finding}", err=True)
         click.echo(f"to repeat: python -m tests.torture --seed {seed} --from-round {number} --rounds 1", err=True)
         click.echo(f"folder: {kept}", err=True)
         sys.exit(1)
     finally:
-        torture.end()
         click.echo(torture.to_json())
     if folder is None:
         shutil.rmtree(kept, ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from sigdir.signatures.keccak import keccak256
+from tests.serve.support import selector
 
 _FUNCTIONS = 20
 
@@ -42,8 +42,4 @@ class ImportedContract:
 
     def usage_files(self) -> dict[str, str]:
         lines = (f"{selector(text)},{self.count + number}\n" for number, text in enumerate(self.texts))
-        return {f"usage-{self.round}.csv": "".join(["selector,count\n", *lines])}
-
-
-def selector(text: str) -> str:
-    return f"0x{keccak256(text.encode())[:4].hex()}"
+        return {"usage.csv": "".join(["selector,count\n", *lines])}

@@ -7,24 +7,21 @@ load. At which instruction the kill arrives depends on the machine.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from tests.torture.contracts import ImportedContract
 from tests.torture.points import COMMIT_POINTS, IMPORT_POINTS, STORE_POINTS, TASK_POINTS
 
 CLIENTS = 4
-ROUNDS_PER_WAREHOUSE = 25
-"""After these a new warehouse starts, so that a late round of a long run takes no longer than an early one."""
-
 MACHINES = 2
 ENGINES = ("local", "sail", "server")
 SHARED = 300
 _OWN = (10, 3_000)
 _STORE_CHANCE = 0.1
 """Of a round to have the part of ``stores``, which takes as long as ten others."""
-POINTS = {
+POINTS: Mapping[str, Sequence[str]] = {
     "import": IMPORT_POINTS,
     "fold": COMMIT_POINTS,
     "compact": COMMIT_POINTS,
@@ -32,6 +29,8 @@ POINTS = {
     "backup": ("copied", "logged", "replaced"),
 }
 """The failpoints of each command: see ``sigdir.warehouse.table.failpoints``."""
+UPKEEP: Mapping[str, Sequence[str]] = {"compact": (), "vacuum": ("--keep", "10s"), "verify": (), "backup": ("backup",)}
+"""The commands besides import and fold, with their arguments. They run in the folder that contains the warehouse."""
 
 Text = tuple[Collection, str]
 
@@ -44,7 +43,7 @@ class Post:
     collection: Collection
     written: str
     text: str
-    by_abi: bool
+    by_abi: bool = False
     """POSTed to import-abi, in one body with the texts that follow it."""
 
 
@@ -56,17 +55,20 @@ class Command:
     at: float
     failpoint: str | None
     kill_after: float | None
-    lines: tuple[str, ...] = ()
-    brings: tuple[Text, ...] = ()
-    """The texts of an import's lines."""
+    options: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What an import reads."""
+    brings: Sequence[Text] = ()
+    """The texts of these files."""
     rejects: int = 0
+    """How many lines of theirs are none."""
     contract: ImportedContract | None = None
-    """An import of a contract, in place of lines; or of its use, where it brings no texts."""
+    """Whose files these are, or whose use, which brings no texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A kill -9 of a process of a server: ``supervisor``, ``worker``, ``folder`` (the fold process) or ``follower``."""
+    """A kill -9 of a process of a server: ``supervisor``, ``worker``, ``fold`` or ``follow``."""
 
     at: float
     target: str
@@ -95,44 +97,37 @@ class StoreImport:
 
 @dataclass(frozen=True, slots=True)
 class StorePlan:
-    imports: tuple[StoreImport, ...]
-    kills: tuple[Kill, ...]
+    imports: Sequence[StoreImport]
+    kills: Sequence[Kill]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     seed: int
     round: int
-    starts_warehouse: bool
     fold_every: float
     reads_all: bool
     """At its end every worker reads all pages, not only those of new rows."""
-    posts: tuple[tuple[Post, ...], ...]
-    commands: tuple[Command, ...]
-    kills: tuple[Kill, ...]
-    readers: tuple[int, ...]
-    """One seed per reader."""
+    posts: Sequence[Sequence[Post]]
+    """Of each client."""
+    commands: Sequence[Command]
+    kills: Sequence[Kill]
     stores: StorePlan | None
-    """What happens to a warehouse in a store; drawn by itself, so that the rest of a round is as it was without it."""
+    """What happens to a warehouse in a store."""
 
 
-def draw(seed: int, round_number: int, upkeep: Sequence[str], first_round: int = 1) -> Plan:
-    """The plan of a round; ``upkeep`` are the available commands besides import and fold."""
+def draw(seed: int, round_number: int) -> Plan:
+    """The plan of a round."""
     chance = random.Random(f"{seed}:{round_number}")
     return Plan(
         seed,
         round_number,
-        (round_number - first_round) % ROUNDS_PER_WAREHOUSE == 0,
         chance.choice((0.2, 0.5, 1.0)),
         chance.random() < 0.1,
-        tuple(_posts(chance, round_number) for _ in range(CLIENTS)),
-        (
-            *_commands(chance, round_number, upkeep),
-            *_contract(random.Random(f"{seed}:{round_number}:contract"), round_number),
-        ),
-        tuple(_kills(chance)),
-        tuple(chance.getrandbits(32) for _ in range(2)),
-        _stores(random.Random(f"{seed}:{round_number}:stores")),
+        [_posts(chance, round_number) for _ in range(CLIENTS)],
+        [*_commands(chance, round_number), *_contract(chance, round_number)],
+        _kills(chance, {"worker": 5, "fold": 3, "supervisor": 2}, chance.randint(0, 3), 3.0),
+        draw_stores(chance) if chance.random() < _STORE_CHANCE else None,
     )
 
 
@@ -144,10 +139,9 @@ def _event(round_number: int, number: int) -> str:
     return f"E{round_number}x{number}(address)"
 
 
-def _posts(chance: random.Random, round_number: int) -> tuple[Post, ...]:
+def _posts(chance: random.Random, round_number: int) -> Sequence[Post]:
     """One client's POSTs. All clients draw from the same few texts; imports bring some of them too."""
-    seconds = chance.uniform(1.5, 3.0)
-    count = chance.randint(100, 300)
+    seconds, count = chance.uniform(1.5, 3.0), chance.randint(100, 300)
     posts = []
     for n in range(count):
         by_abi = chance.random() < 0.05
@@ -159,66 +153,60 @@ def _posts(chance: random.Random, round_number: int) -> tuple[Post, ...]:
             text = _function(round_number, chance.randrange(500) if raced else 50_000 + chance.randrange(1_500))
             written = text if chance.random() < 0.5 else f"function {text.replace('uint256', 'uint a')} external;"
             posts.append(Post(n * seconds / count, SIGNATURES, written, text, by_abi))
-    return tuple(posts)
+    return posts
 
 
-def _commands(chance: random.Random, round_number: int, upkeep: Sequence[str]) -> list[Command]:
+def _commands(chance: random.Random, round_number: int) -> list[Command]:
     rows = chance.choice((300, 2_000, 2_000, 20_000))
-    commands = [
+    return [
         _import(chance, round_number, range(rows * 2 // 3), range(200)),
         _import(chance, round_number, range(rows // 3, rows), range(100, 400)),
+        *(_command(chance, "fold") for _ in range(chance.randint(0, 2))),
+        *(_command(chance, name, options) for name, options in UPKEEP.items() if chance.random() < 0.4),
     ]
-    commands += [_command(chance, "fold") for _ in range(chance.randint(0, 2))]
-    for name in upkeep:
-        if chance.random() < 0.4:
-            commands.append(_command(chance, name))
-    return commands
 
 
-def _command(chance: random.Random, name: str) -> Command:
+def _command(chance: random.Random, name: str, options: Sequence[str] = ()) -> Command:
     how = chance.random()
     failpoint = chance.choice(POINTS[name]) if how < 0.3 and name in POINTS else None
     kill_after = chance.uniform(0.3, 2.5) if 0.3 <= how < 0.6 else None
-    return Command(name, chance.uniform(0.0, 1.5), failpoint, kill_after)
+    return Command(name, chance.uniform(0.0, 1.5), failpoint, kill_after, options)
 
 
 def _import(chance: random.Random, round_number: int, functions: range, events: range) -> Command:
     """An import of this round's texts, some texts of the previous round, and some lines that are rejected."""
-    plain = _command(chance, "import")
     brings: list[Text] = [(SIGNATURES, _function(round_number, n)) for n in functions]
     brings += [(SIGNATURES, _function(round_number - 1, n)) for n in range(0, 200, 7)]
     brings += [(EVENT_SIGNATURES, _event(round_number, n)) for n in events]
-    lines = [f"event {text};" if collection == EVENT_SIGNATURES else text for collection, text in brings]
     rejected = [f"{round_number}bad{n}(" for n in range(chance.randint(0, 3))]
-    lines += rejected
+    lines = [f"event {text};" if collection == EVENT_SIGNATURES else text for collection, text in brings] + rejected
     chance.shuffle(lines)
-    return Command("import", plain.at, plain.failpoint, plain.kill_after, tuple(lines), tuple(brings), len(rejected))
+    files = {"lines.txt": "\n".join(lines)}
+    return replace(_command(chance, "import"), files=files, brings=brings, rejects=len(rejected))
 
 
 def _contract(chance: random.Random, round_number: int) -> list[Command]:
     """An import of the round's contract, and one of its use."""
     contract = ImportedContract(round_number, chance.randrange(1, 1_000_000))
-    brings = tuple((SIGNATURES, text) for text in contract.texts)
-    whole, use = _command(chance, "import"), _command(chance, "import")
-    return [replace(whole, brings=brings, contract=contract), replace(use, contract=contract)]
+    brings = [(SIGNATURES, text) for text in contract.texts]
+    whole, use = _command(chance, "import"), _command(chance, "import", ["--usage"])
+    return [
+        replace(whole, contract=contract, files=contract.abi_files(), brings=brings),
+        replace(use, contract=contract, files=contract.usage_files()),
+    ]
 
 
-def _kills(chance: random.Random) -> list[Kill]:
-    targets = chance.choices(("worker", "folder", "supervisor"), (5, 3, 2), k=chance.randint(0, 3))
-    kills = [Kill(chance.uniform(0.2, 3.0), target, chance.randrange(4)) for target in targets]
+def _kills(chance: random.Random, targets: Mapping[str, int], count: int, most_seconds: float) -> Sequence[Kill]:
+    """Kills of these targets, each as often as its weight says."""
+    drawn = chance.choices(list(targets), list(targets.values()), k=count)
+    kills = [Kill(chance.uniform(0.2, most_seconds), target, chance.randrange(4)) for target in drawn]
     return sorted(kills, key=lambda kill: kill.at)
-
-
-def _stores(chance: random.Random) -> StorePlan | None:
-    return draw_stores(chance) if chance.random() < _STORE_CHANCE else None
 
 
 def draw_stores(chance: random.Random) -> StorePlan:
     """What happens to a warehouse in a store."""
-    imports = tuple(_store_import(chance, number % MACHINES) for number in range(2 * MACHINES))
-    targets = chance.choices(("worker", "follower", "supervisor"), k=chance.randint(1, 3))
-    kills = (Kill(chance.uniform(0.5, 12.0), target, chance.randrange(4)) for target in targets)
-    return StorePlan(imports, tuple(sorted(kills, key=lambda kill: kill.at)))
+    imports = [_store_import(chance, number % MACHINES) for number in range(2 * MACHINES)]
+    return StorePlan(imports, _kills(chance, {"worker": 1, "follow": 1, "supervisor": 1}, chance.randint(1, 3), 12.0))
 
 
 def _store_import(chance: random.Random, machine: int) -> StoreImport:

@@ -4,43 +4,49 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Self
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.paths import Paths
+from tests.pipeline.support import write_files
+from tests.serve.support import until
 from tests.torture import checks
-from tests.torture.clients import Client, ConnectionLost, Reader, post, poster
+from tests.torture.clients import Client, ConnectionLost, post, poster, reader
 from tests.torture.contracts import ImportedContract
-from tests.torture.ledger import Finding, Ledger
-from tests.torture.plan import CLIENTS, Command, Plan, Post
-from tests.torture.processes import Server, run, until
+from tests.torture.ledger import Ledger
+from tests.torture.plan import Command, Plan, Post
+from tests.torture.processes import Servers, Work, at_once, check_success, run
 from tests.torture.stores import StoreRound
 
-UPKEEP: dict[str, Sequence[str]] = {
-    "compact": [],
-    "vacuum": ["--keep", "10s"],
-    "verify": [],
-    "backup": ["BESIDE/backup"],
-}
-"""The commands besides import and fold, with their arguments. BESIDE is the folder that contains the warehouse."""
+ROUNDS_PER_WAREHOUSE = 25
+"""After these a new warehouse starts, so that a late round of a long run takes no longer than an early one."""
+_READERS = 2
 
 
 class Torture:
-    """Plays rounds on one warehouse after another in ``folder``, each with its server."""
+    """Plays rounds on one warehouse after another in ``folder``, each with its servers, which end with the block."""
 
     def __init__(self, folder: Path) -> None:
         self.figures, self.kills, self.commands = Counter[str](), Counter[str](), Counter[str]()
         self._folder = folder
-        self._server: Server | None = None
-        self._orphans: list[Server] = []
-        self._servers = 0
+        self._running = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._running.__exit__(kind, error, traceback)
 
     def to_json(self) -> str:
         """How much was done: POSTs that were answered, rows that were found, kills, commands that finished."""
@@ -49,15 +55,11 @@ class Torture:
     # A round.
 
     def play(self, plan: Plan) -> None:
-        """Run a plan and compare the warehouse with the ledger. Raises Finding."""
-        if plan.starts_warehouse:
+        """Run a plan and compare the warehouse with the ledger."""
+        if self.figures["rounds"] % ROUNDS_PER_WAREHOUSE == 0:
             self._start_warehouse(plan)
-        if self._server is None:
-            self._start(plan.fold_every)
+        self._servers.fold_every = plan.fold_every
         self._run(plan)
-        for orphan in self._orphans:
-            orphan.end()
-        self._orphans.clear()
         self._check(plan)
         if plan.stores is not None:
             place = self._place / f"stores-{plan.round}"
@@ -65,7 +67,7 @@ class Torture:
         self.figures["rounds"] += 1
 
     def _start_warehouse(self, plan: Plan) -> None:
-        self.close()
+        self._running.close()
         self._place = self._folder / f"from-round-{plan.round}"
         self._place.mkdir()
         self._paths = Paths(self._place / "warehouse")
@@ -73,181 +75,98 @@ class Torture:
         self._whole: list[ImportedContract] = []
         self._used: list[ImportedContract] = []
         self._counted = (0, 0)
-
-    def _start(self, fold_every: float) -> None:
-        self._servers += 1
-        errors = self._place / f"server-{self._servers}.stderr"
-        self._server = Server(self._paths.root, errors, fold_every)
-
-    def _running(self) -> Server:
-        assert self._server is not None
-        return self._server
-
-    def _port(self) -> int:
-        return self._running().port
+        self._servers = Servers(self._running, self._paths.root, self.kills)
+        self._servers.fold_every = plan.fold_every
+        self._servers.start()
 
     def _run(self, plan: Plan) -> None:
         """Run all of it at once until posts and commands have ended. Raises the first failure."""
-        began = time.monotonic()
-        stop = threading.Event()
-        readers = [Reader(seed, Client(self._port), self._ledger) for seed in plan.readers]
-        with ThreadPoolExecutor(CLIENTS + len(plan.commands) + len(readers) + 1) as pool:
-            work: list[Any] = [
-                pool.submit(poster, posts, Client(self._port), self._ledger, began) for posts in plan.posts
-            ]
-            others = [
-                pool.submit(self._command, plan, number, command, began) for number, command in enumerate(plan.commands)
-            ]
-            others.append(pool.submit(self._kills, plan, began))
-            reading = [pool.submit(reader.run, stop) for reader in readers]
-            try:
-                self.figures["posts"] += sum(each.result() for each in work)
-                for each in others:
-                    each.result()
-            finally:
-                stop.set()
-            for each in reading:
-                each.result()
-        self.figures["pages"] += sum(reader.pages for reader in readers)
-        self.figures["lookups"] += sum(reader.lookups for reader in readers)
+        began, stop = time.monotonic(), threading.Event()
+        work: list[Work] = [partial(poster, posts, self._client(), self._ledger, began) for posts in plan.posts]
+        work += [partial(self._command, plan, number, one, began) for number, one in enumerate(plan.commands)]
+        work.append(partial(self._servers.kill_all, plan.kills, began, stop))
+        readers = [
+            partial(reader, f"{plan.seed}:{plan.round}:{number}", self._client(), self._ledger, stop)
+            for number in range(_READERS)
+        ]
+        self.figures.update(at_once(work, readers, stop))
 
-    def _kills(self, plan: Plan, began: float) -> None:
-        for kill in plan.kills:
-            time.sleep(max(0.0, began + kill.at - time.monotonic()))
-            if kill.target != "supervisor":
-                self.kills[kill.target] += self._running().kill_one(kill.target, kill.number)
-                continue
-            # The children it leaves run for a while at the same time as the next server.
-            left = self._running()
-            left.kill_supervisor()
-            self.kills["supervisor"] += 1
-            self._orphans.append(left)
-            self._start(plan.fold_every)
-            time.sleep(kill.number / 4)
-            left.end()
+    def _client(self) -> Client:
+        return Client(self._servers.port)
 
     def _command(self, plan: Plan, number: int, command: Command, began: float) -> None:
         time.sleep(max(0.0, began + command.at - time.monotonic()))
-        arguments: list[str | Path] = [command.name]
-        if command.contract is not None:
+        arguments: list[str | Path] = [command.name, *command.options, "--warehouse", self._paths.root]
+        if command.name == "import":
             self._ledger.send(command.brings)
-            arguments += self._contract_files(command, number)
-        elif command.name == "import":
-            lines = self._place / f"round-{plan.round}-{number}.txt"
-            lines.write_text("".join(f"{line}\n" for line in command.lines))
-            self._ledger.send(command.brings)
-            arguments += [lines, "--json", "--quiet"]
-        elif command.name in UPKEEP:
-            arguments += [word.replace("BESIDE", str(self._place)) for word in UPKEEP[command.name]]
-        owed = self._ledger.owed() if command.name == "backup" else {}
-        done = run(
-            *arguments, "--warehouse", self._paths.root, failpoint=command.failpoint, kill_after=command.kill_after
-        )
-        if done.returncode == -9 and (command.failpoint or command.kill_after):
+            files = self._place / f"round-{plan.round}-{number}"
+            write_files(files, command.files)
+            arguments += [files, "--json", "--quiet"]
+        owed = {collection: self._ledger.owed(collection) for collection in COLLECTIONS}
+        done = run(self._place, *arguments, failpoint=command.failpoint, kill_after=command.kill_after)
+        if done.returncode == -signal.SIGKILL and (command.failpoint or command.kill_after):
             self.kills[f"{command.name} at {command.failpoint}" if command.failpoint else command.name] += 1
-        elif done.returncode != 0:
-            raise Finding(
-                f"{command.name} ended with status {done.returncode}: {done.stdout[-300:]!r} {done.stderr[-500:]!r}"
-            )
-        else:
-            self.commands[command.name] += 1
-            if command.contract is not None:
-                self._ledger.exists(command.brings)
-                (self._whole if command.brings else self._used).append(command.contract)
-            elif command.name == "import":
-                self._finished(command, json.loads(done.stdout)["totals"])
-            elif command.name == "backup":
-                checks.backup(self._place / "backup", owed)
-
-    def _contract_files(self, command: Command, number: int) -> list[str | Path]:
-        """The files of a contract or of its use, as arguments of an import."""
-        assert command.contract is not None
-        folder = self._place / f"contract-{number}-{command.contract.round}"
-        folder.mkdir()
-        files = command.contract.abi_files() if command.brings else command.contract.usage_files()
-        for name, content in files.items():
-            (folder / name).write_text(content)
-        return [folder, "--json", "--quiet", *([] if command.brings else ["--usage"])]
+            return
+        check_success(done)
+        self.commands[command.name] += 1
+        if command.name == "import":
+            self._finished(command, json.loads(done.stdout)["totals"])
+        elif command.name == "backup":
+            checks.backup(self._place / "backup", owed)
 
     def _finished(self, command: Command, totals: dict[str, int]) -> None:
         self._ledger.exists(command.brings)
-        if not (
-            totals["read"] == len(command.lines) == totals["imported"] + totals["duplicate"] + totals["rejected"]
-            and totals["rejected"] == command.rejects
-        ):
-            raise Finding(f"an import of {len(command.lines)} lines, {command.rejects} of them bad, reports {totals}")
+        if command.contract is not None:
+            (self._whole if command.brings else self._used).append(command.contract)
+            return
+        lines = len(command.brings) + command.rejects
+        counted = (totals["read"], totals["imported"] + totals["duplicate"], totals["rejected"])
+        assert counted == (lines, len(command.brings), command.rejects), f"an import of {lines} lines reports {totals}"
 
     # The checks, while nothing else runs.
 
     def _check(self, plan: Plan) -> None:
-        server, ledger = self._running(), self._ledger
+        ledger, root = self._ledger, self._paths.root
         chance = random.Random(f"{plan.seed}:{plan.round}:checks")
-        self.figures["lookups"] += checks.by_http(server, self._paths, ledger, chance, plan.reads_all)
+        self.figures["lookups"] += checks.by_http(self._servers.current, self._paths, ledger, chance, plan.reads_all)
         self._check_contracts(plan, chance)
-        run_to_success("fold", "--warehouse", self._paths.root)
+        check_success(run(self._place, "fold", "--warehouse", root))
         self._post_and_wait(plan)
         rows = checks.by_sql(self._paths, ledger)
-        checks.by_usage(self._paths.root, self._used)
+        checks.by_usage(root, self._used)
         checks.by_files(self._paths)
         checks.by_cache(self._paths)
-        run_to_success("verify", "--warehouse", self._paths.root)
-        for each in (server, *self._orphans):
-            if each.errors():
-                raise Finding(f"the server reported {each.errors()[0]}")
-        acknowledged = len(ledger.acknowledged())
-        self.figures["acknowledged"] += acknowledged - self._counted[0]
-        self.figures["found"] += rows - self._counted[1]
+        checks.check_none("errors of servers", self._servers.errors())
+        acknowledged = sum(len(ledger.acknowledged(collection)) for collection in COLLECTIONS)
+        self.figures.update(acknowledged=acknowledged - self._counted[0], found=rows - self._counted[1])
         self._counted = (acknowledged, rows)
 
     def _check_contracts(self, plan: Plan, chance: random.Random) -> None:
         """The round's contract, and two of earlier rounds."""
-        client = Client(self._port)
-        for one in chance.sample(self._whole, min(2, len(self._whole))):
-            checks.by_contract(client, one, finished=True)
-        for command in plan.commands:
-            if command.contract is not None and command.brings:
-                checks.by_contract(client, command.contract, finished=command.contract in self._whole)
+        client = self._client()
+        known = [*self._whole, *(one.contract for one in plan.commands if one.contract and one.brings)]
+        for one in chance.sample(known[:-1], min(2, len(known) - 1)) + known[-1:]:
+            checks.by_contract(client, one, finished=one in self._whole)
         client.close()
 
     def _post_and_wait(self, plan: Plan) -> None:
         """POST one row to each collection and wait until the server's fold process has moved it into the table."""
-        client = Client(self._port)
+        client = self._client()
         for collection in COLLECTIONS:
             text = f"Silence{plan.round}(address)"
             written = text if collection == SIGNATURES else f"event {text};"
-            until(lambda: self._posted(client, Post(0.0, collection, written, text, by_abi=False)), "a response")  # noqa: B023
+            until(lambda: self._posted(client, Post(0.0, collection, written, text)), "a response")  # noqa: B023
         client.close()
-        newest = {collection: row.id for collection, row in self._ledger.acknowledged()}
+        newest = {
+            collection: max(row.id for row in self._ledger.acknowledged(collection)) for collection in COLLECTIONS
+        }
         until(
             lambda: all(read_snapshot(self._paths).high_water[c].id >= id for c, id in newest.items()),
             "the server to fold",
         )
 
     def _posted(self, client: Client, one: Post) -> bool:
-        try:
+        with suppress(ConnectionLost):
             post(client, self._ledger, one)
-        except ConnectionLost:
-            return False
-        return True
-
-    def close(self) -> None:
-        """Stop the server. Raises Finding if it does not stop as it should."""
-        if self._server is not None:
-            server, self._server = self._server, None
-            try:
-                server.stop()
-            finally:
-                server.end()
-
-    def end(self) -> None:
-        """Kill every process that still runs."""
-        for server in [*self._orphans, *([self._server] if self._server else [])]:
-            server.end()
-
-
-def run_to_success(*arguments: str | Path) -> None:
-    done = run(*arguments)
-    if done.returncode:
-        raise Finding(
-            f"{arguments[0]} ended with status {done.returncode}: {done.stdout[-500:]!r} {done.stderr[-500:]!r}"
-        )
+            return True
+        return False

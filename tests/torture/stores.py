@@ -16,9 +16,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sigdir.pipeline.engine import SMALL_BYTES
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
@@ -28,12 +29,13 @@ from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import working_copy
 from sigdir.warehouse.table.stores import open_store
 from sigdir.warehouse.transfer.working_copy import pull
-from tests.conftest import ROOT
+from tests.conftest import ROOT, SAFETY_SECONDS
+from tests.serve.support import HOST, SIGNATURES_PATH, until
 from tests.torture import checks
 from tests.torture.clients import Client, ConnectionLost, rows_above
-from tests.torture.ledger import Finding, check_order
+from tests.torture.ledger import check_order
 from tests.torture.plan import MACHINES, SHARED, StoreImport, StorePlan
-from tests.torture.processes import HANGS_SECONDS, HOST, Server, run, until
+from tests.torture.processes import Servers, at_once, check_success, run
 from tests.warehouse.support import environment
 
 
@@ -44,33 +46,18 @@ class StoreRound:
         folder.mkdir()
         self._folder, self._plan, self._kills = folder, plan, kills
         self._url = f"file://{folder / 'store'}"
-        self._replicas: list[Server] = []
         self._stop = threading.Event()
 
     def play(self) -> int:
-        """Do all of it and check it; gives the number of rows. Raises Finding."""
-        self._finish("first", ["first()"], machine=0)
-        try:
-            self._start_replica()
-            self._run()
-            self._check()
-            return self._rows()
-        finally:
-            for server in self._replicas:
-                server.end()
-
-    def _run(self) -> None:
-        """Import, kill and read, all at once."""
-        with ThreadPoolExecutor(MACHINES + 2) as pool:
-            work = [pool.submit(self._imports_of, machine) for machine in range(MACHINES)]
-            others = [pool.submit(self._kill_replicas), pool.submit(self._read)]
-            try:
-                for each in work:
-                    each.result()
-            finally:
-                self._stop.set()
-            for other in others:
-                other.result()
+        """Do all of it and check it; gives the number of rows."""
+        check_success(self._command("first", ["first()"], machine=0))
+        with ExitStack() as running:
+            replicas = Servers(running, self._folder / "replica", self._kills, "--follow-store", self._url)
+            replicas.start()
+            work = [partial(self._imports_of, machine) for machine in range(MACHINES)]
+            kills = partial(replicas.kill_all, self._plan.kills, time.monotonic(), self._stop)
+            at_once(work, [kills, partial(self._read, replicas)], self._stop)
+            return self._check(replicas)
 
     # Imports.
 
@@ -86,103 +73,67 @@ class StoreRound:
                 self._import(number, one)
 
     def _import(self, number: int, one: StoreImport) -> None:
-        if one.engine == "server":
-            with sail_server(self._folder / f"sail-{number}.stderr", one.task_failpoint) as (server, url):
-                done = self._command(f"{number}", number, one, ["--engine", "spark", "--master", url])
-                was_killed = server.poll() == -signal.SIGKILL
-            if one.task_failpoint:
-                if (
-                    not was_killed
-                    or done.returncode != 2
-                    or not re.fullmatch("Error: the engine failed: .*\n", done.stderr)
-                ):
-                    raise Finding(
-                        f"an import whose executor was{'' if was_killed else ' not'} killed at {one.task_failpoint} ended"
-                        f" with status {done.returncode}: {done.stderr[-500:]!r}"
-                    )
-                self._kills[f"executor at {one.task_failpoint}"] += 1
-                return
+        lines = [*self._texts(number), "#" * SMALL_BYTES]  # a task reads it
+        options = [] if one.engine == "local" else ["--engine", "spark"]
+        killed = {"failpoint": one.failpoint, "kill_after": one.kill_after}
+        if one.engine != "server":
+            done = self._command(f"{number}", lines, one.machine, *options, **killed)
         else:
-            done = self._command(f"{number}", number, one, ["--engine", "spark"] if one.engine == "sail" else [])
-        if done.returncode == -signal.SIGKILL and (one.failpoint or one.kill_after):
-            point = f" at {one.failpoint}" if one.failpoint else ""
-            self._kills[f"driver of {one.engine}{point}"] += 1
-        elif done.returncode:
-            raise Finding(f"an import by {one.engine} ended with status {done.returncode}: {done.stderr[-500:]!r}")
+            with sail_server(self._folder / f"sail-{number}.stderr", one.task_failpoint) as (server, url):
+                done = self._command(f"{number}", lines, one.machine, *options, "--master", url, **killed)
+                executor = server.poll()
+        if one.task_failpoint:
+            assert executor == -signal.SIGKILL, f"no executor was killed at {one.task_failpoint}"
+            assert done.returncode == 2, f"an import whose executor was killed ended with {done.returncode}"
+            assert re.fullmatch("Error: the engine failed: .*\n", done.stderr), done.stderr
+            self._kills[f"executor at {one.task_failpoint}"] += 1
+        elif done.returncode == -signal.SIGKILL and (one.failpoint or one.kill_after):
+            self._kills[f"driver of {one.engine}{f' at {one.failpoint}' if one.failpoint else ''}"] += 1
+        else:
+            check_success(done)
 
-    def _command(self, name: str, number: int, one: StoreImport, more: list[str]) -> subprocess.CompletedProcess[str]:
-        lines = self._folder / f"{name}.txt"
-        lines.write_text("\n".join([*self._texts(number), "#" * SMALL_BYTES]))  # a task reads it
-        return run(
-            "import", lines, "--warehouse", self._url, "--quiet", *more, failpoint=one.failpoint,
-            kill_after=one.kill_after, variables=self._of_machine(one.machine),
-        )  # fmt: skip
-
-    def _finish(self, name: str, texts: list[str], machine: int) -> None:
-        """An import that nobody kills."""
+    def _command(
+        self, name: str, texts: list[str], machine: int, *options: str, **killed: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """An import of these texts by a machine."""
         lines = self._folder / f"{name}.txt"
         lines.write_text("\n".join(texts))
-        variables = self._of_machine(machine)
-        done = run("import", lines, "--warehouse", self._url, "--quiet", variables=variables)
-        if done.returncode:
-            raise Finding(f"an import into a store ended with status {done.returncode}: {done.stderr[-500:]!r}")
+        arguments: list[str | Path] = ["import", lines, "--warehouse", self._url, "--quiet", *options]
+        return run(self._folder, *arguments, variables=self._of_machine(machine), **killed)
 
     def _of_machine(self, machine: int) -> dict[str, str]:
         return {"SIGDIR_STORE_CACHE": str(self._folder / f"machine-{machine}")}
 
-    # The replica.
-
-    def _start_replica(self) -> None:
-        errors = self._folder / f"replica-{len(self._replicas)}.stderr"
-        self._replicas.append(Server(self._folder / "replica", errors, 0, "--follow-store", self._url))
-
-    def _kill_replicas(self) -> None:
-        began = time.monotonic()
-        for kill in self._plan.kills:
-            self._stop.wait(max(0.0, began + kill.at - time.monotonic()))
-            replica = self._replicas[-1]
-            if kill.target == "supervisor":
-                replica.kill_supervisor()
-                replica.end()
-                self._start_replica()
-                self._kills["replica's supervisor"] += 1
-            else:
-                self._kills[f"replica's {kill.target}"] += replica.kill_one(kill.target, kill.number)
-
-    def _read(self) -> None:
+    def _read(self, replicas: Servers) -> None:
         """Ask the replica until all is done: the count never falls."""
-        client = Client(lambda: self._replicas[-1].port)
+        client = Client(replicas.port)
         count = 0
         while not self._stop.wait(0.05):
             with suppress(ConnectionLost):
-                status, page = client.request("GET", "/api/v1/signatures/")
-                if status != 200 or page["count"] < count:
-                    raise Finding(f"the replica answers {status} with {page}, and had {count} rows before")
+                page = client.get(SIGNATURES_PATH)
+                assert page["count"] >= count, f"the replica has {page['count']} rows, and had {count} before"
                 count = page["count"]
         client.close()
 
     # The checks, while nothing else runs.
 
-    def _check(self) -> None:
+    def _check(self, replicas: Servers) -> int:
+        """Gives the number of rows."""
+        imports = dict(enumerate(self._plan.imports))
         present = self._present("killed")
-        for number, one in enumerate(self._plan.imports):
-            own = self._texts(number)[: one.own]
-            there = len(present.intersection(own))
-            if there not in (0, one.own):
-                raise Finding(f"{there} of the {one.own} texts of import {number} are there")
-        for number in range(len(self._plan.imports)):
-            self._finish(f"{number}", self._texts(number), self._plan.imports[number].machine)
-        for machine in range(MACHINES):  # each publishes, and removes what its dead runs left
-            self._finish(f"last-{machine}", [f"last{machine}()"], machine)
-        wanted = {text for number in range(len(self._plan.imports)) for text in self._texts(number)}
-        wanted |= {"first()", *(f"last{machine}()" for machine in range(MACHINES))}
-        if (found := self._present("finished")) != wanted:
-            raise Finding(f"{len(wanted - found)} texts are missing, {len(found - wanted)} are of nobody")
+        for number, one in imports.items():
+            there = len(present.intersection(self._texts(number)[: one.own]))
+            assert there in (0, one.own), f"{there} of the {one.own} texts of import {number} are there"
+        last = {f"last-{machine}": ([f"last{machine}()"], machine) for machine in range(MACHINES)}
+        again = {f"{number}": (self._texts(number), one.machine) for number, one in imports.items()}
+        for name, (texts, machine) in {**again, **last}.items():  # the last removes what dead runs left on its machine
+            check_success(self._command(name, texts, machine))
+        wanted = {"first()"}.union(*(texts for texts, _ in {**again, **last}.values()))
+        found = self._present("finished")
+        assert found == wanted, f"{len(wanted - found)} texts are missing, {len(found - wanted)} are of nobody"
         self._check_objects()
-        self._check_replica()
-        done = run("verify", "--warehouse", self._url, "--quiet", variables=self._of_machine(0))
-        if done.returncode:
-            raise Finding(f"verify ended with status {done.returncode}: {done.stdout[-500:]!r}")
+        check_success(run(self._folder, "verify", "--warehouse", self._url, variables=self._of_machine(0)))
+        return self._check_replica(replicas)
 
     def _present(self, reader: str) -> set[str]:
         """All texts, as a machine sees them that has no copy yet; none is there twice."""
@@ -197,30 +148,25 @@ class StoreRound:
 
     def _check_objects(self) -> None:
         """The store has no file of a run without a version, and the machines nothing that a run left."""
-        copy = self._fresh("objects")
-        runs = {summary.get("run") for summary in history(copy)}
-        names = [
-            each.name for each in open_store(self._url).list() if "_delta_log" not in each.name and "/" in each.name
-        ]
-        checks.check_none("objects of no run", [name for name in names if not any(run and run in name for run in runs)])
+        runs = {summary["run"] for summary in history(self._fresh("objects")) if summary.get("run")}
+        stored = [one.name for one in open_store(self._url).list() if "_delta_log" not in one.name and "/" in one.name]
+        checks.check_none("objects of no run", [name for name in stored if not any(run in name for run in runs)])
         for machine in range(MACHINES):
             checks.check_none("entries in tmp", (self._folder / f"machine-{machine}").glob("*/tmp/*"))
 
-    def _check_replica(self) -> None:
-        replica, newest = self._replicas[-1], read_snapshot(self._fresh("newest")).version
-        client = Client(lambda: replica.port)
-        until(lambda: _version(client) == newest, f"the replica to show version {newest}")
+    def _check_replica(self, replicas: Servers) -> int:
+        """Gives the number of rows."""
+        newest = self._fresh("newest")
+        version, client = read_snapshot(newest).version, Client(replicas.port)
+        until(lambda: _version(client) == version, f"the replica to show version {version}")
         for collection in COLLECTIONS:
             rows, count = rows_above(client, collection, 0)
-            stored = checks.sql_rows(self._folder / "newest", collection)
-            if count != len(stored) or [row.text for row in rows] != [row.text for row in stored]:
-                raise Finding(f"the replica has {count} rows of {collection}, the store {len(stored)}")
+            stored = checks.sql_rows(newest.root, collection)
+            assert count == len(stored), f"the replica has {count} rows of {collection}, the store {len(stored)}"
+            assert [row.text for row in rows] == [row.text for row in stored], f"the replica has other {collection}"
         client.close()
-        if replica.errors():
-            raise Finding(f"the replica reported {replica.errors()[0]}")
-
-    def _rows(self) -> int:
-        return sum(read_snapshot(self._fresh("newest")).count(collection) for collection in COLLECTIONS)
+        checks.check_none("errors of replicas", replicas.errors())
+        return sum(read_snapshot(newest).count(collection) for collection in COLLECTIONS)
 
 
 def _version(client: Client) -> int:
@@ -245,9 +191,8 @@ def sail_server(
         server = subprocess.Popen(command, env=environment(**variables), cwd=cwd, stdout=stderr, stderr=stderr)
 
     def is_up() -> bool:
-        if server.poll() is not None:
-            raise Finding(f"Sail's server ended: {errors.read_text()[-300:]!r}")
-        with suppress(OSError), socket.create_connection((HOST, port), HANGS_SECONDS):
+        assert server.poll() is None, f"Sail's server ended: {errors.read_text()[-300:]!r}"
+        with suppress(OSError), socket.create_connection((HOST, port), SAFETY_SECONDS):
             return True
         return False
 

@@ -13,24 +13,23 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.table.identity import FORMAT, Identity, write_identity
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS
+from tests.serve.support import Row, digest
 from tests.torture.checks import by_files
-from tests.torture.ledger import Finding, Ledger, Row
+from tests.torture.ledger import Ledger
 from tests.torture.plan import SHARED, draw_stores
 from tests.torture.stores import StoreRound
 
 TEXTS = [f"f{number}(uint256)" for number in range(5)]
-ROWS = [Row(number + 1, 1_000_000 + number, text, keccak256(text.encode())[:4]) for number, text in enumerate(TEXTS)]
+ROWS = [Row(number + 1, 1_000_000 + number, text, digest(text)[:4]) for number, text in enumerate(TEXTS)]
 
 
 @pytest.mark.long
 def test_nothing_is_lost_in_two_rounds(tmp_path: Path) -> None:
     """Two rounds of `make torture`: a server, imports, folds, a compaction and a backup under load, killed as the seed says."""
-    arguments = ("--seed", "16", "--rounds", "2", "--folder", str(tmp_path))
-    command = [sys.executable, "-m", "tests.torture", *arguments]
+    command = [sys.executable, "-m", "tests.torture", "--seed", "141", "--rounds", "2", "--folder", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
@@ -84,7 +83,7 @@ def test_rows_as_acknowledged_are_no_finding() -> None:
 )
 def test_rows_that_differ_from_the_ledger_are_a_finding(spoil: Callable[[list[Row]], list[Row]]) -> None:
     """Each is reported in a line that names the collection."""
-    with pytest.raises(Finding, match=SIGNATURES):
+    with pytest.raises(AssertionError, match=SIGNATURES):
         a_ledger().check(SIGNATURES, spoil(ROWS), "here")
 
 
@@ -93,16 +92,16 @@ def test_rows_that_were_there_once_stay() -> None:
     ledger = Ledger()
     ledger.send((SIGNATURES, text) for text in TEXTS)
     ledger.remember(SIGNATURES, ROWS)
-    with pytest.raises(Finding, match="begin with the 5 rows"):
+    with pytest.raises(AssertionError, match="begin with the 5 rows"):
         ledger.check(SIGNATURES, ROWS[1:], "here")
 
 
 def test_answers_that_contradict_each_other_are_a_finding() -> None:
     """A text is acknowledged once, with its own hash."""
     ledger = a_ledger()
-    with pytest.raises(Finding, match="twice"):
+    with pytest.raises(AssertionError, match="twice"):
         ledger.acknowledge(SIGNATURES, ROWS[0]._replace(id=9))
-    with pytest.raises(Finding, match="hash"):
+    with pytest.raises(AssertionError, match="hash"):
         ledger.acknowledge(SIGNATURES, ROWS[-1]._replace(hash=b"abcd"))
 
 
@@ -121,7 +120,7 @@ def test_files_that_the_log_does_not_name_are_a_finding(tmp_path: Path) -> None:
         for folder in (paths.log, stray.parent):
             folder.mkdir(parents=True, exist_ok=True)
         stray.touch()
-        with pytest.raises(Finding, match=stray.name):
+        with pytest.raises(AssertionError, match=stray.name):
             by_files(paths)
         stray.unlink()
     by_files(paths)
