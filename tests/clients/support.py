@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import socket
+import socketserver
 import ssl
 import subprocess
 import threading
@@ -89,55 +90,28 @@ class Front:
         )  # fmt: skip
 
 
-@contextmanager
-def fronted(folder: Path, port: int) -> Iterator[Front]:
-    """A TLS front for HOSTS before the server on ``port``; its files are in ``folder``."""
-    authority, certificate, key = certificates(folder)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    # Any loopback address will do: two test runs do not meet on one that is drawn.
-    address = f"127.{random.randint(1, 254)}.{random.randint(0, 255)}.{random.randint(2, 254)}"
-    hosts = folder / "hosts"
-    hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{address} {host}\n" for host in HOSTS))
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((address, 443))
-    except OSError as error:
-        listening.close()
-        pytest.skip(f"port 443 of {address}: {error.strerror}")
-    listening.listen()
-    thread = threading.Thread(target=_accept, args=(listening, context, port), daemon=True)
-    thread.start()
-    try:
-        yield Front(authority, hosts)
-    finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        thread.join(SAFETY_SECONDS)
-        listening.close()
+class _Relay(socketserver.BaseRequestHandler):
+    """Hands bytes on both ways until either side has no more."""
+
+    server: _Front
+
+    def handle(self) -> None:
+        # A client may close its connection at any time.
+        with (
+            suppress(OSError),
+            self.server.context.wrap_socket(self.request, server_side=True) as client,
+            socket.create_connection((HOST, self.server.port), timeout=SAFETY_SECONDS) as server,
+        ):
+            back = threading.Thread(target=_copy, args=(server, client), daemon=True)
+            back.start()
+            _copy(client, server)
+            back.join(SAFETY_SECONDS)
 
 
-def _accept(listening: socket.socket, context: ssl.SSLContext, port: int) -> None:
-    while True:
-        try:
-            connection, _ = listening.accept()
-        except OSError:  # the end
-            return
-        threading.Thread(target=_relay, args=(connection, context, port), daemon=True).start()
-
-
-def _relay(connection: socket.socket, context: ssl.SSLContext, port: int) -> None:
-    """Hand bytes on both ways until either side has no more."""
-    # A client may close its connection at any time.
-    with (
-        suppress(OSError),
-        context.wrap_socket(connection, server_side=True) as client,
-        socket.create_connection((HOST, port), timeout=SAFETY_SECONDS) as server,
-    ):
-        back = threading.Thread(target=_copy, args=(server, client), daemon=True)
-        back.start()
-        _copy(client, server)
-        back.join(SAFETY_SECONDS)
+class _Front(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+    context: ssl.SSLContext
+    port: int
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
@@ -146,6 +120,25 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
             target.sendall(data)
     with suppress(OSError):
         target.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def fronted(folder: Path, port: int) -> Iterator[Front]:
+    """A TLS front for HOSTS before the server on ``port``; its files are in ``folder``."""
+    authority, certificate, key = certificates(folder)
+    # Any loopback address will do: two test runs do not meet on one that is drawn.
+    address = f"127.{random.randint(1, 254)}.{random.randint(0, 255)}.{random.randint(2, 254)}"
+    (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{address} {host}\n" for host in HOSTS))
+    try:
+        server = _Front((address, 443), _Relay)
+    except OSError as error:
+        pytest.skip(f"port 443 of {address}: {error.strerror}")
+    with server:
+        server.context, server.port = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), port
+        server.context.load_cert_chain(certificate, key)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield Front(authority, folder / "hosts")
+        server.shutdown()
 
 
 def certificates(folder: Path) -> tuple[Path, Path, Path]:

@@ -41,7 +41,6 @@ def test_upload_signature(front: Front, server: Served) -> None:
     assert f"Duplicated: Function {TRANSFER}: 0xa9059cbb" in printed
     assert len(found(server.port, "castOne(uint256)")) == len(found(server.port, "CastThree(address)")) == 1
     assert len(found(server.port, "CastTwo(uint256)", EVENT_SIGNATURES)) == 1
-    assert "Duplicated: Function castOne(uint256)" in front.run(CAST, "upload-signature", "castOne(uint256)")
 
 
 def test_upload_of_an_artifact(front: Front, server: Served, tmp_path: Path) -> None:

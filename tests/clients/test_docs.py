@@ -42,12 +42,21 @@ def test_a_command_prints_what_the_page_says(
     assert output.strip() == printed
 
 
-NODE_PROGRAMS: list[tuple[str, str]] = re.findall(
-    r"^```js\n(.*?)^```\n\n```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
-)
+def programs(language: str) -> list[tuple[str, str]]:
+    """Each program of the page in this language, and what it prints there."""
+    return re.findall(rf"^```{language}\n(.*?)^```\n\n```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize(("program", "printed"), NODE_PROGRAMS)
+def printed_by(command: list[str | Path], folder: Path) -> tuple[str, str]:
+    """What a program writes to both outputs."""
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
+    )  # fmt: skip
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("program", "printed"), programs("js"))
 def test_a_program_of_node_prints_what_the_page_says(
     program: str, printed: str, server: Served, tmp_path: Path
 ) -> None:
@@ -58,18 +67,10 @@ def test_a_program_of_node_prints_what_the_page_says(
     program = program.replace("@shazow/whatsabi", (WHATSABI / "lib.esm" / "index.js").as_uri())
     (tmp_path / "node_modules").symlink_to(MODULES)
     (tmp_path / "program.mjs").write_text(program.replace(ADDRESS, f"http://127.0.0.1:{server.port}"))
-    output = subprocess.run(
-        ["node", "program.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False
-    )
-    assert (output.stdout, output.stderr) == (printed, "")
+    assert printed_by(["node", "program.mjs"], tmp_path) == (printed, "")
 
 
-PROGRAMS: list[tuple[str, str]] = re.findall(
-    r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
-)
-
-
-@pytest.mark.parametrize(("program", "printed"), PROGRAMS)
+@pytest.mark.parametrize(("program", "printed"), programs("python"))
 def test_a_program_prints_what_the_page_says(program: str, printed: str, server: Served, tmp_path: Path) -> None:
     """The server's address and folder stand in for the page's."""
     python = Path(sys.executable)
@@ -77,14 +78,10 @@ def test_a_program_prints_what_the_page_says(program: str, printed: str, server:
         need(DUCKDB)
         python, program = DUCKDB, LOAD_HTTPFS + program
     (tmp_path / "data").symlink_to(server.folder)
-    output = subprocess.run(
-        [python, "-c", program.replace(ADDRESS, f"http://127.0.0.1:{server.port}")],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
-    )  # fmt: skip
-    assert (output.stdout, output.stderr) == (printed, "")
+    program = program.replace(ADDRESS, f"http://127.0.0.1:{server.port}")
+    assert printed_by([python, "-c", program], tmp_path) == (printed, "")
 
 
 def test_all_programs_of_the_page_are_run() -> None:
-    assert len(PROGRAMS) == PAGE.count("```python") == 4
-    assert len(NODE_PROGRAMS) == PAGE.count("```js") == 5
+    assert len(programs("python")) == PAGE.count("```python") == 4
+    assert len(programs("js")) == PAGE.count("```js") == 5

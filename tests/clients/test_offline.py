@@ -6,15 +6,12 @@ import json
 import re
 import shutil
 import socket
-import ssl
 import subprocess
-import time
-from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
 
-from tests.clients.support import ANVIL, CAST, Served, certificates, need
+from tests.clients.support import ANVIL, CAST, HOSTS, Served, certificates, need
 from tests.clients.test_docs import ADDRESS, PAGE
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.pipeline.support import invoke
@@ -91,24 +88,10 @@ def test_nginx_adds_tls_as_the_page_says(server: Served, tmp_path: Path) -> None
         (tmp_path / "nginx.conf").write_text(configuration.replace(ADDRESS, f"http://127.0.0.1:{upstream}"))
         with subprocess.Popen(command) as running:
             try:
-                body = fetched(port, "/api/v1/signatures/?page_size=1", authority)
-                assert json.loads(body)["next"].startswith(f"https://127.0.0.1:{port}/")
+                where = ["--cacert", str(authority), "--resolve", f"{HOSTS[0]}:{port}:127.0.0.1"]
+                wait = ["--retry", "60", "--retry-delay", "1", "--retry-connrefused"]
+                path = f"https://{HOSTS[0]}:{port}/api/v1/signatures/?page_size=1"
+                done = subprocess.run(["curl", "-s", *where, *wait, path], capture_output=True, check=True)
+                assert json.loads(done.stdout)["next"].startswith(f"https://{HOSTS[0]}:{port}/")
             finally:
                 running.terminate()
-
-
-def fetched(port: int, path: str, authority: Path) -> bytes:
-    """An answer over TLS, as soon as somebody listens."""
-    context = ssl.create_default_context(cafile=str(authority))
-    context.check_hostname = False
-    until = time.monotonic() + SAFETY_SECONDS
-    while True:
-        connection = HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().read()
-        except ConnectionRefusedError:
-            assert time.monotonic() < until, "nginx does not listen"
-            time.sleep(0.05)
-        finally:
-            connection.close()
