@@ -526,7 +526,6 @@ def test_the_first_check_that_fails_is_the_answer(app: Application) -> None:
 
 
 SPELLINGS: list[tuple[Collection, str, str]] = [
-    (SIGNATURES, "spellPlain(uint256)", "spellPlain(uint256)"),
     (SIGNATURES, "  function spellNamed ( address to , uint value )\n", "spellNamed(address,uint256)"),
     (SIGNATURES, "error SpellError(uint a)", "SpellError(uint256)"),
     (EVENT_SIGNATURES, "event SpellEvent(address indexed a, uint b) anonymous;", "SpellEvent(address,uint256)"),
@@ -560,16 +559,12 @@ def test_a_new_text_is_stored_in_its_canonical_form(
 
 
 BODIES: dict[str, Callable[[str], tuple[bytes, dict[str, str]]]] = {
-    "json": lambda text: (json.dumps({"text_signature": text}).encode(), JSON),
-    "json-mark": lambda text: (b"\xef\xbb\xbf" + json.dumps({"text_signature": text}).encode(), JSON),
-    "json-charset": lambda text: (
-        json.dumps({"text_signature": text}).encode(), {"Content-Type": "Application/JSON; charset=utf-8"}
+    "json-mark": lambda text: (
+        b"\xef\xbb\xbf" + json.dumps({"text_signature": text}).encode(), {"Content-Type": "Application/JSON; charset=utf-8"}
     ),
     "json-last": lambda text: (b'{"text_signature": "x", "text_signature": ' + json.dumps(text).encode() + b"}", JSON),
-    "form": lambda text: (urlencode({"text_signature": text}).encode(), FORM),
     "form-raw": lambda text: (f"text_signature={text}".encode(), FORM),
     "form-last": lambda text: (urlencode([("text_signature", "x"), ("text_signature", text), ("a", "")]).encode(), FORM),
-    "multipart": lambda text: multipart({"text_signature": text}),
     "multipart-more": lambda text: multipart({"other": b"\xff\x00", "text_signature": text}),
     "multipart-file": lambda text: multipart({}, {"text_signature": text.encode()}),
 }  # fmt: skip
@@ -724,10 +719,9 @@ def test_a_source_that_declares_nothing_is_fine(app: Application, body: bytes, h
 @pytest.mark.parametrize(
     "query",
     [
-        "page=" + "0" * 16_000, "page_size=" + "9" * 5000, "%00=%00", "hex_signature=%00&text_signature=%00&created_at__gte=%00",
-        "hex_signature=" + "a" * 16_000, "text_signature=%FF%FE", "text_signature=%", "&" * 16_000, "a=1&" * 4_000 + "page_size=1",
-        "created_at__gte=2026-01-31T12:00:00." + "9" * 5000, "format=" + "x" * 10_000, "ordering=" + "," * 16_000,
-        "text_signature=%ED%A0%80&page_size=1", "?", "page=1?page=2",
+        "page=" + "0" * 16_000, "page_size=" + "9" * 5000, "hex_signature=%00&text_signature=%00&created_at__gte=%00&%00=%00",
+        "hex_signature=" + "a" * 16_000, "text_signature=%FF%FE", "a=1&" * 4_000 + "page_size=1", "format=" + "x" * 10_000,
+        "created_at__gte=2026-01-31T12:00:00." + "9" * 5000, "ordering=" + "," * 16_000, "text_signature=%ED%A0%80", "?",
     ],
     ids=lambda query: query[:24],
 )  # fmt: skip
@@ -744,8 +738,7 @@ def test_no_query_is_a_server_error(app: Application, query: str, headers: dict[
 @pytest.mark.parametrize(
     ("host", "shown"),
     [
-        ("directory.test:81", "directory.test:81"), ("a\tb", None), ('a"\\b', None), ("a\xff", None), ("", None), ("a b", None),
-        ("[::1]:80", None), ("a,b", None), ("x" * 5000, None),
+        ("directory.test:81", "directory.test:81"), ('a"\\b', None), ("a\xff", None), ("", None), ("a b", None), ("x" * 5000, None),
     ],
     ids=ascii,
 )  # fmt: skip

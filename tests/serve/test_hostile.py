@@ -160,18 +160,16 @@ def test_far_more_slow_bodies_than_threads(patient: Server) -> None:
 
 def test_large_downloads_that_nobody_reads_hold_nobody_up(patient: Server) -> None:
     """Twenty answers of 19 MB, for sixteen threads, are not read while others are served; each worker sends some and
-    refuses the others. Then one is read whole, and a client of another hangs up."""
+    refuses the others. Then one is read whole."""
     hashes = found(patient.port, "function7(")[0]["hex_signature"][2:].encode() + b"\n"
     lines = ["Content-Type: text/plain", f"Content-Length: {50_000 * len(hashes)}"]
     message = head("POST", "/api/v1/resolve/", *lines) + hashes * 50_000
-    pipes = {pid: _pipes(pid) for pid in patient.workers()}
     with ExitStack() as stack:
         unread = [stack.enter_context(connected(patient.port, message)) for _ in range(20)]
         begun = [each for each in unread if each.recv(13) == b"HTTP/1.1 200 "]
         assert 4 <= len(begun) <= 8
         for _ in range(10):
             assert_served(patient)
-        begun[1].close()
         with begun[0].makefile("rb") as answer:
             while answer.readline() != b"\r\n":
                 pass
@@ -179,16 +177,6 @@ def test_large_downloads_that_nobody_reads_hold_nobody_up(patient: Server) -> No
             while (size := int(answer.readline(), 16)) != 0:
                 chunks.append(answer.read(size + 2)[:-2])
         assert b"".join(chunks).count(b"function7(") == 50_000
-    assert until(lambda: all(_pipes(pid) <= pipes[pid] for pid in pipes), "the pipes to be closed")
-
-
-def _pipes(pid: int) -> int:
-    """How many ends of pipes a process has open; a streamed answer has two."""
-    links = []
-    for file in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(OSError):
-            links.append(str(file.readlink()))
-    return sum(link.startswith("pipe:") for link in links)
 
 
 def test_a_thousand_idle_connections_are_no_trouble(server: Server) -> None:
@@ -221,6 +209,7 @@ def test_connections_that_are_torn_are_forgotten(server: Server) -> None:
 
 
 FLOODS = [
+    b"X: " + b"y" * 100_000 + b"\r\n",
     b"".join(b"X-%d: y\r\n" % number for number in range(20_000)),
     b"X: " + b"y" * MIB + b"\r\n",
     b"X: " + b"y" * MIB,
@@ -304,21 +293,6 @@ def test_absurd_requests_are_refused_or_answered(server: Server) -> None:
         answer = send(server.port, f"{line}\r\nHost: a\r\nConnection: close\r\n\r\n".encode("latin-1"), half_close=True)
         assert_no_server_error(answer)
         assert answer is None or "X" not in answer.headers, line
-
-
-def test_what_waitress_refuses_has_a_status(patient: Server) -> None:
-    """What is refused before the application sees it, with a sentence as text, and the connection is closed."""
-    for data, status in (
-        (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
-        (head("GET", "/", "X: " + "y" * 100_000), 431),
-        (head("POST", "/", "Content-Length: 99999999999"), 413),
-        (head("POST", "/", "Transfer-Encoding: gzip"), 501),
-    ):
-        answer = send(patient.port, data)
-        assert answer is not None
-        assert answer.status == status
-        assert answer.header("Content-Type").startswith("text/plain")
-        assert answer.header("Connection") == "close"
 
 
 # Bodies.

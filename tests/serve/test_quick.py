@@ -60,30 +60,21 @@ def is_short(
 @pytest.mark.parametrize(
     ("path", "query", "quick"),
     [
-        (SIGNATURES_PATH, "", True),
         (SIGNATURES_PATH, "page=7&ordering=created_at&page_size=100", True),
+        (SIGNATURES_PATH, "page_size=101", False),
         (SIGNATURES_PATH, "hex_signature=0xa9059cbb", True),
         (SIGNATURES_PATH, "hex_signature=0xa9059c", False),
         (EVENTS_PATH, "hex_signature=0xa9059cbb", False),
-        (EVENTS_PATH, f"hex_signature=0x{'ab' * 32}", True),
-        (SIGNATURES_PATH, "text_signature=transfer", False),
         (SIGNATURES_PATH, "hex_signature=0xa9059cbb&text_signature=transfer", False),
         (SIGNATURES_PATH, "created_at__gt=2020-01-01T00:00:00", True),
-        (RESOLVE_PATH, "", False),
-        (RESOLVE_PATH, "hash=0xd0e30db0", True),
-        (RESOLVE_PATH, "hash=0xa9059cbb", True),
-        (RESOLVE_PATH, f"hash=0x{'AB' * 32}", True),
-        (RESOLVE_PATH, "hash=0xd0e30db0&full=1", False),
-        (RESOLVE_PATH, "hash=0xd0e30db0,0xd0e30db0", False),
-        (LOOKUP_PATH, "function=0xd0e30db0", True),
-        (LOOKUP_PATH, "filter=false&function=0xd0e30db0,0xD0E30DB1&event=", True),
-        (LOOKUP_PATH, "function=0xd0e30db0%2C0xa9059cbb", True),
-        (LOOKUP_PATH, "function=0xd0e30db0,0xa9059cbb", True),
-        ("/api/v1/signatures", "function=0xd0e30db0&all", True),
-        ("/signature-database/v1/search", "query=transfer", False),
-        (SIGNATURES_PATH, "page_size=101", False),
         (SIGNATURES_PATH + "1/", "", True),
         (SIGNATURES_PATH + "1/evidence/", "", False),
+        (RESOLVE_PATH, "hash=0xa9059cbb", True),
+        (RESOLVE_PATH, "hash=0xd0e30db0&full=1", False),
+        (RESOLVE_PATH, "hash=0xd0e30db0,0xd0e30db0", False),
+        (LOOKUP_PATH, "filter=false&function=0xd0e30db0%2C0xD0E30DB1,0xa9059cbb&event=", True),
+        ("/api/v1/signatures", "function=0xd0e30db0&all", True),
+        ("/signature-database/v1/search", "query=transfer", False),
         ("/dumps/", "", False),
     ],
 )
@@ -202,23 +193,20 @@ def test_to_render_many_long_texts_takes_long(warehouse: Path) -> None:
         assert not is_short(client, LOOKUP_PATH, f"function={','.join(hashes)}")
 
 
-@pytest.mark.parametrize(("size", "quick"), [(10, True), (2000, False)])
-@pytest.mark.parametrize(("path", "query"), [(SIGNATURES_PATH, ""), (SIGNATURES_PATH, "hex_signature=0xd0e30db0")])
-def test_many_etags_take_long_to_compare(client: TestClient, path: str, query: str, size: int, quick: bool) -> None:
-    assert is_short(client, path, query, tags="," * size) is quick
+@pytest.mark.parametrize("query", ["", "hex_signature=0xd0e30db0"])
+def test_many_etags_take_long_to_compare(client: TestClient, query: str) -> None:
+    assert is_short(client, SIGNATURES_PATH, query, tags="," * 10)
+    assert not is_short(client, SIGNATURES_PATH, query, tags="," * 2000)
 
 
 @pytest.mark.parametrize(
     ("query", "quick"),
     [
         (CALL, True),
-        ("data=0xa9059cbb", True),
         (f"{CALL}&chain=1&to=0x{'ab' * 20}", True),
         (CALL + "00" * 32, False),
-        (CALL + "0", False),
         (CALL + "&x=1", False),
         ("data=0x60806040", False),
-        ("", False),
         (f"data=0x{'00' * 64}&as=return&selector=0xa9059cbb", True),
         (f"data=0x{'00' * 96}&as=return&selector=0xa9059cbb", False),
     ],

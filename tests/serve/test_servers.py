@@ -25,7 +25,8 @@ from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.examples import long_except
-from tests.serve.support import HOST, JSON, children_of, get, is_ready, post_text, request, until
+from tests.processes import Command
+from tests.serve.support import HOST, JSON, Process, children_of, get, is_ready, post_text, request, until
 from tests.serve.test_live import has_ended, waits_for_a_lock
 
 WIRE = ROOT.parent / "shared" / "wire"
@@ -43,7 +44,7 @@ def command_of(line: str, port: int) -> list[str]:
         word.replace("8000", str(port)).replace("/opt/venv/bin/python", sys.executable) for word in shlex.split(line)
     ]
     if words[0] == "sigdir":
-        return [sys.executable, "-m", *words, "--port", str(port)]
+        return [*words, "--port", str(port)]
     found = shutil.which(words[0], path=FOLDERS)
     if found is None:
         pytest.skip(f"{words[0]} is not installed")
@@ -51,7 +52,7 @@ def command_of(line: str, port: int) -> list[str]:
 
 
 @contextmanager
-def started(line: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def started(line: str, tmp_path: Path) -> Iterator[tuple[Process, int]]:
     """The server over a new warehouse, when it is ready, and its port. What is left of it is killed."""
     with socket.socket() as free:
         free.bind((HOST, 0))
@@ -60,8 +61,12 @@ def started(line: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes]
     (counts := tmp_path / "counts").mkdir()
     variables = environment(tmp_path / "warehouse") | {"PROMETHEUS_MULTIPROC_DIR": str(counts)}
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # the server may be another environment's
-    with (tmp_path / "output").open("wb") as output:
-        process = subprocess.Popen(command, cwd=tmp_path, env=variables, stdout=output, stderr=output)
+    process: Process
+    if command[0] == "sigdir":
+        process = Command(command[1:], tmp_path, variables, Path(os.devnull), tmp_path / "output")
+    else:
+        with (tmp_path / "output").open("wb") as output:
+            process = subprocess.Popen(command, cwd=tmp_path, env=variables, stdout=output, stderr=output)
     try:
         until(lambda: process.poll() is not None or is_ready(port), "the server")
         assert process.poll() is None, (tmp_path / "output").read_text()
@@ -152,10 +157,12 @@ __import__("os")._exit(0)
 
 
 def test_another_server_may_open_as_many_files_as_the_command(tmp_path: Path) -> None:
-    """The first request raises the limit that a shell gives: a large data file holds ten descriptors."""
+    """The first request raises the limit that a shell gives: a large data file holds ten descriptors. A new warehouse is
+    named, because its folder may be mistyped."""
     command = ["sh", "-c", 'ulimit -n 200 && ulimit -S -n 64 && exec "$0" -c "$1"', sys.executable, ONE_REQUEST]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(tmp_path / "warehouse"), capture_output=True, text=True, check=False,
         timeout=SAFETY_SECONDS,
     )  # fmt: skip
     assert done.stdout.splitlines()[-2:] == ["200 OK", "200 200"], done.stderr
+    assert f"new warehouse at {tmp_path / 'warehouse'}\n" in done.stderr

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from sigdir.serve.app import create_app, routes
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.http.routing import methods_of
 from sigdir.warehouse.index.view import Reader
-from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.pipeline.support import invoke
 from tests.serve.support import (
     ABI_PATH,
@@ -29,10 +26,8 @@ from tests.serve.support import (
     SOLIDITY_PATH,
     TRANSFER,
     Application,
-    by,
     get,
     opened,
-    post,
     post_text,
     request,
     selector,
@@ -102,6 +97,7 @@ def test_who_may_store(served: Served, path: str) -> None:
     body = STORING[path]
     refused = sent(served.client(read_only=True, write_token=TOKEN), path, body, Authorization=f"Bearer {TOKEN}")
     assert (refused.status_code, refused.headers["reject-reason"]) == (403, "read_only")
+    assert path != IMPORT or refused.json == {"ok": False, "error": "This directory is read-only."}
     client = served.client(write_token=TOKEN)
     for authorization in ("", "Bearer", "Bearer wrong", f"Bearer {TOKEN}x", f"Token {TOKEN}", "Bearer \xff", "Basic !"):
         refused = sent(client, path, body, Authorization=authorization)
@@ -134,11 +130,6 @@ def test_the_preview_says_that_nothing_can_be_stored(served: Served) -> None:
     assert "write token" in with_token
 
 
-def test_the_dialect_refuses_in_its_own_envelope(served: Served) -> None:
-    answer = sent(served.client(read_only=True), IMPORT, STORING[IMPORT])
-    assert answer.json == {"ok": False, "error": "This directory is read-only."}
-
-
 def test_a_page_of_another_origin_may_send_the_token(served: Served) -> None:
     """The preflight allows the header, and the answer lets the page read why."""
     headers = {"Origin": "https://a.test", "Access-Control-Request-Method": "POST"}
@@ -164,9 +155,7 @@ def test_a_token_that_nobody_can_send_is_an_error(monkeypatch: pytest.MonkeyPatc
     assert not token.strip() or token not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "url", ["javascript://a", "https://a.test/path", "a.test", "https://a b", "https://a.test:1000000"]
-)
+@pytest.mark.parametrize("url", ["javascript://a", "https://a.test/path", "a.test", "https://a b"])
 def test_a_public_url_that_is_no_origin_is_an_error(monkeypatch: pytest.MonkeyPatch, warehouse: Path, url: str) -> None:
     """Of the variable too, which other WSGI servers read; links of every page begin with it."""
     refused = invoke(warehouse, "serve", "--public-url", url)
@@ -177,30 +166,6 @@ def test_a_public_url_that_is_no_origin_is_an_error(monkeypatch: pytest.MonkeyPa
         Settings.from_environment()
     monkeypatch.setenv("SIGDIR_PUBLIC_URL", "https://a.test:8443")
     assert Settings.from_environment().public_url == "https://a.test:8443"
-
-
-@pytest.mark.long
-def test_another_wsgi_server_says_where_it_makes_a_warehouse(tmp_path: Path) -> None:
-    """As ``sigdir serve`` does: a mistyped folder would look like an empty directory."""
-    code = (
-        "from sigdir.serve.wsgi import app; from wsgiref.util import setup_testing_defaults as fill; e = {}; fill(e); "
-    )
-    code += "e['PATH_INFO'] = '/healthz'; list(app(e, lambda status, headers: print(status, flush=True))); import os; os._exit(0)"
-    folder = tmp_path / "warehouse"
-    done = [
-        subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(folder), capture_output=True, timeout=SAFETY_SECONDS,
-                       text=True, check=True)
-        for _ in range(2)
-    ]  # fmt: skip
-    assert done[0].stdout.splitlines()[-1].startswith("200")
-    assert [f"new warehouse at {folder}" in each.stderr for each in done] == [True, False]
-
-
-def test_the_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SIGDIR_WRITE_TOKEN", TOKEN)
-    settings = Settings.from_environment()
-    assert settings.write_token == TOKEN
-    assert TOKEN not in repr(settings)
 
 
 def test_settings_are_read_from_their_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,25 +181,19 @@ def test_settings_are_read_from_their_variables(monkeypatch: pytest.MonkeyPatch)
     for name, value in values.items():
         monkeypatch.setenv(f"SIGDIR_{name}", value)
     assert Settings.from_environment() == settings
+    assert TOKEN not in repr(settings)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("server_name", ["waitress", "granian"])
-def test_the_command_passes_both_to_its_workers(tmp_path: Path, server_name: str) -> None:
-    """The token by its variable on one server, the flag on the other; neither is on standard error."""
-    arguments = ["--read-only"] if server_name == "granian" else []
-    variables = {} if arguments else {"SIGDIR_WRITE_TOKEN": TOKEN}
-    with opened(tmp_path / "warehouse"):  # a read-only server makes no warehouse
-        pass
-    with serving(tmp_path / "warehouse", *by(server_name), *arguments, workers=1, variables=variables) as server:
-        assert post_text(server.port, TRANSFER).status == (403 if arguments else 401)
-        assert post(server.port, "/api/v1/resolve/", ["0xa9059cbb"]).status == 200
-        if not arguments:
-            body = f"text_signature={TRANSFER}".encode()
-            headers = {"Authorization": f"Bearer {TOKEN}"}
-            assert request(server.port, "POST", SIGNATURES_PATH, body, FORM | headers).status == 201
+def test_the_command_passes_the_token_to_its_workers(warehouse: Path) -> None:
+    """By its variable; standard error says how to send it, without it."""
+    variables, authorization = {"SIGDIR_WRITE_TOKEN": TOKEN}, {"Authorization": f"Bearer {TOKEN}"}
+    with serving(warehouse, workers=1, variables=variables) as server:
+        assert post_text(server.port, TRANSFER).status == 401
+        body = f"text_signature={TRANSFER}".encode()
+        assert request(server.port, "POST", SIGNATURES_PATH, body, FORM | authorization).status == 201
         assert TOKEN not in server.stderr()
-        assert ("Bearer $SIGDIR_WRITE_TOKEN" in server.stderr()) == (not arguments)
+        assert "Bearer $SIGDIR_WRITE_TOKEN" in server.stderr()
 
 
 # What a refusal says.
@@ -270,10 +229,9 @@ def test_a_duplicate_names_the_row_that_has_the_text(app: Application) -> None:
     ("query", "unknown"),
     [
         ("text=transfer&limit=5", "limit, text"), ("page=1&page_size=3&ordering=created_at&format=json", ""),
-        ("cursor=&hex_signature=a9&created_at__lt=2000-01-01T00:00:00Z&hex_signature__in=", ""),
+        ("cursor=&hex_signature=a9&created_at__lt=2000-01-01T00:00:00Z&hex_signature__in=", ""), ("x" * 5000, "x" * 40),
         ("a%0d%0aSet-Cookie:%20x=1", "a%0D%0ASet-Cookie%3A%20x"), ("caf%C3%A9=1", "caf%C3%A9"),
         ("&".join(f"p{number:02}=1" for number in range(50)), ", ".join(f"p{number:02}" for number in range(10))),
-        ("x" * 5000, "x" * 40),
     ],
 )  # fmt: skip
 def test_parameters_that_a_list_does_not_have_are_named(app: Application, query: str, unknown: str) -> None:
