@@ -24,7 +24,6 @@ from tests.serve.support import (
     application,
     get,
     post,
-    request,
     selector,
     topic,
 )
@@ -72,10 +71,12 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
         yield app
 
 
-def assert_answered(answer: Answer, *statuses: int) -> None:
-    """Answered, and within bounds."""
-    assert answer.status in (statuses or (200,)), answer.body[:400]
+def answered(app: Application, path: str, body: object = None) -> Answer:
+    """The answer to a GET of a browser, or to a POST: it is no error, and within bounds."""
+    answer = get(app, path, HTML) if body is None else post(app, path, body)
+    assert answer.status == 200, answer.body[:400]
     assert len(answer.body) <= LARGEST
+    return answer
 
 
 def _walk(app: Application, collection: str, text: str, hash: str) -> None:
@@ -83,48 +84,44 @@ def _walk(app: Application, collection: str, text: str, hash: str) -> None:
     path = EVENTS_PATH if collection == "topic" else SIGNATURES_PATH
     name = quote(text[:40])
     [row] = [row for row in get(app, f"{path}?hex_signature={hash}").json()["results"] if row["text_signature"] == text]
-    files = "topic0" if collection == "topic" else "signatures"
-    kind = "event" if collection == "topic" else "function"
+    files, kind = ("topic0", "event") if collection == "topic" else ("signatures", "function")
     routes = [
         f"{path}?hex_signature={hash}", f"{path}{row['id']}/", f"{path}{row['id']}/evidence/", f"{path}?text_signature={name}",
         f"/api/v1/resolve/?hash={hash}", f"/api/v1/resolve/?hash={hash}&full=1", f"/{files}/{hash[2:]}",
         f"/{collection}/{hash}/", f"/search/?q={hash}", f"/search/?q={name}", f"/search/results/?q={name}", "/browse/",
         f"/signature-database/v1/lookup?{kind}={hash}", f"/signature-database/v1/lookup?{kind}={hash}&filter=false",
-        f"/signature-database/v1/search?query={name}", f"/submit/?text={name}", "/statistics/", "/",
+        f"/signature-database/v1/search?query={name}", f"/submit/?text={name}",
     ]  # fmt: skip
     for route in routes:
         for headers in ({}, HTML):
             answer = get(app, route, headers)
             assert answer.status < 500, (route, answer.body[:400])
             assert len(answer.body) <= LARGEST, route
-    assert_answered(post(app, "/api/v1/resolve/", [hash]))
+    answered(app, "/api/v1/resolve/", [hash])
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_of_any_text_is_shown(app: Application, name: str) -> None:
     text = FUNCTIONS[name]
     _walk(app, "selector", text, selector(text))
-    for words in (0, 1, 40):
+    for words in (0, 40):
         data = selector(text) + f"{32:064x}" * words
-        answer = get(app, f"/api/v1/decode/?data={data}")
-        assert_answered(answer)
+        answer = answered(app, f"/api/v1/decode/?data={data}")
         assert answer.json()["candidates"][0]["text_signature"] == text
-        assert_answered(get(app, f"/decode/?data={data}", HTML))
-        inner = selector("multicall(bytes[])") + f"{32:064x}{1:064x}{32:064x}{len(data) // 2 - 1:064x}" + data[2:]
-        assert_answered(get(app, f"/api/v1/decode/?data={inner + '00' * 28}"))
+        answered(app, f"/decode/?data={data}")
+    inner = selector("multicall(bytes[])") + f"{32:064x}{1:064x}{32:064x}{len(data) // 2 - 1:064x}" + data[2:]
+    answered(app, f"/api/v1/decode/?data={inner + '00' * 28}")
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("name", list(PARAMETERS)[1::2])
 def test_an_event_of_any_text_is_shown(app: Application, name: str) -> None:
     text = ERRORS[name]
     _walk(app, "topic", text, topic(text))
     for words in (0, 3):
         log = {"topics": [topic(text), "0x" + f"{1:064x}"], "data": "0x" + f"{32:064x}" * words}
-        answer = post(app, "/api/v1/decode/", log)
-        assert_answered(answer)
+        answer = answered(app, "/api/v1/decode/", log)
         assert answer.json()["candidates"][0]["text_signature"] == text
-        shown = request(app, "GET", f"/decode/?data={quote(json.dumps(log))}", headers=HTML)
-        assert_answered(shown)
+        answered(app, f"/decode/?data={quote(json.dumps(log))}")
 
 
 def _code() -> bytes:
@@ -138,9 +135,7 @@ def _code() -> bytes:
 def test_a_contract_with_all_of_them_is_explained(app: Application) -> None:
     """The function beside them is whole; what has no room is counted, what cannot be declared has its text."""
     code = _code().hex()
-    answer = post(app, "/api/v1/contract/", {"code": code})
-    assert_answered(answer)
-    found = answer.json()
+    found = answered(app, "/api/v1/contract/", {"code": code}).json()
     texts = [one for each in ("functions", "events", "errors") for member in found[each] for one in member["texts"]]
     by_text = {one["text_signature"]: one["declaration"] for one in texts}
     assert by_text[TRANSFER].startswith("function transfer(address to, uint256 value)")
@@ -148,19 +143,16 @@ def test_a_contract_with_all_of_them_is_explained(app: Application) -> None:
     assert "transfer" in [entry["name"] for entry in found["abi"]]
     assert "known texts left out" in found["note"]
     assert f"{FUNCTIONS['32 tuples deep']}: too long or nested too deeply to declare" in found["solidity"]
-    for path, name in (("/decode/", "data"), ("/api/v1/decode/", "code")):
-        assert_answered(request(app, "POST", path, f"{name}={code}".encode(), {
-            "Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html, application/json",
-        }), 200, 303)  # fmt: skip
-    assert_answered(get(app, f"/decode/?data=0x{code}", HTML))
+    answered(app, "/api/v1/decode/", {"code": code})
+    for path in (f"/decode/?data=0x{code}", "/statistics/", "/"):
+        answered(app, path)
 
 
 def test_the_commands_and_sql_take_all_of_them(app: Application, tmp_path: Path) -> None:
     """Decoding, contracts, declarations and their names in SQL, and the export of an ABI."""
     for text in FUNCTIONS.values():
-        for form in ([], ["--json"]):
-            assert invoke(app.folder, "decode", selector(text) + f"{32:064x}", *form).status in (0, 1)
-    for form in ([], ["--json"], ["--abi"], ["--solidity"]):
+        assert invoke(app.folder, "decode", selector(text) + f"{32:064x}").status in (0, 1)
+    for form in ([], ["--abi"], ["--solidity"]):
         assert invoke(app.folder, "decode", "contract", _code().hex(), *form).status == 1
     opened = sigdir.open(app.folder)
     for view in ("signatures", "event_signatures"):
