@@ -12,8 +12,8 @@ from falcon.testing import TestClient
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from tests.conftest import import_files, import_lines
-from tests.pipeline.support import invoke, keccak256
-from tests.serve.support import application, post_text
+from tests.pipeline.support import invoke
+from tests.serve.support import application, post_text, selector, topic
 
 PATH = "/api/v1/search/"
 SWAPS = [f"swap{n}(uint256,address)" for n in range(30)]
@@ -34,8 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "texts.txt").write_text("\n".join(TEXTS))
     (folder / "abi.json").write_text(json.dumps(ABI))
     import_files([folder / "texts.txt", folder / "abi.json"], folder / "warehouse")
-    used = {"transfer(address,uint256)": 9000, "stop()": 7, "Paid(address)": 80}
-    rows = [f"0x{keccak256(text)[: 32 if text[0] == 'P' else 4].hex()},{count}\n" for text, count in used.items()]
+    used = {selector("transfer(address,uint256)"): 9000, selector("stop()"): 7, topic("Paid(address)"): 80}
+    rows = [f"{hash},{count}\n" for hash, count in used.items()]
     (folder / "counts.csv").write_text("hash,count\n" + "".join(rows))
     assert invoke(folder / "warehouse", "import", folder / "counts.csv", "--usage").status == 0
     return folder / "warehouse"
@@ -61,7 +61,6 @@ QUERIES = {
     "type:uint256 params:1": ["Late(uint256)", "late(uint256)"],
     "(address to, uint amount, bytes)": ["send(address,uint256,bytes)"],
     "(*,bytes32)": ["fill((address,uint256),bytes32)"],
-    "type:bytes32 params:2": ["fill((address,uint256),bytes32)"],
     "*TOP": ["stop()"],
     "s* params:0": ["stop()"],
     "pay (address,*)": ["pay(address,uint256)"],
@@ -70,10 +69,8 @@ QUERIES = {
     "kind:function (uint256)": ["late(uint256)"],
     "standard:erc-20": ["transfer(address,uint256)"],
     "source:post": ["staged(address,uint256)"],
-    "source:abi.json": ["Late(uint256)", "late(uint256)"],
     "source:texts type:bytes": ["send(address,uint256,bytes)"],
     "usage:>7": ["transfer(address,uint256)"],
-    "usage:7..": ["transfer(address,uint256)", "stop()"],
     "usage:1..7 s*": ["stop()"],
     "late* source:texts": [],
     "usage:0 (address,uint256)": ["aVeryLongNameThatIsLong(address,uint256)", "pay(address,uint256)",
@@ -103,25 +100,21 @@ def test_events_have_their_own_matches(client: TestClient) -> None:
 def test_pages_have_exact_counts_and_all_matches(client: TestClient) -> None:
     """Each match is on one page, whatever their size; the answer says what was understood."""
     pages, link = [], f"{PATH}?q=swap*+(uint256,*)&page_size=7"
+    understood = "signatures where the name is like swap*, and the parameters begin with (uint256)"
     while link:
         answer = client.simulate_get(link.removeprefix("http://falconframework.org")).json
-        assert (
-            answer["understood"] == "signatures where the name is like swap*, and the parameters begin with (uint256)"
-        )
-        assert answer[SIGNATURES]["count"] == len(SWAPS)
+        assert (answer["understood"], answer[SIGNATURES]["count"]) == (understood, len(SWAPS))
         pages.append([row["text_signature"] for row in answer[SIGNATURES]["results"]])
         link = answer["next"]
     assert [len(page) for page in pages] == [7, 7, 7, 7, 2]
     assert sorted(text for page in pages for text in page) == sorted(SWAPS)
-    everything = [found(client, "(uint256,address)", page=str(n), page_size="4") for n in range(1, 9)]
-    assert sorted(text for page in everything for text in page) == sorted(SWAPS)
     assert client.simulate_get(PATH, params={"q": "swap*", "page": "9"}).status_code == 404
 
 
 @pytest.mark.parametrize(
     ("parameters", "name", "error"),
     [
-        ({"q": "(uint7)"}, "q", "at column 2"), ({"q": "kind:x"}, "q", "at column 6"), ({}, "q", "A query of 1 to"),
+        ({"q": "kind:x"}, "q", "at column 6"), ({}, "q", "A query of 1 to"),
         ({"q": "a", "in": "x"}, "in", "functions, events"), ({"q": "a", "page": "0"}, "page", "from 1"),
         ({"q": "a", "page_size": "101"}, "page_size", "to 100"), ({"q": "a", "x": "1"}, "x", "no such parameter"),
     ],
