@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import import_files
 from tests.pipeline.support import invoke
-from tests.serve.support import TRANSFER, Application, application, get, post, selector
-from tests.serve.test_contract_at_hand import WORK_ABI, WORKED, entry, memberships
+from tests.serve.support import TRANSFER, Application, application, get, selector
+from tests.serve.test_contract_at_hand import CALL, PATH, WORK_ABI, WORKED, decoded, entry, memberships
 
 TOKEN, PROXY, NOWHERE = ("0x" + digits * 20 for digits in ("ab", "cd", "0e"))
-PATH, CONTRACT = "/api/v1/decode/", f"/api/v1/contracts/1/{TOKEN}/"
-CALL = selector(TRANSFER) + f"{0xAB:064x}{32:064x}"
+CONTRACT = f"/api/v1/contracts/1/{TOKEN}/"
 MINIMAL = "0x363d3d373d3d3d363d73" + TOKEN[2:] + "5af43d82803e903d91602b57fd5bf3"
 ABI = [*WORK_ABI, entry("Moved", "uint256", kind="event", anonymous=False), entry("hidden")]
 
@@ -38,12 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def app(folder: Path) -> Iterator[Application]:
     with application(folder / "warehouse") as app:
         yield app
-
-
-def decoded(app: Application, **fields: Any) -> Any:
-    answer = post(app, PATH, {"data": CALL} | fields)
-    assert answer.status == 200, answer.body
-    return answer.json()
 
 
 @pytest.mark.parametrize("address", [TOKEN, PROXY])
