@@ -139,22 +139,20 @@ def test_files_and_sql_take_it_too(app: Application, tmp_path: Path) -> None:
     calls = [CALL, selector("other()")]
     (rows := tmp_path / "rows.csv").write_text("input\n" + "".join(f"{call}\n" for call in calls))
     (abi := tmp_path / "abi.json").write_text(json.dumps([*WORK_ABI, *OTHER_ABI]))
-    (code := tmp_path / "code.hex").write_text(dispatcher(WORKED))
 
     def first(*options: Any) -> list[tuple[str | None, str | None]]:
         ran = invoke(app.folder, "decode", "--file", rows, *options)
         return [(row["text_signature"], row["arguments"]) for row in map(json.loads, ran.stdout.splitlines())]
 
     assert first("--abi", abi) == [(WORKED, {"p0": str(0xAB), "p1": str(32)}), ("other()", None)]
-    assert first()[1] == (None, None)
-    assert first("--code", code)[0][0] == first()[0][0] == TRANSFER
-    assert invoke(app.folder, "decode", "--file", rows, "--abi", code).status == 2
+    assert [text for text, _ in first()] == [TRANSFER, None]
+    assert invoke(app.folder, "decode", "--file", rows, "--abi", rows).status == 2
     written = tmp_path / "rows.parquet"
     assert invoke(app.folder, "decode", "--file", rows, "--abi", abi, "--output", written).status == 0
     assert pq.read_table(written).column("p0").to_pylist()[0] == str(0xAB)
     opened = sigdir.open(app.folder)
     for contract, fields in (
-        (abi.read_text(), {"abi": [*WORK_ABI, *OTHER_ABI]}), (code.read_text(), {"code": code.read_text()}),
+        (abi.read_text(), {"abi": [*WORK_ABI, *OTHER_ABI]}), (dispatcher(WORKED), {"code": dispatcher(WORKED)}),
         (f"0x{'7' * 40}", {}), (f"1:0x{'7' * 40}", {"chain": 1, "to": f"0x{'7' * 40}"}),
     ):  # fmt: skip
         [(found,)] = opened.sql("SELECT decode_calldata($1, $2)", [CALL, contract]).rows()

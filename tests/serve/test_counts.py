@@ -26,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sigdir.serve.app import create_app
 from sigdir.serve.core import misses
 from sigdir.serve.core.budget import BudgetProcess, Cost
-from sigdir.serve.core.misses import MissCounter, Misses, wanted
+from sigdir.serve.core.misses import Misses, wanted
 from sigdir.serve.core.process import limited_memory
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.metrics import Counts
@@ -262,20 +262,16 @@ def test_every_kind_of_lookup_counts(app: Application) -> None:
 
 def test_without_memory_for_a_thread_the_answer_stays(warehouse: Path) -> None:
     """The next request that misses has its miss written, and that of the first."""
-    paths = Paths(warehouse)
-    with opened(warehouse) as (reader, _):
-        middleware = MissCounter(Misses(paths.misses), reader)
-        req = falcon.testing.create_req()
-        req.context.looked_up = [bytes(4)]
+    lookup = f"{SIGNATURES_PATH}?hex_signature=0x00000000"
+    with application(warehouse, count_misses=True) as app:
         before = threading.stack_size(1 << 30)  # no thread that ended has left one of this size
         try:
             with limited_memory(1 << 24):
-                middleware.process_response(req, falcon.Response(), None, True)
+                assert get(app, lookup).status == 200
         finally:
             threading.stack_size(before)
-        middleware.process_response(req, falcon.Response(), None, True)
-        found = until(lambda: wanted(paths.misses, reader.current()), "the counts to be written")
-    assert [(one.hash, one.count) for one in found] == [("0x00000000", 2)]
+        assert get(app, lookup).status == 200
+        assert until(lambda: counts(app), "the counts to be written") == {"0x00000000": 2}
 
 
 def test_counts_are_of_all_workers(warehouse: Path) -> None:

@@ -26,14 +26,7 @@ from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.suppressed import entries_of, read, sealed, sealed_version, unsealed
 from tests.conftest import import_lines
-from tests.serve.support import (
-    EVENTS_PATH,
-    FORM,
-    SIGNATURES_PATH,
-    opened,
-    selector,
-    topic,
-)
+from tests.serve.support import EVENTS_PATH, FORM, SIGNATURES_PATH, opened, selector, topic
 
 RUDE, RUDE_EVENT, RUDE_STAGED = "veryRude(uint256)", "VeryRude(uint256)", "rudeLater(uint256)"
 """The second half of each name is searched for; no request has the whole name."""
@@ -67,7 +60,7 @@ ASKED: dict[str, list[str]] = {
         f"{version}/{collection}.{ending}" for version in ("1", "latest")
         for collection in ("signatures", "event-signatures") for ending in ("ndjson", "csv", "parquet")
     ],
-    "/dumps/{version}/{name}/{file}": [],  # the files of the table, added below
+    "/dumps/{version}/{name}/{file}": [],  # the files of the table, as ``Served.shown`` finds them
     "/signature-database/v1/lookup": [f"?function={selector(RUDE)}&event={topic(RUDE_EVENT)}&filter=false"],
     "/signature-database/v1/search": ["?query=*ude*&filter=false"],
     "/signature-database/v1/stats": [""],
@@ -109,10 +102,7 @@ class Served:
 
     def suppress(self, *texts: str, remove: bool = False) -> None:
         entries = [entry for text in texts for entry in entries_of(text)]
-        if remove:
-            change_list(self.paths, remove=entries)
-        else:
-            change_list(self.paths, add=entries)
+        change_list(self.paths, **{"remove" if remove else "add": entries})
         self.reader.refreshed()
 
     def get(self, path: str, **headers: str) -> Result:
@@ -124,26 +114,18 @@ class Served:
     def shown(self, route: str) -> str:
         """All answers of a route, as JSON and as pages, in lower case."""
         start = route.partition("{")[0]
-        parts = [text_of(self.get(start + rest)) for rest in self.asked(route)]
-        parts += [text_of(self.get(start + rest, Accept="text/html")) for rest in self.asked(route)]
-        return "\n".join(parts).lower()
-
-    def asked(self, route: str) -> list[str]:
-        if route == "/dumps/{version}/{name}/{file}":
-            return [f"1/{file.parent.name.removeprefix('collection=')}/{file.name}" for file in self.all_files()]
-        return ASKED[route]
-
-    def all_files(self) -> list[Path]:
-        """The data files of the table, and the ones that the dumps list."""
-        listed = self.get("/dumps/1/").json["files"]
-        return [*self.paths.data_files(), *(Path(file["url"].removeprefix("/dumps/1/")) for file in listed)]
+        paths = [start + rest for rest in ASKED[route]]
+        if route == "/dumps/{version}/{name}/{file}":  # the data files of the table, and the ones that the dumps list
+            files = [f"{file.parent.name.removeprefix('collection=')}/{file.name}" for file in self.paths.data_files()]
+            paths = [f"/dumps/1/{file}" for file in files]
+            paths += [file["url"] for file in self.get("/dumps/1/").json["files"]]
+        kinds = ("*/*", "text/html")
+        return "\n".join(text_of(self.get(path, Accept=kind)) for path in paths for kind in kinds).lower()
 
     def counts(self) -> list[tuple[int, int]]:
         """The rows of both collections, as each route that counts them says."""
-        ready, stats = (
-            self.get("/readyz").json["rows"],
-            self.get("/signature-database/v1/stats").json["result"]["count"],
-        )
+        ready = self.get("/readyz").json["rows"]
+        stats = self.get("/signature-database/v1/stats").json["result"]["count"]
         lists = [self.get(path).json["count"] for path in (SIGNATURES_PATH, EVENTS_PATH)]
         status = re.findall(r"<td[^>]*>([\d,]+)</td>", self.get("/status/").text)
         return [
@@ -163,7 +145,7 @@ def text_of(answer: Result) -> str:
 
 
 @pytest.fixture
-def served(tmp_path: Path, warehouse: Path) -> Iterator[Served]:
+def served(warehouse: Path) -> Iterator[Served]:
     texts = [f"other{number}(uint256)" for number in range(OTHERS)]
     texts.insert(20, RUDE)
     import_lines(warehouse, *texts, "event Polite(uint256)", f"event {RUDE_EVENT}", "event Late(uint256)")
@@ -171,13 +153,13 @@ def served(tmp_path: Path, warehouse: Path) -> Iterator[Served]:
         found = Served(warehouse, storage)
         posted = found.client.simulate_post(SIGNATURES_PATH, json={"text_signature": RUDE_STAGED})
         assert posted.status_code == 201
-        render(found.paths)
         yield found
 
 
 def test_no_route_shows_a_suppressed_text(served: Served) -> None:
     """Every route of the table is asked in every way that showed a text before; then none does, and counts fit."""
     assert {path for path, resource in served.table.items() if "GET" in methods_of(resource)} == ASKED.keys()
+    render(served.paths)
     shows = {route: "rude" in served.shown(route) for route in ASKED}
     assert {route for route, is_shown in shows.items() if not is_shown} == SHOWING_NOTHING
     assert set(served.counts()) == {(OTHERS + 2, 3)}
@@ -254,7 +236,7 @@ def test_a_post_of_a_suppressed_text_stores_nothing(served: Served) -> None:
     assert stored(served) == rows
 
 
-def test_a_file_of_suppressed_rows_alone_is_no_file(tmp_path: Path, warehouse: Path) -> None:
+def test_a_file_of_suppressed_rows_alone_is_no_file(warehouse: Path) -> None:
     """Nor is a collection that has no other row: it is empty."""
     import_lines(warehouse, RUDE, f"event {RUDE_EVENT}")
     with opened(warehouse) as storage:
@@ -265,7 +247,7 @@ def test_a_file_of_suppressed_rows_alone_is_no_file(tmp_path: Path, warehouse: P
         assert served.get("/dumps/latest/signatures.ndjson").text == ""
 
 
-def test_later_imports_and_compactions_are_masked_before_they_are_seen(served: Served, tmp_path: Path) -> None:
+def test_later_imports_and_compactions_are_masked_before_they_are_seen(served: Served) -> None:
     """An import stores a suppressed text, no server shows it, and the publisher has written what servers show."""
     served.suppress("function brandNewRude(uint256)")
     import_lines(served.paths.root, "brandNewRude(uint256)", "brandNew(uint256)")
