@@ -30,10 +30,7 @@ from sigdir.pipeline.source import BLOCK_BYTES, DOCUMENT_BYTES, PieceStream
 from sigdir.signatures.collections import COLLECTIONS
 from tests.conftest import import_files
 from tests.pipeline.support import texts, write_files
-
-TRANSFER = "transfer(address,uint256)"
-MOVED = "Transfer(address,address,uint256)"
-TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+from tests.pipeline.test_formats import MOVED, TOPIC, TRANSFER
 
 # As ethereum-lists/4bytes has them: no line end, several with `;`, named ones with a blank in places.
 LEAVES = {
@@ -43,11 +40,6 @@ LEAVES = {
     "with_parameter_names/a9059cbb": "transfer(address _to,uint256 _value);transfer(address to,uint val)",
     f"topic0/{TOPIC}": "Transfer(address indexed from, address indexed to, uint value)\n",
 }
-
-
-def write_tree(folder: Path, files: dict[str, Any]) -> Path:
-    write_files(folder, files)
-    return folder
 
 
 def all_texts(warehouse: Path) -> list[str]:
@@ -75,7 +67,8 @@ def test_tree(tmp_path: Path, warehouse: Path) -> None:
         "more/ffffffff": "",
     }
     files = LEAVES | more | {"README.md": "# 4bytes", "signatures/notes.txt": "note(uint)\n"}
-    folder = write_tree(tmp_path / "in", files)
+    folder = tmp_path / "in"
+    write_files(folder, files)
     report = import_files([folder], warehouse)
     assert inputs(report, folder) == [
         ("more", "tree", 4), ("signatures", "tree", 4), ("signatures/notes.txt", "text", 1), ("topic0", "tree", 1),
@@ -105,7 +98,7 @@ def test_what_only_looks_like_a_tree(tmp_path: Path, warehouse: Path) -> None:
         ({"a9059cbb": TRANSFER, "00000000": "a()", "00000001": "a()"}, ["text"] * 3),
     ]
     for number, (files, _) in enumerate(folders):
-        write_tree(tmp_path / "in" / str(number), files)
+        write_files(tmp_path / "in" / str(number), files)
     formats: list[list[str]] = [[] for _ in folders]
     for path, format, _ in inputs(import_files([tmp_path / "in"], warehouse, dry_run=True), tmp_path / "in"):
         formats[int(path[0])].append(format)
@@ -114,7 +107,8 @@ def test_what_only_looks_like_a_tree(tmp_path: Path, warehouse: Path) -> None:
 
 def test_format_of_a_tree_may_be_named(tmp_path: Path, warehouse: Path) -> None:
     """--format tree reads every hash-named file as one tree; another format reads each file by itself."""
-    folder = write_tree(tmp_path / "in", {"00000000": "a()", "a9059cbb": TRANSFER})
+    folder = tmp_path / "in"
+    write_files(folder, {"00000000": "a()", "a9059cbb": TRANSFER})
     assert [(file.read, file.rejected) for file in import_files([folder], warehouse, format="tree").files] == [(2, 1)]
     report = import_files([folder], warehouse, format="text", dry_run=True)
     assert [(*one, file.rejected) for one, file in zip(inputs(report, folder), report.files, strict=True)] == [
@@ -124,20 +118,23 @@ def test_format_of_a_tree_may_be_named(tmp_path: Path, warehouse: Path) -> None:
 
 def test_large_tree(tmp_path: Path, warehouse: Path) -> None:
     """A tree of several blocks is read completely, with the right file for every reject."""
-    names = [f"{number:08x}" for number in range(300)]
-    files = {name: f"f{name}({'uint256,' * 2_000}uint256)" for name in names} | {"a9059cbb": TRANSFER}
-    assert sum(map(len, files.values())) > 2 * BLOCK_BYTES
-    report = import_files([write_tree(tmp_path / "in", files)], warehouse, format="tree")
-    assert (report.total("read"), report.total("imported")) == (301, 1)
-    found = rejects(warehouse)
-    assert [file for _, _, file, _ in found] == [f"{tmp_path}/in/{name}" for name in names]
-    assert all(text.startswith(f"f{Path(file).name}(") for _, text, file, _ in found)
+    files = {f"{number:08x}": f"f{number}({'uint256,' * 5_000}uint256)" for number in range(60)} | {
+        "a9059cbb": TRANSFER
+    }
+    assert sum(map(len, files.values())) > BLOCK_BYTES
+    write_files(tmp_path / "in", files)
+    report = import_files([tmp_path / "in"], warehouse, format="tree")
+    assert (report.total("read"), report.total("imported")) == (61, 1)
+    for number, (_, text, file, _) in enumerate(rejects(warehouse)):
+        assert file == f"{tmp_path}/in/{number:08x}"
+        assert text.startswith(f"f{number}(")
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_file_of_a_tree_that_cannot_be_read(tmp_path: Path, scheme: str) -> None:
     """A file or an object that vanishes before it is read is a fault that names it once; the others keep their names."""
-    folder = write_tree(tmp_path / "in", {"18160ddd": "totalSupply()", "a9059cbb": TRANSFER, "ffffffff": "x()"})
+    folder = tmp_path / "in"
+    write_files(folder, {"18160ddd": "totalSupply()", "a9059cbb": TRANSFER, "ffffffff": "x()"})
     report = ImportReport()
     unread = UnreadInputs(report)
     [source] = find([f"{scheme}{folder}"], unread)
@@ -178,13 +175,10 @@ def tarred(files: dict[str, Any], format: int = tarfile.PAX_FORMAT) -> bytes:
 
 ARCHIVES: dict[str, Callable[[dict[str, Any]], bytes]] = {
     "zip": zipped,
-    "stored.zip": lambda files: zipped(files, zipfile.ZIP_STORED),
     "lzma.zip": lambda files: zipped(files, zipfile.ZIP_LZMA),
     "zip.gz": lambda files: gzip.compress(zipped(files)),
     "tar": tarred,
-    "gnu.tar": lambda files: tarred(files, tarfile.GNU_FORMAT),
     "old.tar": lambda files: tarred(files, tarfile.USTAR_FORMAT),
-    "tar.gz": lambda files: gzip.compress(tarred(files)),
     "tar.xz": lambda files: lzma.compress(tarred(files)),
 }
 FILES = {
@@ -206,13 +200,13 @@ FILES = {
 def sha256s(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Of each input of the files in a folder."""
     folder = tmp_path_factory.mktemp("folder")
-    write_tree(folder, {name: content for name, content in FILES.items() if "nested" not in name})
+    write_files(folder, {name: content for name, content in FILES.items() if "nested" not in name})
     report = import_files([folder], folder / "warehouse", dry_run=True)
     return {file.path.removeprefix(f"{folder}/"): file.sha256 for file in report.files}
 
 
 @pytest.mark.parametrize(
-    ("kind", "stdin"), [*((kind, False) for kind in ARCHIVES), ("lzma.zip", True), ("old.tar", True), ("tar.xz", True)]
+    ("kind", "stdin"), [("zip", False), ("zip.gz", False), ("lzma.zip", True), ("tar", False), ("tar.xz", True)]
 )
 def test_archive(
     tmp_path: Path, warehouse: Path, sha256s: dict[str, str], kind: str, stdin: bool, monkeypatch: pytest.MonkeyPatch
@@ -284,17 +278,15 @@ def spoiled(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
 
 
+SMALL = {"a.txt": "a()\n", "b.txt": "b()\n"}
 PADDED = {"list.txt": "\n".join(os.urandom(30).hex() + "()" for _ in range(2_000)), "last.txt": "a()\n"}
 BROKEN = {
     "cut.zip": (zipped(PADDED)[:-30], "in.cut.zip: broken zip: "),
     "data.zip": (spoiled(zipped(PADDED), 5_000), "in.data.zip:list.txt: "),
     "list.zip": (spoiled(zipped(PADDED), -100), "in.list.zip"),
     "cut.tar": (tarred(PADDED)[:20_000], "in.cut.tar:list.txt: unexpected end of data"),
-    "header.tar": (
-        spoiled(tarred({"a.txt": "a()\n", "b.txt": "b()\n"}), 1024),
-        "in.header.tar: broken tar: bad checksum",
-    ),
-    "half.tar": (tarred({"a.txt": "a()\n", "b.txt": "b()\n"})[:1100], "in.half.tar: broken tar: truncated header"),
+    "header.tar": (spoiled(tarred(SMALL), 1024), "in.header.tar: broken tar: bad checksum"),
+    "half.tar": (tarred(SMALL)[:1100], "in.half.tar: broken tar: truncated header"),
     "cut.tar.gz": (gzip.compress(tarred(FILES))[:-6], "in.cut.tar.gz: "),
     "data.tar.gz": (spoiled(gzip.compress(tarred(PADDED)), 5_000), "in.data.tar.gz"),
 }
@@ -319,7 +311,7 @@ def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
     archives = [pack(FILES) for pack in ARCHIVES.values()]
     path = tmp_path / "damaged"
     outcomes = Counter[str]()
-    for _ in range(400):
+    for _ in range(200):
         data = bytearray(dice.choice(archives))
         at = dice.randrange(len(data))
         match dice.randrange(3):
@@ -338,7 +330,7 @@ def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
         except BadInput as error:
             outcomes[f"refused in {len(str(error).splitlines())} line"] += 1
     assert outcomes.keys() == {"read", "refused in 1 line"}
-    assert min(outcomes.values()) > 20
+    assert min(outcomes.values()) > 10
 
 
 def test_encrypted_members_are_faults(tmp_path: Path, warehouse: Path) -> None:
@@ -375,32 +367,25 @@ def test_bombs_are_refused(tmp_path: Path, warehouse: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "count", "message"),
-    [
-        (tarfile.XHDTYPE, 1 << 33, 1, "a header with a size of 8,589,934,592 bytes$"),
-        (tarfile.GNUTYPE_LONGNAME, 1 << 33, 1, "a header with a size of 8,589,934,592 bytes$"),
-        (tarfile.XHDTYPE, 0, 5_000, "attributes without a member"),
-    ],
+    ("size", "message"), [(1 << 33, "a header with a size of 8,589,934,592 bytes$"), (0, "attributes without a member")]
 )
-def test_tar_of_hostile_headers(
-    tmp_path: Path, warehouse: Path, kind: bytes, size: int, count: int, message: str
-) -> None:
-    """A header whose declared size would fill the memory is refused, as are thousands of attribute headers."""
+def test_tar_of_hostile_headers(tmp_path: Path, warehouse: Path, size: int, message: str) -> None:
+    """A header whose declared size would fill the memory is refused, as are attribute headers alone."""
     header = tarfile.TarInfo("a.txt")
-    header.type, header.size = kind, size
-    (tmp_path / "in.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) * count + bytes(2048))
+    header.type, header.size = tarfile.XHDTYPE, size
+    (tmp_path / "in.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) * 50 + bytes(2048))
     with pytest.raises(BadInput, match=f"in.tar: broken tar: {message}"):
         import_files([tmp_path / "in.tar"], warehouse)
 
 
-SPARSE = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "s.txt", "GNU.sparse.realsize": "9"}
-
-
-@pytest.mark.parametrize("numbers", [b"9999999999\n", b"9" * 8_000, b"3\n0\n1\n"], ids=["many", "endless", "cut"])
-def test_tar_with_a_sparse_map_is_read(tmp_path: Path, warehouse: Path, numbers: bytes) -> None:
+def test_tar_with_a_sparse_map_is_read(tmp_path: Path, warehouse: Path) -> None:
     """A sparse member is skipped without its map, however long that says it is. tarfile never ends at this archive."""
+    numbers = b"9" * 8_000
     header = tarfile.TarInfo("s.txt")
-    header.size, header.pax_headers = len(numbers), SPARSE
+    header.size = len(numbers)
+    header.pax_headers = {
+        "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "s.txt", "GNU.sparse.realsize": "9",
+    }  # fmt: skip
     member = header.tobuf(tarfile.PAX_FORMAT) + numbers + bytes(-len(numbers) % tarfile.BLOCKSIZE)
     (tmp_path / "in.tar").write_bytes(member + tarred({"a.txt": "a()\n"}))
     (tmp_path / "end.tar").write_bytes(member)
