@@ -26,7 +26,7 @@ from sigdir.signatures.given_contract import AbiContract, DeployedContract, Give
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.readings import Form, Input, Reading
 from sigdir.signatures.types import parameter_types
-from tests.pipeline.support import CommandResult, invoke
+from tests.pipeline.support import CommandResult, invoke, texts
 from tests.serve.support import FORM, opened
 
 CHAIN, TOKEN, ROUTER = 1, "0x" + "a1" * 20, "0x" + "b2" * 20
@@ -37,12 +37,8 @@ APPROVE = "approve(address spender,uint256 value)"
 
 def descriptor(formats: dict[str, Any], address: str = TOKEN, **more: Any) -> dict[str, Any]:
     context = {"contract": {"deployments": [{"chainId": CHAIN, "address": address}]}}
-    return {
-        "$schema": SCHEMA,
-        "context": context,
-        "metadata": {"owner": "Acme"},
-        "display": {"formats": formats},
-    } | more
+    required = {"$schema": SCHEMA, "context": context, "metadata": {"owner": "Acme"}, "display": {"formats": formats}}
+    return required | more
 
 
 COMMON = {
@@ -53,15 +49,10 @@ COMMON = {
     "context": {"contract": {}},
 }  # fmt: skip
 TOKEN_FILE = descriptor(
-    {APPROVE: {"fields": [{"path": "value", "params": {"threshold": "0xff", "message": "All"}}]}}
-) | {
-    "includes": "common/erc20.json",
-    "metadata": {
-        "owner": "Acme",
-        "contractName": "Acme Token",
-        "token": {"ticker": "ACM", "name": "Acme", "decimals": 1},
-    },
-}
+    {APPROVE: {"fields": [{"path": "value", "params": {"threshold": "0xff", "message": "All"}}]}},
+    includes="common/erc20.json",
+    metadata={"owner": "Acme", "contractName": "Acme Token", "token": {"ticker": "ACM", "name": "Acme", "decimals": 1}},
+)
 ROUTER_FILE = descriptor(
     {
         "swap((address token, uint256 amount)[] legs, uint8 mode, uint256 deadline, bytes path)": {
@@ -126,16 +117,23 @@ def imported(folder: Path, *options: str) -> CommandResult:
     return invoke(folder / "warehouse", "import", folder / "registry", *options)
 
 
+def faults(folder: Path) -> dict[str, str]:
+    """Import the registry; the reasons of the files that are refused, by their paths."""
+    report = json.loads(imported(folder, "--json").stdout)
+    return {str(Path(one["path"]).relative_to(folder / "registry")): one["reason"] for one in report["faults"]}
+
+
 def read(folder: Path, call: Input) -> Reading:
     with closing(WarehouseDirectory.of(folder / "warehouse")) as directory:
         [reading] = readings_of(directory, [call])
     return reading
 
 
-def shown(folder: Path, text: str, values: list[Any], to: str, **more: Any) -> CallDisplay | None:
+def shown(folder: Path, text: str, values: list[Any], to: str, **more: Any) -> CallDisplay:
     reading = read(folder, input_of(text, values)._replace(contract=called(to, **more)))
     assert reading.best is not None
     assert reading.best.known.text == text
+    assert reading.best.display is not None
     return reading.best.display
 
 
@@ -143,35 +141,29 @@ SWAP = "swap((address,uint256)[],uint8,uint256,bytes)"
 LEGS = [(ME, 1250), (YOU, 7)]
 
 
-def swapped(folder: Path, mode: int = 1, to: str = ROUTER) -> CallDisplay | None:
+def swapped(folder: Path, mode: int = 1) -> CallDisplay:
     values = [LEGS, mode, 1_700_000_000, b"\x01" * 3 + bytes.fromhex(ME[2:])]
-    return shown(folder, SWAP, values, to, value=15 * 10**17)
+    return shown(folder, SWAP, values, ROUTER, value=15 * 10**17)
 
 
 def test_a_call_of_the_contract_is_shown_as_a_signer_sees_it(acme: Path) -> None:
     """Intent, labels and formats; paths through groups, arrays and bytes; what needs the chain is raw; no other contract."""
     found = swapped(acme)
-    assert found is not None
-    assert (found.intent, found.sentence) == (
-        "Action: Swap, Kind: Batch",
-        "Swap {all} in mode fast until 2023-11-14 22:13:20 UTC",
-    )
+    assert found.intent == "Action: Swap, Kind: Batch"
+    assert found.sentence == "Swap {all} in mode fast until 2023-11-14 22:13:20 UTC"
     assert (found.owner, found.source) == ("Acme", "registry/acme/calldata-router.json")
     assert [(one.label, one.text) for one in found.fields] == [
         ("Token", f"{ME}, {YOU}"), ("Sends", "1250, 7"), ("Mode", "fast"), ("Until", "2023-11-14 22:13:20 UTC"), ("Last token", ME),
         ("Paid", "1.5 of the chain's currency"), ("Router", checksummed(ROUTER)), ("First", "12.5%"),
         ("Lost", "not known here"), ("Fee", "0.3 %"),
     ]  # fmt: skip
-    quiet = swapped(acme, mode=2)
-    assert quiet is not None
-    assert [one.text for one in quiet.fields if one.label in ("Mode", "Quiet")] == ["2", "2"]
-    assert swapped(acme, to=TOKEN) is None
+    assert [one.text for one in swapped(acme, mode=2).fields if one.label in ("Mode", "Quiet")] == ["2", "2"]
+    [of_token] = read(acme, input_of(SWAP, [LEGS, 1, 1_700_000_000, b""])).candidates
+    assert of_token.display is None
 
 
 OPERATION = "(address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes)"
 SAFE = "execTransaction(address,uint256,bytes,uint8,uint256,uint256,uint256,address,address,bytes)"
-
-
 APPROVAL = keccak256(b"approve(address,uint256)")[:4] + encode(["address", "uint256"], [YOU, 25])
 
 
@@ -274,12 +266,8 @@ def test_an_including_descriptor_overrides_the_included_one(acme: Path) -> None:
     """Field by field and parameter by parameter; the common file has no contract and shows nothing by itself."""
     for value, amount in ((0xFF, "All"), (25, "2.5 ACM")):
         found = shown(acme, "approve(address,uint256)", [YOU, value], TOKEN)
-        assert found is not None
         assert (found.intent, found.contract) == ("Approve", "Acme Token")
-        assert [(one.label, one.text) for one in found.fields] == [
-            ("Spender", YOU),
-            ("Amount", amount),
-        ]
+        assert [(one.label, one.text) for one in found.fields] == [("Spender", YOU), ("Amount", amount)]
 
 
 def test_over_http_as_a_command_and_on_the_page(acme: Path) -> None:
@@ -307,17 +295,14 @@ def test_over_http_as_a_command_and_on_the_page(acme: Path) -> None:
 def test_in_sql_and_in_a_decoded_file(acme: Path, tmp_path: Path) -> None:
     """A call, and one inside another, where the contract is known; other rows of the file have none."""
     calls, target = tmp_path / "calls.csv", tmp_path / "rows.ndjson"
-    given = (
-        (APPROVAL, TOKEN),
-        (input_of("execute(address,uint256,bytes)", [TOKEN, 0, APPROVAL]).data, ME),
-        (APPROVAL, YOU),
-    )
+    around = input_of("execute(address,uint256,bytes)", [TOKEN, 0, APPROVAL]).data
+    given = ((APPROVAL, TOKEN), (around, ME), (APPROVAL, YOU))
     calls.write_text("input,to\n" + "".join(f"0x{data.hex()},{to}\n" for data, to in given))
     ran = invoke(acme / "warehouse", "decode", "--file", calls, "--output", target, "--chain", str(CHAIN))
-    shown, around, other = map(json.loads, target.read_text().splitlines())
+    shown, outer, other = map(json.loads, target.read_text().splitlines())
     expected = {"label": "Amount", "path": "value", "format": "tokenAmount", "text": "2.5 ACM"}
-    assert (ran.status, shown["display"]["fields"][1], around["display"], other["display"]) == (0, expected, None, None)
-    assert around["nested"][0]["candidates"][0]["display"] == shown["display"]
+    assert (ran.status, shown["display"]["fields"][1], outer["display"], other["display"]) == (0, expected, None, None)
+    assert outer["nested"][0]["candidates"][0]["display"] == shown["display"]
     with sigdir.open(acme / "warehouse") as warehouse:
         [(found, without, unknown)] = warehouse.sql(
             "SELECT decode_calldata($1::BLOB, 1, $2), decode_calldata($1::BLOB), decode_calldata('0x01020304', 1, $2)",
@@ -351,7 +336,6 @@ def test_a_descriptor_that_is_imported_again_takes_the_place_of_the_earlier_one(
     write(folder / "registry/acme/calldata-router.json", changed)
     assert imported(folder).status == 0
     found = swapped(folder)
-    assert found is not None
     assert "Gives" in [one.label for one in found.fields]
     assert invoke(folder / "warehouse", "compact").status == invoke(folder / "warehouse", "verify").status == 0
     assert swapped(folder) == found
@@ -393,13 +377,12 @@ def test_a_bad_descriptor_is_refused_with_the_path(folder: Path) -> None:
         set_format(bad, path, value)
         (folder / f"registry/{number}").mkdir()
         write(folder / f"registry/{number}/bad.json", bad)
-    ran = imported(folder, "--json")
-    report = json.loads(ran.stdout)
-    faults = {str(Path(one["path"]).relative_to(folder / "registry")): one["reason"] for one in report["faults"]}
-    assert (ran.status, report["totals"]["imported"], len(faults)) == (1, 2, len(BAD) + 2)
+    found = faults(folder)
+    assert len(found) == len(BAD) + 2
     for number, (_, _, problem) in enumerate(BAD):
-        assert problem in faults[f"{number}/bad.json"].replace("\\", "")
-    assert '$.includes: "back.json" leads back to this descriptor' in faults["acme/back.json"]
+        assert problem in found[f"{number}/bad.json"].replace("\\", "")
+    assert '$.includes: "back.json" leads back to this descriptor' in found["acme/back.json"]
+    assert sorted(texts(folder / "warehouse")) == ["approve(address,uint256)", SWAP]
     alone = invoke(folder / "warehouse", "import", folder / "registry/0/bad.json")
     assert alone.status == 2
     assert "not a descriptor of ERC-7730: $." in alone.stderr
@@ -413,17 +396,15 @@ def test_what_a_descriptor_makes_is_bounded(folder: Path) -> None:
     many = descriptor({f"f{number}(uint256 a)": {"fields": []} for number in range(200)})
     many["context"]["contract"]["deployments"] = [{"chainId": number, "address": ROUTER} for number in range(1, 900)]
     write(folder / "registry/many.json", many)
-    faults = {Path(one["path"]).name: one["reason"] for one in json.loads(imported(folder, "--json").stdout)["faults"]}
-    assert "a format of over 65,536 characters" in faults["enum.json"]
-    assert "$.display.formats: formats of over " in faults["many.json"]
+    found = faults(folder)
+    assert "a format of over 65,536 characters" in found["enum.json"]
+    assert "$.display.formats: formats of over " in found["many.json"]
     for times, sentence in ((400, "fast" * 400), (600, "")):
         again = deepcopy(ROUTER_FILE)
         set_format(again, [*FORMAT, "interpolatedIntent"], "{mode}" * times)
         write(folder / "registry/acme/calldata-router.json", again)
         imported(folder)
-        call = swapped(folder)
-        assert call is not None
-        assert call.sentence == sentence
+        assert swapped(folder).sentence == sentence
 
 
 def test_a_chain_of_includes_and_deep_groups_end(folder: Path) -> None:
@@ -435,7 +416,7 @@ def test_a_chain_of_includes_and_deep_groups_end(folder: Path) -> None:
     for _ in range(100):
         groups = [{"path": "a", "fields": groups}]
     write(folder / "registry/deep.json", descriptor({"f(uint256 a)": {"fields": groups}}))
-    faults = {Path(one["path"]).name: one["reason"] for one in json.loads(imported(folder, "--json").stdout)["faults"]}
-    assert "nested too deeply" in faults.pop("deep.json")
-    assert set(faults) == {f"link{number}.json" for number in range(4)}
-    assert "over 8 descriptors one behind the other" in faults["link0.json"]
+    found = faults(folder)
+    assert "nested too deeply" in found.pop("deep.json")
+    assert set(found) == {f"link{number}.json" for number in range(4)}
+    assert "over 8 descriptors one behind the other" in found["link0.json"]
