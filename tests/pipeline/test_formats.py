@@ -144,11 +144,10 @@ TEXT_READING = Reading(
 FOURBYTE = f"""\
 {{
     "10038099": "isPuppySports()",
-    "18160ddd": "totalSupply)",
     "{selector("set((uint256,address)[2])")[2:]}": "set((uint256,address)[2])",
     "a9059cbc": "transfer(address,uint256)",
     "{topic(MOVED)[2:]}": "{MOVED}",
-    "{topic("Mint(address)")}": ["Mint(address)", "Mint(address,uint7)"],
+    "{topic("Mint(address)")}": ["Mint(address)"],
     "{topic("Burn()")[2:].upper()}": "Burn()",
     "{topic("Lost()")}": null
 }}"""
@@ -156,12 +155,7 @@ FOURBYTE_READING = Reading(
     "map",
     ["isPuppySports()", "set((uint256,address)[2])"],
     [MOVED, "Mint(address)", "Burn()"],
-    [
-        Reject("unbalanced", "totalSupply)", 12, 2),
-        Reject("hash_mismatch", TRANSFER, 0, 4),
-        Reject("bad_width", "Mint(address,uint7)", 14, 7),
-        Reject("bad_entry", json.dumps({topic("Lost()"): None}), 0, 9),
-    ],
+    [Reject("hash_mismatch", TRANSFER, 0, 3), Reject("bad_entry", json.dumps({topic("Lost()"): None}), 0, 7)],
 )
 
 # The 4-byte lines come first, then the 32-byte lines; commas are not quoted.
@@ -169,9 +163,8 @@ OPENCHAIN = f"""\
 0x00000000,blockHashAddendsInexpansible(uint256)
 0xa9059cbb,transfer(address,uint256)
 0xa9059cbb,many_msg_babbage(bytes1)
-0xa9059cbb,approve(address,uint256)
+0xa9059cbb,x()
 0xa9059c,short(uint256)
-nothing
 {topic(MOVED)},Transfer(address,address,uint256)
 {topic("Put(uint256,(bytes,string)[])")},Put(uint256,(bytes,string)[])
 """
@@ -179,11 +172,7 @@ OPENCHAIN_READING = Reading(
     "openchain",
     ["blockHashAddendsInexpansible(uint256)", TRANSFER, "many_msg_babbage(bytes1)"],
     [MOVED, "Put(uint256,(bytes,string)[])"],
-    [
-        Reject("hash_mismatch", "approve(address,uint256)", 0, 4),
-        Reject("bad_entry", "0xa9059c,short(uint256)", 0, 5),
-        Reject("bad_entry", "nothing", 0, 6),
-    ],
+    [Reject("hash_mismatch", "x()", 0, 4), Reject("bad_entry", "0xa9059c,short(uint256)", 0, 5)],
 )
 
 CSV = f"""\
@@ -193,23 +182,19 @@ id,Text_Signature,hex_signature,created_at
 3,"multi(uint256,
   bytes)",{selector("multi(uint256,bytes)")},
 
-4,"bad(uint7)",,
 5,"say(""hello"")",,
 6,"{MOVED}",{topic(MOVED)},
-7,odd(),0x12,
 8
-9,"approve(address,uint256)",0xa9059cbb,
+9,x(),0xa9059cbb,
 """
 CSV_READING = Reading(
     "csv",
     [TRANSFER, "totalSupply()", "multi(uint256,bytes)"],
     [MOVED],
     [
-        Reject("bad_width", "bad(uint7)", 5, 7),
-        Reject("unknown_type", 'say("hello")', 5, 8),
-        Reject("bad_entry", "odd()", 0, 10),
-        Reject("bad_entry", "8", 0, 11),
-        Reject("hash_mismatch", "approve(address,uint256)", 0, 12),
+        Reject("unknown_type", 'say("hello")', 5, 7),
+        Reject("bad_entry", "8", 0, 9),
+        Reject("hash_mismatch", "x()", 0, 10),
     ],
 )
 
@@ -228,25 +213,18 @@ def row(number: int, text: Any, **more: Any) -> dict[str, Any]:
 
 ROWS = [
     row(1, TRANSFER),
-    row(2, "narrow(uint7)"),
-    row(3, None),
-    row(4, "approve(address,uint256)", hex_signature="0xa9059cbb"),
-    row(5, MOVED, hex_signature=topic(MOVED)),
-    row(6, "odd()", hex_signature="0x12"),
+    row(2, None),
+    row(3, "x()", hex_signature="0xa9059cbb"),
+    row(4, MOVED, hex_signature=topic(MOVED)),
     {"text_signature": "bare(uint)"},
 ]
 ROWS_READING = Reading(
     "rows",
     [TRANSFER, "bare(uint256)"],
     [MOVED],
-    [
-        Reject("bad_width", "narrow(uint7)", 8, 2),
-        Reject("bad_entry", json.dumps(ROWS[2]), 0, 3),
-        Reject("hash_mismatch", "approve(address,uint256)", 0, 4),
-        Reject("bad_entry", "odd()", 0, 6),
-    ],
+    [Reject("bad_entry", json.dumps(ROWS[1]), 0, 2), Reject("hash_mismatch", "x()", 0, 3)],
 )
-PAGE = {"count": 7, "next": "https://www.4byte.directory/api/v1/signatures/?page=2", "previous": None, "results": ROWS}
+PAGE = {"count": 5, "next": "https://www.4byte.directory/api/v1/signatures/?page=2", "previous": None, "results": ROWS}
 
 
 def dump(hash: Any, name: Any, type: Any = "function", inputs: Any = (), **more: Any) -> dict[str, Any]:
@@ -279,7 +257,6 @@ PANORAMIX = json_lines(
     dump("0x00000000", MISSING, "constructor", [parameter("uint256")]),
     dump(selector("libraryCall(uint256)"), "libraryCall", inputs=[parameter("uint256[]")]),
     dump(selector("load(Lib.Data)"), "load", inputs=[parameter("Lib.Data storage")]),
-    dump(selector("narrow(uint7)"), "narrow", inputs=[parameter("uint256"), parameter("uint7")]),
     dump(selector("last()"), "last"),
 )  # fmt: skip
 PANORAMIX_READING = Reading(
@@ -291,7 +268,6 @@ PANORAMIX_READING = Reading(
         Reject("bad_entry", '{"selector": "0x00000004", "abi": {"name": "broken", "type": "func', 0, 9),
         Reject("hash_mismatch", "function libraryCall(uint256[] _param1) payable", 0, 11),
         Reject("library_type", "function load(Lib.Data storage _param1) payable", 15, 12),
-        Reject("bad_width", "function narrow(uint256 _param1,uint7 _param1) payable", 33, 13),
     ],
 )
 
@@ -308,9 +284,7 @@ ABI: list[Any] = [
      "inputs": [parameter("address", indexed=True), parameter("address", indexed=True), parameter("uint256")]},
     {"type": "event", "name": "Many", "anonymous": True, "inputs": [parameter("uint256", indexed=True)] * 4},
     {"type": "event", "name": "TooMany", "inputs": [parameter("uint256", indexed=True)] * 4},
-    {"type": "function", "name": "load", "inputs": [parameter("Lib.Data storage")]},
     {"type": "function", "name": "f(uint256),g", "inputs": []},
-    {"type": "function", "name": "narrow", "inputs": [parameter("uint7")]},
 ]  # fmt: skip
 ABI_READING = Reading(
     "abi",
@@ -318,14 +292,12 @@ ABI_READING = Reading(
     [MOVED, "Many(uint256,uint256,uint256,uint256)"],
     [
         Reject("too_many_indexed", f"event TooMany({','.join(['uint256 indexed _param1'] * 4)})", 7, 11),
-        Reject("library_type", "function load(Lib.Data storage _param1)", 15, 12),
-        Reject("bad_name", "function f(uint256),g()", 0, 13),
-        Reject("bad_width", "function narrow(uint7 _param1)", 17, 14),
+        Reject("bad_name", "function f(uint256),g()", 0, 12),
     ],
 )
 
 # A text as it was sent to Sourcify, with the hashes of just that text.
-_SENT = [TRANSFER, MOVED, "x(uint)", "narrow(uint7)"]
+_SENT = [TRANSFER, MOVED]
 SOURCIFY = parquet_bytes(
     {
         "signature_hash_32": pa.array(
@@ -335,7 +307,7 @@ SOURCIFY = parquet_bytes(
             [*(keccak256(text)[:4] for text in _SENT), b"1234", keccak256("b()")[:4], None, None], pa.binary()
         ),
         "signature": [*_SENT, "a()", "b()", None, "d()"],
-        "created_at": pa.array([1_700_000_000_123_456_789] * 8, pa.timestamp("ns")),
+        "created_at": pa.array([1_700_000_000_123_456_789] * 6, pa.timestamp("ns")),
     },
     compression="zstd",
 )
@@ -343,13 +315,7 @@ SOURCIFY_READING = Reading(
     "parquet",
     [TRANSFER, MOVED, "b()"],
     [],
-    [
-        Reject("hash_mismatch", "x(uint)", 0, 3),
-        Reject("bad_width", "narrow(uint7)", 8, 4),
-        Reject("hash_mismatch", "a()", 0, 5),
-        Reject("bad_entry", "", 0, 7),
-        Reject("bad_entry", "d()", 0, 8),
-    ],
+    [Reject("hash_mismatch", "a()", 0, 3), Reject("bad_entry", "", 0, 5), Reject("bad_entry", "d()", 0, 6)],
 )
 
 DATA = Path(__file__).parent / "data"
@@ -369,8 +335,6 @@ STANDARD_JSON_READING = Reading(
 SOLC_HASHES = f"""
 ======= contracts/Token.sol:Book =======
 Function signatures:
-97833677: insert(Book.Order storage,uint256)
-
 Error signatures:
 3554498b: {_CLOSED}
 
@@ -380,11 +344,9 @@ Function signatures:
 ======= contracts/Token.sol:Token =======
 Function signatures:
 5933d8cb: {_PLACE}
-18c83130: placed(address,uint8)
-a9059cbb: approve(address,uint256)
+a9059cbb: x()
 
 Error signatures:
-e7d05e27: Denied(address)
 e7d05e27
 
 Event signatures:
@@ -393,13 +355,9 @@ ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef: {MOVED}
 """
 SOLC_HASHES_READING = Reading(
     "solc-hashes",
-    [_CLOSED, _PLACE, "placed(address,uint8)", "Denied(address)"],
+    [_CLOSED, _PLACE],
     [_PLACED, MOVED],
-    [
-        Reject("library_type", "insert(Book.Order storage,uint256)", 8, 4),
-        Reject("hash_mismatch", "approve(address,uint256)", 0, 16),
-        Reject("bad_entry", "e7d05e27", 0, 20),
-    ],
+    [Reject("hash_mismatch", "x()", 0, 13), Reject("bad_entry", "e7d05e27", 0, 16)],
 )
 
 
@@ -419,8 +377,8 @@ MYTHRIL_TABLE = "CREATE TABLE IF NOT EXISTS signatures(byte_sig VARCHAR(10), tex
 MYTHRIL = sqlite_bytes(
     "CREATE TABLE other (a, b)", MYTHRIL_TABLE,
     rows=[
-        ("0xa9059cbb", TRANSFER), ("0xa9059cbb", "many_msg_babbage(bytes1)"), ("0xa9059cbb", "approve(address,uint256)"),
-        ("0x18160ddd", "totalSupply)"), ("0x12", "odd()"), (None, "bare(uint)"), ("0x0dbe671f", None),
+        ("0xa9059cbb", TRANSFER), ("0xa9059cbb", "many_msg_babbage(bytes1)"), ("0xa9059cbb", "x()"),
+        (None, "bare(uint)"), ("0x0dbe671f", None),
         (keccak256(MOVED), MOVED), (7, "seven()"),
     ],
 )  # fmt: skip
@@ -428,13 +386,7 @@ MYTHRIL_READING = Reading(
     "sqlite",
     [TRANSFER, "many_msg_babbage(bytes1)", "bare(uint256)"],
     [MOVED],
-    [
-        Reject("hash_mismatch", "approve(address,uint256)", 0, 3),
-        Reject("unbalanced", "totalSupply)", 12, 4),
-        Reject("bad_entry", "odd()", 0, 5),
-        Reject("bad_entry", "None", 0, 7),
-        Reject("bad_entry", "seven()", 0, 9),
-    ],
+    [Reject("hash_mismatch", "x()", 0, 3), Reject("bad_entry", "None", 0, 5), Reject("bad_entry", "seven()", 0, 7)],
 )
 
 # As Foundry prints tables: rows over several lines are joined, rows of Markdown have no rules, constructors are none.
@@ -447,8 +399,6 @@ TABLE = f"""\
 |-------------+---------------------------------+------------|
 | function    | transfer(address,uint256) nonpayable returns (bool) | 0xa9059cbb |
 |-------------+---------------------------------+------------|
-| function    | put(struct Lib.Order)           | 0x12345678 |
-|-------------+---------------------------------+------------|
 | constructor | constructor() nonpayable        |            |
 ╰-------------+---------------------------------+------------╯
 
@@ -456,18 +406,14 @@ Token
 | Method | Identifier |
 |--------|------------|
 | {TRANSFER} | a9059cbb |
-| approve(address,uint256) | a9059cbb |
+| x() | a9059cbb |
 | odd() | |
 """
 TABLE_READING = Reading(
     "table",
     [TRANSFER, TRANSFER],
     [MOVED],
-    [
-        Reject("unknown_type", "put(struct Lib.Order)", 5, 9),
-        Reject("hash_mismatch", "approve(address,uint256)", 0, 18),
-        Reject("bad_entry", "odd() | ", 0, 19),
-    ],
+    [Reject("hash_mismatch", "x()", 0, 16), Reject("bad_entry", "odd() | ", 0, 17)],
 )
 
 SAMPLES: dict[str, tuple[str | bytes, Reading]] = {
@@ -554,14 +500,10 @@ OTHER_FILES = {
     "words": "text,hash\nhello,12345678\n",
     "other.json": '{"contracts": {"a": {"b": {"abi": 7}}}}',
     "caches.json": '{"functions": [], "events": []}',
-    "notes": "some words\nand more of them\n",
     "package.json": '{"name": "token", "version": "1.0.0"}',
     "tsconfig.json": "{}",
-    "numbers.json": "[1, 2, 3]",
     "data.bin": "\0\1\2\3",
     "empty": "",
-    "carriage return": "ab\rcd\n",
-    "binary with a carriage return": "\x7fELF\x02\r\x01\0\0\n\0",
     "progress": "progress 10%\rprogress 20%\r\n",
     "quoted carriage return": '"a\rb\n',
     "tool.json": json.dumps([{"type": "function", "function": {"name": "get_weather", "parameters": {}}}]),
@@ -595,8 +537,7 @@ SKIPPED_FILES = {
     "names alone": "id,name,hash\n1,alice,0x12345678\n2,bob,0x12345679\n",
     "commits": "a9059cbb fix the parser (again)\n18160ddd add a test\n",
     "binary": "text_signature,hash\0\n",
-    "LICENSE.txt": "a()\n", "requirements.txt": "web3==7.0\n", "README": "f()\n", "COPYING": "a()\n",
-    "notes.txt": "some words\nand more of them\n", "list.csv": "id,signature\n1,0xab\n",
+    "LICENSE.txt": "a()\n", "README": "f()\n", "notes.txt": "some words\nand more of them\n", "list.csv": "id,signature\n1,0xab\n",
     **dict.fromkeys(["main.go", "main.rs", "main.huff", "main.d.ts"], _CODE),
 }  # fmt: skip
 """What only looks like CSV, licences, prose, and code without declarations."""
@@ -760,13 +701,8 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
         "nul.csv", 'text_signature\na()\n"b(\0)"\n\0\n',
         Reading("csv", ["a()"], [], [Reject("unknown_type", "b(\0)", 3, 3), Reject("bad_name", "\0", 1, 4)]),
     ),
-    "NUL in a text": (
-        "nul.txt", "a()\nb(\0)\nc()\n\0\n",
-        Reading("text", ["a()", "c()"], [], [Reject("unknown_type", "b(\0)", 3, 2), Reject("bad_name", "\0", 1, 4)]),
-    ),
     "a contract without entries": ("Context.json", json.dumps(_CONTRACT, indent=2), Reading("json")),
     "an ABI without entries": ("Context.abi", "[]", Reading("abi")),
-    "a header of unknown names": ("input", f'code,fn\n0xa9059cbb,"{TRANSFER}"\n', Reading("csv", [TRANSFER])),
     "a header of unknown names above wrong hashes": (
         "input", "code:fn\n0x12345678:x()\n0x12345678:y()\n",
         Reading("csv", [], [], [Reject("hash_mismatch", "x()", 0, 2), Reject("hash_mismatch", "y()", 0, 3)]),
@@ -795,10 +731,6 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
         Reading("csv", [TRANSFER, "bare()", "odd()"], [MOVED]),
     ),
     "spellings of a hash in a map": ("input", json_lines(dict.fromkeys(_SPELLED, TRANSFER)), Reading("map", [TRANSFER] * 4)),
-    "spellings of a hash in CSV": (
-        "input", "signature,selector\n" + "".join(f'"{TRANSFER}",{one}\n' for one in _SPELLED),
-        Reading("csv", [TRANSFER] * 4),
-    ),
     **{f"nothing in {name}": (name, "", Reading(format)) for name, format in (
         ("empty.txt", "text"), ("empty.jsonl", "rows"), ("empty.ndjson", "rows"))},
     **{f"the hash {hash!r}": (
@@ -830,7 +762,6 @@ def test_collection_of_text_without_keyword(read: Read) -> None:
 @pytest.mark.parametrize(
     ("data", "functions"),
     [
-        ("a()\n/* b() */\nc()\n", ["a()", "c()"]),
         ("a()\n/* b()\nb()\n\n*/\nc()\n", ["a()", "c()"]),
         ("/**\n * b()\n **/ a() /* c() */\n", ["a()"]),
         ("a(uint /* amount */ x, /* to */ address)\n", ["a(uint256,address)"]),
@@ -839,7 +770,6 @@ def test_collection_of_text_without_keyword(read: Read) -> None:
         ("/* // */ a()\n", ["a()"]),
         ("// see contracts/*.sol\na()\nb() // and lib/*\nc()\n", ["a()", "b()", "c()"]),
         ("# see contracts/*.sol\na()\n", ["a()"]),
-        ("// all of it */\na()\n", ["a()"]),
     ],
 )
 def test_comments_are_skipped(read: Read, data: str, functions: list[str]) -> None:
@@ -1138,11 +1068,9 @@ HUFF = """#include "./Token.huff"
     (bytes32, uint8)[2],
     bytes
 ) nonpayable returns ()
-// #define function never() nonpayable returns ()
 #define event Moved(address indexed from, uint256 value)
 #define error Denied(address)
 #define macro MAIN() = takes(0) returns(0) { 0x00 calldataload }
-#define constant TRANSFER = 0x01
 #define function bad(uint7) view returns ()
 """
 TYPECHAIN = """export interface TokenInterface extends utils.Interface {
@@ -1179,7 +1107,7 @@ const quote, tick = '"', '`'
 """
 CODE = {
     "rust": ("lib.rs", RUST, Reading("rust", ["number()", "walk((uint64,bytes32[]))", "loose(address[],uint256)", "body()", "orders(address,uint256)", "Denied(address)", "balanceOf(address)"], ["Moved((uint64,bytes32[]),address)"])),
-    "huff": ("Token.huff", HUFF, Reading("huff", [TRANSFER, "balanceOf(address)", "store((bytes32,uint8)[2],bytes)", "Denied(address)"], ["Moved(address,uint256)"], [Reject("bad_width", "function bad(uint7) view returns ()", 14, 14)])),
+    "huff": ("Token.huff", HUFF, Reading("huff", [TRANSFER, "balanceOf(address)", "store((bytes32,uint8)[2],bytes)", "Denied(address)"], ["Moved(address,uint256)"], [Reject("bad_width", "function bad(uint7) view returns ()", 14, 12)])),
     "ethers 5 and 6": ("Token.ts", TYPECHAIN, Reading("typechain", ["place((address,uint256)[])", "mint(address)"], ["Moved(address,uint256)"])),
     "go": ("token.go", GO, Reading("javascript", [TRANSFER, "totalSupply()"], [MOVED])),
     "go, raw": ("token.go", f"package token\n\nconst TokenABI = `{_GO_ABI}`\n", Reading("javascript", [TRANSFER], [MOVED])),
