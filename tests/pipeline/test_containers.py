@@ -11,7 +11,6 @@ import os
 import random
 import tarfile
 import zipfile
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -310,27 +309,21 @@ def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
     dice = random.Random(5)
     archives = [pack(FILES) for pack in ARCHIVES.values()]
     path = tmp_path / "damaged"
-    outcomes = Counter[str]()
+    problems = []
     for _ in range(200):
         data = bytearray(dice.choice(archives))
         at = dice.randrange(len(data))
-        match dice.randrange(3):
-            case 0:
-                del data[at:]
-            case 1:
-                del data[at : at + dice.randrange(600)]
-            case 2:
-                data[at : at + 4] = dice.choice([b"\xff\xff\xff\xff", bytes(4), b"7777", dice.randbytes(4)])
+        put = dice.choice([b"", b"\xff\xff\xff\xff", bytes(4), b"7777", dice.randbytes(4)])
+        data[at : at + dice.choice([4, 600, len(data)])] = put
         path.write_bytes(data)
         try:
             for source in open_each(find([str(path)]), lambda _: None, None):
                 detect(source)
                 source.finish()
-            outcomes["read"] += 1
         except BadInput as error:
-            outcomes[f"refused in {len(str(error).splitlines())} line"] += 1
-    assert outcomes.keys() == {"read", "refused in 1 line"}
-    assert min(outcomes.values()) > 10
+            problems.append(str(error))
+    assert {len(problem.splitlines()) for problem in problems} == {1}
+    assert 10 < len(problems) < 190
 
 
 def test_encrypted_members_are_faults(tmp_path: Path, warehouse: Path) -> None:
