@@ -180,7 +180,7 @@ ARCHIVES: dict[str, Callable[[dict[str, Any]], bytes]] = {
     "old.tar": lambda files: tarred(files, tarfile.USTAR_FORMAT),
     "tar.xz": lambda files: lzma.compress(tarred(files)),
 }
-FILES = {
+FILES: dict[str, Any] = {
     "README.md": "# read me",
     "list.txt": "a()\nb(uint7)\n",
     "abi/token.json": json.dumps([{"type": "function", "name": "c", "inputs": []}]),
