@@ -32,7 +32,6 @@ def signatures(texts: Sequence[str]) -> bytes:
         "signature_hash_32": pa.array(hashes, pa.binary()),
         "signature_hash_4": pa.array([digest[:4] for digest in hashes], pa.binary()),
         "signature": list(texts),
-        "created_at": pa.array([1_700_000_000_123_456_789] * len(texts), pa.timestamp("ns")),
     }
     return parquet_bytes(columns, compression="zstd")
 
@@ -42,11 +41,9 @@ def compiled(rows: Sequence[tuple[Any, Any]], as_hex: bool = False) -> bytes:
     hashes = [keccak256(text) if isinstance(text, str) else text for text, _ in rows]
     written = pa.array(["0x" + digest.hex() for digest in hashes]) if as_hex else pa.array(hashes, pa.binary())
     columns = {
-        "id": list(range(len(rows))),
         "compilation_id": [f"00000000-0000-0000-0000-{number:012}" for number in range(len(rows))],
         "signature_hash_32": written,
         "signature_type": pa.array([kind for _, kind in rows], pa.string()),
-        "created_at": pa.array([1_700_000_000_123_456_789] * len(rows), pa.timestamp("ns")),
     }
     return parquet_bytes(columns, compression="zstd")
 
