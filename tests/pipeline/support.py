@@ -7,7 +7,6 @@ import gzip
 import io
 import lzma
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -32,7 +31,8 @@ from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.table.paths import Paths
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
+from tests.conftest import ROOT, SAFETY_SECONDS, environment
+from tests.processes import Command
 from tests.warehouse.support import table_of
 
 
@@ -77,20 +77,15 @@ def invoke(warehouse: Path, *arguments: str | Path, stdin: bytes = b"") -> Comma
 
 def run_watched(warehouse: Path, *arguments: str | Path, most: int) -> tuple[CommandResult, int]:
     """Run ``sigdir`` as a process; kill it if it has over ``most`` MiB resident or hangs. How it ended, and its peak."""
-    command = [*command_line(), *map(str, arguments)]
+    out, error = (warehouse.with_name(name) for name in ("stdout", "stderr"))
+    process = Command([str(argument) for argument in arguments], ROOT, environment(warehouse), out, error)
     peak, deadline = 0, time.monotonic() + SAFETY_SECONDS
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        while process.poll() is None:
-            peak = max(peak, peak_mib(process.pid))
-            if peak > most or time.monotonic() > deadline:
-                process.kill()
-            time.sleep(0.01)
-        out, error = process.stdout.read(), process.stderr.read().decode()
-    return CommandResult(process.returncode, out, error), peak
+    while process.poll() is None:
+        peak = max(peak, peak_mib(process.pid))
+        if peak > most or time.monotonic() > deadline:
+            process.kill()
+        time.sleep(0.01)
+    return CommandResult(process.wait(), out.read_bytes(), error.read_text()), peak
 
 
 def read_alone(format: Format, source: Source) -> Iterator[ReadTask]:

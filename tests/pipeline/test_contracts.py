@@ -252,10 +252,7 @@ def test_proxies_are_followed_so_far_and_no_circle(warehouse: Path, tmp_path: Pa
     """A circle ends where it begins, a long chain after MAX_PROXIES, and the contract says so."""
     addresses = [f"0x{number:040x}" for number in range(1, MAX_PROXIES + 4)]
     chain = dict(pairwise(addresses))
-    imported(
-        warehouse,
-        proxies(tmp_path / "p.csv", chain | {TOKEN: PROXY, PROXY: TOKEN, OTHER: "0x" + "99" * 20}),
-    )
+    imported(warehouse, proxies(tmp_path / "p.csv", chain | {TOKEN: PROXY, PROXY: TOKEN, OTHER: "0x" + "99" * 20}))
     assert at(warehouse, TOKEN).unfollowed == f"the proxies lead back to {TOKEN}"
     long = at(warehouse, addresses[0])
     assert (len(long.implementations), long.unfollowed) == (MAX_PROXIES, f"more than {MAX_PROXIES} proxies")

@@ -168,9 +168,7 @@ def test_the_days_of_a_source(tmp_path: Path) -> None:
     assert first["usage"] == {
         "rows": 4, "hashes": {"signatures": 1, "event-signatures": 0}, "uses": 10, "days": ["2026-11-01", "2026-11-02"],
     }  # fmt: skip
-    assert first["warnings"] == [
-        "1 row was counted without a day: none such as 2026-01-31; the first is row 4",
-    ]
+    assert first["warnings"] == ["1 row was counted without a day: none such as 2026-01-31; the first is row 4"]
     assert not add("november.csv", *november)["published"]
     assert counted() == [("november.csv", 10, date(2026, 11, 1), date(2026, 11, 2))]
     add("other.csv", f"2026-11-03,{hash},4", source="november.csv")

@@ -314,8 +314,7 @@ STRANGE = "/a/50%2520off%20%231/a%20b%2541%3F.txt"
 
 
 @pytest.mark.parametrize(
-    "imports",
-    [[["/a", STRANGE]], pytest.param([["/a/list.txt"], [""], ["", "--dry-run"]], marks=pytest.mark.long)],
+    "imports", [[["/a", STRANGE]], pytest.param([["/a/list.txt"], [""], ["", "--dry-run"]], marks=pytest.mark.long)]
 )
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
 def test_executors_without_a_shared_folder(

@@ -28,7 +28,7 @@ from backports import zstd
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import solidity, vyper
-from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
+from sigdir.pipeline.formats.solidity import declarations, has_too_many_tokens
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import Source
 from sigdir.signatures.grammar import OK
@@ -262,9 +262,9 @@ def test_deep_solidity_is_read(opened: str) -> None:
     assert [entry.text for entry in declarations(code.encode()) if entry.reject_reason == OK] == [b"function f()"]
 
 
-def test_a_source_of_very_many_tokens_is_refused() -> None:
-    """A million of them may be two hundred thousand declarations. A word counts as one token, white space as none."""
-    most = MAX_TOKENS
+def test_a_source_of_very_many_tokens_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word counts as one token, white space as none."""
+    monkeypatch.setattr("sigdir.pipeline.formats.solidity.statements.MAX_TOKENS", most := 1_000)
     for too_many in (b";" * (most + 1), b"a " * (most + 1), b"a;" * (most // 2 + 1)):
         assert has_too_many_tokens(too_many), too_many[:2]
     for fine in (b";" * most + b" " * most, b"word " * (most - 8), b"a" * 16 * most, b"w\xc3\xb6rd\t\r\n" * (most - 8)):
@@ -300,9 +300,9 @@ def test_the_memory_of_a_project_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, statement: str
 ) -> None:
     """Whatever sources consist of, one that comes when the memory for them is full is refused by its name."""
-    most, module = (1 << 20, vyper) if name == "a.vy" else (1 << 19, solidity)
-    monkeypatch.setattr(module, "MAX_KEPT", most)
-    dense = "".join(map(statement.format, range(250)))
+    module = vyper if name == "a.vy" else solidity
+    monkeypatch.setattr(module, "MAX_KEPT", most := 1 << 18)
+    dense = "".join(map(statement.format, range(100)))
     write_files(tmp_path, {f"{number:02}/{name}": dense for number in range(40)})
     sources, project = find([str(tmp_path)]), module.Project([str(tmp_path)])
     tracemalloc.start()
@@ -334,16 +334,18 @@ def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path, bounded: 
 
 def test_names_of_any_bytes_are_shown_in_one_line(tmp_path: Path, warehouse: Path, imported: Import) -> None:
     """A file name with a line break, an escape or invalid UTF-8 breaks neither error messages nor the history."""
-    names = [b"a\nb", b"\x1b[31mred", b"\xff\xfe", b"'; DROP TABLE x; --", b" ", b"%s{}"]
+    names = [b"a\nb", b"\x1b[31mred", b"\xff\xfe", b"'; DROP TABLE x; --", b"%s{}"]
+    (folder := tmp_path / "in").mkdir()
     for number, name in enumerate(names):
-        good, bad = (os.fsdecode(os.fsencode(tmp_path) + b"/" + name + ending) for ending in (b".txt", b".json"))
-        Path(good).write_text(f"name{number}()\nbad{number}(uint7)\n")
-        outcome = imported(good)
-        outcome.assert_counted()
-        assert outcome.totals == (2, 1, 0, 1)
-        Path(bad).write_text("{")
+        good, bad = (Path(os.fsdecode(os.fsencode(folder) + b"/" + name + end)) for end in (b".txt", b".json"))
+        bad.write_text("{")
         imported(bad).assert_refused("broken JSON")
-    for command in ("history", "rejects"):
-        shown = invoke(warehouse, command, "--format", "ndjson").stdout.splitlines()
-        assert json.loads(invoke(warehouse, command, "--json").stdout) == [json.loads(line) for line in shown]
+        bad.unlink()
+        good.write_text(f"name{number}()\nbad{number}(uint7)\n")
+    outcome = imported(folder)
+    outcome.assert_counted()
+    assert outcome.totals == (10, 5, 0, 5)
+    for command in (["history", "--sources"], ["rejects"]):
+        shown = invoke(warehouse, *command, "--format", "ndjson").stdout.splitlines()
+        assert json.loads(invoke(warehouse, *command, "--json").stdout) == [json.loads(line) for line in shown]
         assert len(shown) == len(names)
