@@ -28,10 +28,7 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import document, parameters, reading_document
 from sigdir.signatures.readings import Form, Input, Known, Reading, Readings
 from sigdir.signatures.types import Type, parameter_types
-from sigdir.warehouse.index.ranked import read_alternatives
-from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.errors import UnreadableWarehouse
-from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
 from tests.pipeline.support import invoke, write_files
 from tests.signatures.test_calldata import values_of, word
@@ -43,6 +40,7 @@ TEXTS = [
 ]  # fmt: skip
 COLUMNS = ("input", "to", "data", "topic0", "topic1", "topic2", "topic3")
 TOPIC = keccak256(b"Transfer(address,address,uint256)")
+TOPICS = ["0x" + TOPIC.hex(), "0x" + TO[2:].zfill(64), "0x" + OTHER[2:].zfill(64)]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +93,7 @@ def decoded(source: Path, target: Path, warehouse: Path) -> list[dict[str, Any]]
 
 @pytest.mark.parametrize("name", ["txs.parquet", "txs.csv", "txs.jsonl", "txs.jsonl.gz"])
 def test_each_row_is_decoded_as_it_would_be_alone(warehouse: Path, tmp_path: Path, name: str) -> None:
-    """In every format; text, values and confidence are those of the tree that the API builds."""
+    """In every format. What a call reads as is compared with the tree that the API builds further down."""
     given = rows()
     write(tmp_path / name, given)
     found = decoded(tmp_path / name, tmp_path / "out.parquet", warehouse)
@@ -104,13 +102,8 @@ def test_each_row_is_decoded_as_it_would_be_alone(warehouse: Path, tmp_path: Pat
         TRANSFER, MULTICALL, TRANSFER, TRANSFER, None, None, "f(uint8)", "Broken(uint256)", None, None, None,
         "Transfer(address,address,uint256)", "Pair(uint256,uint256)", None,
     ]  # fmt: skip
-    reader = Reader(Paths(warehouse))
-    for row, source in zip(found[:8], given[:8], strict=True):
-        [reading] = read_alternatives(reader.current(), [Input(Form.CALLDATA, bytes.fromhex(source["input"][2:]))])
-        best = reading.best
-        assert row["confidence"] == (best.confidence.value if best else "none")
-        assert row["exact"] == (best.attempt.exact if best else None)
-    reader.close()
+    assert [row["exact"] for row in found[:8]] == [True, True, False, None, None, None, True, True]
+    assert [row["confidence"] for row in found[:8]] == ["high", "high", "low", "none", "none", "none", "high", "high"]
     assert json.loads(found[0]["values"]) == [TO, "1000"]
     [nested] = json.loads(found[1]["nested"])
     assert (nested["path"], nested["candidates"][0]["text_signature"]) == ([0, 0], TRANSFER)
@@ -174,9 +167,8 @@ def test_logs_that_standards_name_otherwise_have_their_columns(tmp_path: Path) -
     """The Transfer of ERC-721 has the topic of ERC-20's, and names its last parameter otherwise; without it there is no such column."""
     declared = "event Transfer(address indexed src, address indexed dst, uint256 wad)\n"
     import_files(write_files(tmp_path, {"in.txt": declared}), tmp_path / "w")
-    topics = ["0x" + TOPIC.hex(), "0x" + TO[2:].zfill(64), "0x" + OTHER[2:].zfill(64)]
-    amount: dict[str, Any] = {"topics": topics, "data": "0x" + word(5).hex()}
-    token: dict[str, Any] = {"topics": [*topics, "0x" + word(7).hex()], "data": "0x"}
+    amount: dict[str, Any] = {"topics": TOPICS, "data": "0x" + word(5).hex()}
+    token: dict[str, Any] = {"topics": [*TOPICS, "0x" + word(7).hex()], "data": "0x"}
     source, target = tmp_path / "logs.jsonl", tmp_path / "logs.parquet"
     source.write_bytes(b"\n".join(map(orjson.dumps, [token, token, amount])))
     found = decoded(source, target, tmp_path / "w")
@@ -195,7 +187,7 @@ def test_logs_that_standards_name_otherwise_have_their_columns(tmp_path: Path) -
 def test_many_batches_keep_their_order(warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Binary columns as cryo writes them; one constant row in them is counted as often as it stands there."""
     monkeypatch.setattr(job, "_BATCH_ROWS", 2_048)
-    count = 7_000
+    count = 5_000
     inputs = [call(TRANSFER, TO, number) for number in range(count)]
     pq.write_table(pa.table({"input": pa.array(inputs, pa.binary()), "n": range(count)}), tmp_path / "t.parquet")
     found = decoded(tmp_path / "t.parquet", tmp_path / "out.parquet", warehouse)
@@ -232,10 +224,10 @@ def test_the_progress_has_a_total(warehouse: Path, tmp_path: Path, name: str) ->
 
     An error of the directory is raised as it was, not as the engine puts it, and the target does not appear.
     """
-    write(tmp_path / name, rows()[:8] * 600)
+    write(tmp_path / name, rows()[:8] * 300)
     progress = Recorder()
     job.decode_file(str(tmp_path / name), str(tmp_path / "out.parquet"), warehouse, progress)
-    assert (progress.totals, sum(progress.units), progress.row_count) == ([("decode", 4800)], 4800, 4800)
+    assert (progress.totals, sum(progress.units), progress.row_count) == ([("decode", 2400)], 2400, 2400)
     assert len(progress.units) > 1
     failing = Recorder(UnreadableWarehouse("gone"))
     with pytest.raises(UnreadableWarehouse, match=r"^gone$"):
@@ -335,9 +327,12 @@ def test_rows_and_answers_are_those_of_the_tree(calls: list[bytes], times: int) 
 
 
 def test_odd_rows(warehouse: Path, tmp_path: Path) -> None:
-    """Topics may be one list, as BigQuery exports logs; a line that is no JSON is a row with its reason."""
-    topics = ["0x" + TOPIC.hex(), "0x" + TO[2:].zfill(64), "0x" + OTHER[2:].zfill(64)]
-    pq.write_table(pa.table({"topics": [topics], "data": ["0x" + word(5).hex()]}), tmp_path / "logs.parquet")
+    """Topics may be one list, as BigQuery exports logs; a line that is no JSON is a row with its reason.
+
+    Of an input beside data the one counts that is not empty; a log has its data, and its transaction's input may stand
+    there.
+    """
+    pq.write_table(pa.table({"topics": [TOPICS], "data": ["0x" + word(5).hex()]}), tmp_path / "logs.parquet")
     [row] = decoded(tmp_path / "logs.parquet", tmp_path / "out.parquet", warehouse)
     assert (row["kind"], json.loads(row["values"])) == ("log", [TO, OTHER, "5"])
     (tmp_path / "a.jsonl").write_bytes(
@@ -345,15 +340,12 @@ def test_odd_rows(warehouse: Path, tmp_path: Path) -> None:
     )
     found = decoded(tmp_path / "a.jsonl", tmp_path / "o.parquet", warehouse)
     assert [row["confidence"] for row in found] == ["none", "none", "high"]
-
-
-def test_input_and_data_beside_each_other(warehouse: Path, tmp_path: Path) -> None:
-    """Of a call the one counts that is not empty; a log has its data, and its transaction's input may stand there."""
     transfer = "0x" + call(TRANSFER, TO, 1).hex()
-    topics = ["0x" + TOPIC.hex(), "0x" + TO[2:].zfill(64), "0x" + OTHER[2:].zfill(64)]
-    given: list[dict[str, Any]] = [{"input": "0x", "data": transfer}, {"input": transfer, "data": "0x"}]
-    given.append({"topics": topics, "data": "0x" + word(5).hex(), "input": transfer})
-    given.append({"topics": [*topics, "0x" + word(7).hex()], "data": "", "input": transfer})
+    given: list[dict[str, Any]] = [
+        {"input": "0x", "data": transfer}, {"input": transfer, "data": "0x"},
+        {"topics": TOPICS, "data": "0x" + word(5).hex(), "input": transfer},
+        {"topics": [*TOPICS, "0x" + word(7).hex()], "data": "", "input": transfer},
+    ]  # fmt: skip
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(map(orjson.dumps, given)))
     found = decoded(tmp_path / "a.jsonl", tmp_path / "o.parquet", warehouse)
     assert [json.loads(row["values"]) for row in found] == [[TO, "1"], [TO, "1"], [TO, OTHER, "5"], [TO, OTHER, "7"]]
@@ -395,12 +387,8 @@ def test_a_bad_file_is_refused(
 
 
 KEPT = {
-    "transaction_hash": "0xab",
-    "block_number": 7,
-    "hash": "0xcd",
-    "note": 'a "quoted" NA, x',
-    "logs": [{"n": None}],
-}
+    "transaction_hash": "0xab", "block_number": 7, "hash": "0xcd", "note": 'a "quoted" NA, x', "logs": [{"n": None}],
+}  # fmt: skip
 """Columns that are not decoded; the result has a ``hash`` of its own."""
 
 
@@ -460,9 +448,7 @@ def test_the_header_shows_the_separator(warehouse: Path, tmp_path: Path, name: s
     assert (json.loads(row["values"]), row["a,b;c|d\te"]) == ([TO, "7"], "1,2;3|4\t5")
 
 
-@pytest.mark.parametrize(
-    "shape", ["lines", "list", "pretty list", "result", "pretty result", "pretty object", "answer object"]
-)
+@pytest.mark.parametrize("shape", ["lines", "list", "pretty result", "pretty object", "answer object"])
 def test_other_columns_of_json_stay_json(warehouse: Path, tmp_path: Path, shape: str) -> None:
     """In NDJSON; Parquet has text. JSON is an object a line or one document: a list, an explorer's answer, one object."""
     given = rows_with_columns()[: 1 if "object" in shape else 2]
@@ -485,8 +471,8 @@ def test_other_columns_of_json_stay_json(warehouse: Path, tmp_path: Path, shape:
 
 def test_a_column_that_late_lines_have(warehouse: Path, tmp_path: Path) -> None:
     """The columns are those of all lines."""
-    given = [{"input": "0x" + call(TRANSFER, TO, number).hex(), "n": number} for number in range(9000)]
+    given = [{"input": "0x" + call(TRANSFER, TO, number).hex(), "n": number} for number in range(2100)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*given, {"late": [1]}]))
     table, lines = outputs(tmp_path / "a.jsonl", warehouse)
-    assert [line["n"] for line in lines] == [*range(9000), None]
+    assert [line["n"] for line in lines] == [*range(2100), None]
     assert (lines[-1]["late"], table["late"].to_pylist()[-2:]) == ([1], [None, "[1]"])

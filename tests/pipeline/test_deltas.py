@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,6 @@ import pytest
 from falcon.testing import TestClient
 
 import sigdir
-from sigdir.cli.spark_session import open_session
-from sigdir.pipeline import engine
-from sigdir.pipeline.run import Options
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
 from sigdir.warehouse.table.paths import Paths
@@ -39,8 +35,6 @@ BOTH = {
     ("added(bytes)", "function", "function added(bytes data)", 2),
 }
 """What each text's source says after both days, with the import that it is from: a name that changed is the newer one."""
-
-ABI = [{"type": "function", "name": "set", "inputs": []}]
 
 
 def command(warehouse: Path, *arguments: str | Path) -> dict[str, Any]:
@@ -96,19 +90,6 @@ def test_upkeep_keeps_deltas(copied: Path) -> None:
     assert invoke(copied / "w", "verify").status == 0
 
 
-def test_tasks_add_and_replace_as_threads_do(tmp_path: Path) -> None:
-    """An engine's import of the second day leaves what the local one leaves."""
-    pytest.importorskip("pysail")
-    files = write_files(tmp_path, {"day1.txt": DAY_1, "day2.txt": DAY_2})
-    with open_session(None) as session:
-        by_tasks = partial(Options, warehouse=tmp_path / "w", source="daily")
-        for file in files:
-            engine.run(session, by_tasks([str(file)]))
-        assert said(tmp_path / "w") == BOTH
-        engine.run(session, by_tasks([str(files[1])], replace_source=True))
-    assert {row[0] for row in said(tmp_path / "w")} == {"known(uint256)", "added(bytes)", "Low(uint256)"}
-
-
 def test_a_replaced_source_says_only_the_new(copied: Path) -> None:
     """The report counts the texts that the source names no more, also where its file says nothing new.
 
@@ -138,36 +119,12 @@ def test_a_replaced_source_says_only_the_new(copied: Path) -> None:
 def test_what_was_said_costs_nothing_again(tmp_path: Path) -> None:
     """A grown list brings a sighting for each new line; an old one, under whatever name, publishes nothing."""
     lines = [f"f{number}(uint256)" for number in range(500)]
-    first, grown, old = write_files(
-        tmp_path,
-        {
-            "1.txt": "\n".join(lines),
-            "2.txt": "\n".join(reversed([*lines, "g(uint256 a)"])),
-            "old.txt": "\n".join(lines[:9]),
-        },
-    )
+    more = [*lines, "g(uint256 a)"]
+    files = {"1.txt": "\n".join(lines), "2.txt": "\n".join(reversed(more)), "old.txt": "\n".join(lines[:9])}
+    first, grown, old = write_files(tmp_path, dict(files))
     for file, published, brought in ((first, True, 500), (grown, True, 1), (grown, False, 0), (old, False, 0)):
         report = command(tmp_path / "w", file, "--source", "grows")
         assert (report["published"], report["sightings"]) == (published, brought)
-
-
-def test_contracts_of_several_imports_add_up(tmp_path: Path) -> None:
-    """A contract counts once for a source, however often it is imported; the others of the source stay."""
-    for number, names in enumerate(["A", "AB", "A"]):
-        files = {f"{number}/{name}.json": json.dumps({"contractName": name, "abi": ABI}) for name in names}
-        command(tmp_path / "w", *write_files(tmp_path, files), "--source", "ours")
-    found = sigdir.open(tmp_path / "w").sql(
-        "SELECT e.contracts, count(*) FROM evidence AS e JOIN sightings USING (id) GROUP BY 1"
-    )
-    assert found.rows() == [(2, 2)]
-
-
-def test_a_function_and_an_error_are_both_said(tmp_path: Path) -> None:
-    """A later error does not take back an earlier function of the same text."""
-    for text in ("function same(uint256 a)", "error same(uint256 a)", "same(uint256)"):
-        [file] = write_files(tmp_path, {"list.txt": text})
-        command(tmp_path / "w", file)
-    assert sigdir.open(tmp_path / "w").sql("SELECT kinds FROM evidence").rows() == [(["function", "error"],)]
 
 
 def test_a_mistyped_name_can_be_mended_and_broken_again(tmp_path: Path) -> None:
