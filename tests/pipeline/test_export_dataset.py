@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from eth_abi.abi import decode
 
 import sigdir
 from sigdir.pipeline.errors import BadTarget
@@ -51,8 +50,7 @@ def dataset(stored: Path) -> Path:
 def test_a_dataset_has_every_text_in_the_order_of_hashes(stored: Path, dataset: Path) -> None:
     """With what SQL says of it; row groups do not overlap; what is suppressed is not in it."""
     for collection in COLLECTIONS:
-        file = pq.ParquetFile(dataset / f"{collection}.parquet")
-        rows = file.read().to_pylist()
+        rows = pl.read_parquet(dataset / f"{collection}.parquet").to_dicts()
         wanted = sigdir.open(stored).sql(
             "SELECT hex_signature, text_signature, position, looks_mined FROM ranked WHERE collection = ? AND"
             " text_signature != 'hidden()' ORDER BY hex_signature, position", [collection.value],
@@ -90,22 +88,16 @@ def test_the_card_counts_a_text_once(tmp_path: Path) -> None:
     assert "| `both` | 1 | not stated |" in card.read_text()
 
 
-def test_polars_finds_a_hash(dataset: Path) -> None:
-    found = pl.scan_parquet(dataset / "signatures.parquet").filter(pl.col("hash") == "0xa9059cbb").collect()
-    assert found["text_signature"].to_list() == [TRANSFER, SPAM]
-
-
 # The table of declarations.
-
-FROM, TO = "70997970c51812dc3a010c7d01b50e0d17dc79c8", "000000000000000000000000000000000000dead"
 
 
 def test_a_hash_has_one_declaration(stored: Path) -> None:
     """Its best one, in glaciers' columns; no mined text, no event whose indexed parameters nobody knows."""
     table = pl.read_parquet(export(stored, "abis", "abis.parquet"))
-    assert table.columns == [
-        "address", "chain", "hash", "full_signature", "name", "anonymous", "state_mutability", "id"
-    ]  # fmt: skip
+    assert table.schema == {
+        "address": pl.Binary, "chain": pl.UInt64, "hash": pl.Binary, "full_signature": pl.String, "name": pl.String,
+        "anonymous": pl.Boolean, "state_mutability": pl.String, "id": pl.String,
+    }  # fmt: skip
     assert table["hash"].n_unique() == table.height
     by_name = {row["full_signature"]: row for row in table.to_dicts()}
     found = by_name["function transfer(address to, uint256 value) returns (bool success)"]
@@ -181,33 +173,3 @@ def test_a_contract_has_no_declaration_of_another_kind(tmp_path: Path) -> None:
     assert table.filter(pl.col("address").is_null() & (pl.col("name") == "Low")).height == 1
     of_token = table.filter(pl.col("address").is_not_null())
     assert of_token["full_signature"].to_list() == ["function owner()", EVENT_TRANSFER]
-
-
-def _decoded(row: dict[str, Any]) -> dict[str, Any]:
-    """A log by its declaration: values of topics, then of the data."""
-    inputs = parse_declaration(row["full_signature"]).abi_entry()["inputs"]
-    topics = iter([row["topic1"], row["topic2"], row["topic3"]])
-    indexed = {one["name"]: decode([one["type"]], next(topics))[0] for one in inputs if one["indexed"]}
-    others = [one for one in inputs if not one["indexed"]]
-    values = decode([one["type"] for one in others], row["data"])
-    return indexed | dict(zip((one["name"] for one in others), values, strict=True))
-
-
-def test_polars_decodes_logs_by_their_address(placed: Path) -> None:
-    """A log of a contract that is known has its declaration, and of another chain or address none."""
-    abis = pl.read_parquet(
-        export(placed, "abis", "abis.parquet"), columns=["address", "chain", "hash", "full_signature"]
-    )
-    logs = pl.DataFrame(
-        {
-            "chain": [1, 1, 10], "address": [bytes.fromhex(one[2:]) for one in (TOKEN, BEHIND, TOKEN)],
-            "topic0": [bytes.fromhex("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef")] * 3,
-            "topic1": [bytes.fromhex(FROM.rjust(64, "0"))] * 3, "topic2": [bytes.fromhex(TO.rjust(64, "0"))] * 3,
-            "topic3": [None] * 3, "data": [number.to_bytes(32) for number in (40, 41, 42)],
-        },
-        schema={"chain": pl.UInt64} | dict.fromkeys(["address", "topic0", "topic1", "topic2", "topic3", "data"], pl.Binary),
-    )  # fmt: skip
-    named = logs.join(abis, left_on=["chain", "address", "topic0"], right_on=["chain", "address", "hash"], how="inner")
-    assert [list(_decoded(row).values()) for row in named.to_dicts()] == [
-        [f"0x{FROM}", f"0x{TO}", value] for value in (40, 41)
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,17 +19,14 @@ from sigdir.pipeline.transaction import (
     checked_hash,
     read_transaction,
 )
+from tests.pipeline.directories import running
 
 HASH = "0x" + "5c" * 32
 TO, TARGET = "0x" + "aa" * 20, "0x" + "bb" * 20
 FOUND = {"from": "0x" + "11" * 20, "to": TO, "value": "0x1", "input": "0xa9059cbb"}
 RECEIPT: dict[str, Any] = {
-    "blockNumber": "0x10",
-    "gasUsed": "0x5208",
-    "status": "0x1",
-    "contractAddress": None,
-    "logs": [],
-}
+    "blockNumber": "0x10", "gasUsed": "0x5208", "status": "0x1", "contractAddress": None, "logs": [],
+}  # fmt: skip
 MINIMAL = f"0x363d3d373d3d3d363d73{TARGET[2:]}5af43d82803e903d91602b57fd5bf3"
 
 
@@ -77,15 +73,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def node() -> Iterator[NodeServer]:
-    with NodeServer() as server:
+    with running(NodeServer()) as server:
         server.results = {
             "eth_chainId": "0x1", "eth_getTransactionByHash": FOUND, "eth_getTransactionReceipt": RECEIPT,
             "eth_getCode": "0x", "eth_getStorageAt": "0x" + "00" * 32, "eth_call": {"code": 3, "message": "execution reverted"},
         }  # fmt: skip
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
         yield server
-        server.shutdown()
 
 
 def read(server: NodeServer, seconds: float = 20.0) -> ChainTransaction:
