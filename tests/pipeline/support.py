@@ -8,11 +8,13 @@ import io
 import lzma
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from backports import zstd
@@ -135,6 +137,19 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     return [folder / name for name in sorted(files)]
+
+
+def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write a table of these columns in the format that the name says."""
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    content = io.BytesIO()
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(dict(columns)), content)
+    elif path.suffix == ".csv":
+        pyarrow.csv.write_csv(pa.table(dict(columns)), content)
+    else:
+        content.write(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    path.write_bytes(gzip.compress(content.getvalue()) if path.suffix == ".gz" else content.getvalue())
 
 
 def parquet_bytes(columns: Mapping[str, Any], **options: Any) -> bytes:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 
 import sigdir
@@ -27,7 +24,7 @@ from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_files
-from tests.pipeline.support import invoke, keccak256
+from tests.pipeline.support import invoke, keccak256, write_table
 
 TOKEN, PROXY, OTHER = ("0x" + digits * 20 for digits in ("ab", "cd", "0e"))
 TRANSFER, WORKED, EVENT = "transfer(address,uint256)", "workMyDirefulOwner(uint256,uint256)", "Moved(uint256)"
@@ -184,16 +181,6 @@ def test_texts_without_quotes_beside_addresses(warehouse: Path, tmp_path: Path) 
     assert "column 'contract' has 0x values" in report["files"][0]["warnings"][0]
 
 
-def write_table(path: Path, rows: Mapping[str, list[Any]]) -> None:
-    lines = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
-    if path.suffix == ".parquet":
-        pq.write_table(pa.table(rows), path)
-    elif path.suffix == ".jsonl":
-        path.write_text("\n".join(map(json.dumps, lines)))
-    else:
-        pyarrow.csv.write_csv(pa.table(rows), path)
-
-
 def test_an_abi_is_given_an_address(warehouse: Path, tmp_path: Path) -> None:
     """--contract names the contract of one ABI. Several contracts, none, and a bad address are refused, and nothing is published."""
     (abi := tmp_path / "abi.json").write_text(json.dumps([entry(WORKED)]))
@@ -278,11 +265,11 @@ def test_lookups_are_those_of_a_dictionary(warehouse: Path, tmp_path: Path) -> N
         (chance.choice([1, 10, 2**40]), chance.choice([b"\0", b"\xff", chance.randbytes(1)]) * 10 + chance.randbytes(9) + b"\0"):
         chance.randbytes(1) * 32 for _ in range(3000)
     }  # fmt: skip
-    table = pa.table({
+    table = {
         "chain": [chain for chain, _ in rows], "address": pa.array([address for _, address in rows], pa.binary()),
         "code_hash": pa.array(list(rows.values()), pa.binary()),
-    })  # fmt: skip
-    pq.write_table(table, tmp_path / "rows.parquet")
+    }  # fmt: skip
+    write_table(tmp_path / "rows.parquet", table)
     imported(warehouse, tmp_path / "rows.parquet")
     found = manifest(warehouse)
     for (chain, address), code_hash in rows.items():
@@ -353,7 +340,8 @@ def test_a_row_of_a_file_names_its_own_chain(warehouse: Path, tmp_path: Path, na
     imported(warehouse, tmp_path / "texts.txt")
     imported(warehouse, abi, "--contract", f"137:{TOKEN}")
     calls, column = tmp_path / name, name.partition(".")[0]
-    chains = [137, 137, 1, None, 0, None] if column == "chain_id" else ["137", "0x89", "1", None, "0", "polygon"]
+    numbers = pa.array([137, 137, 1, None, 0, None], pa.uint64())
+    chains = numbers if column == "chain_id" else ["137", "0x89", "1", None, "0", "polygon"]
     write_table(calls, {"input": [CALL] * 6, "to": [TOKEN] * 6, column: chains})
 
     def contracts(*options: str) -> list[str | None]:

@@ -21,7 +21,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.ranked import ranked_rows
 from tests.conftest import import_files
-from tests.pipeline.support import invoke, keccak256
+from tests.pipeline.support import invoke, keccak256, write_table
 from tests.serve.support import opened
 
 TRANSFER, APPROVE, EVENT = "transfer(address,uint256)", "approve(address,uint256)", "Moved(uint256)"
@@ -41,11 +41,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def files(folder: Path) -> list[Path]:
     """The same counts as CSV, as JSON lines, and as Parquet of bytes."""
+    hashes, counts = ([*column] for column in zip(*ROWS, strict=True))
     (csv := folder / "a.csv").write_text("hash;calls\n" + "".join(f"0x{hash.hex()};{count}\n" for hash, count in ROWS))
-    lines = [json.dumps({"topic0": hash.hex(), "count": count, "day": "2026-01-01"}) for hash, count in ROWS]
-    (jsonl := folder / "b.jsonl").write_text("\n".join(lines))
-    table = pa.table({"selector": pa.array([hash for hash, _ in ROWS], pa.binary()), "n": [count for _, count in ROWS]})
-    pq.write_table(table, parquet := folder / "c.parquet")
+    days = ["2026-01-01"] * len(ROWS)
+    write_table(jsonl := folder / "b.jsonl", {"topic0": [hash.hex() for hash in hashes], "count": counts, "day": days})
+    write_table(parquet := folder / "c.parquet", {"selector": hashes, "n": counts})
     return [csv, jsonl, parquet]
 
 

@@ -30,7 +30,7 @@ from sigdir.signatures.readings import Form, Input, Known, Reading, Readings
 from sigdir.signatures.types import Type, parameter_types
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from tests.conftest import import_files
-from tests.pipeline.support import invoke, write_files
+from tests.pipeline.support import invoke, write_files, write_table
 from tests.signatures.test_calldata import values_of, word
 from tests.signatures.test_readings import MULTICALL, OTHER, TO, TRANSFER, call
 
@@ -70,17 +70,7 @@ def rows() -> list[dict[str, Any]]:
 
 def write(path: Path, given: list[dict[str, Any]]) -> None:
     """The rows in the format that the name says."""
-    columns = {name: [row.get(name) for row in given] for name in COLUMNS}
-    if path.suffix == ".parquet":
-        pq.write_table(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}), path)
-    elif path.suffix == ".csv":
-        with path.open("w", newline="") as out:
-            writer = csv.DictWriter(out, COLUMNS)
-            writer.writeheader()
-            writer.writerows(given)
-    else:
-        data = b"".join(orjson.dumps(row) + b"\n" for row in given)
-        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    write_table(path, {name: [row.get(name) for row in given] for name in COLUMNS})
 
 
 def decoded(source: Path, target: Path, warehouse: Path) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -36,7 +35,7 @@ from tests.pipeline.test_containers import tarred, zipped
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
 from tests.serve.support import until
 from tests.torture.stores import sail_server
-from tests.warehouse.support import assert_clean, run_command, stage
+from tests.warehouse.support import assert_clean, stage
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
@@ -310,6 +309,13 @@ def far_process(*arguments: str, url: str, cwd: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environ, cwd=cwd, stderr=subprocess.PIPE, text=True)
 
 
+def pulled(url: str, folder: Path) -> Paths:
+    """A working copy of a machine that had none."""
+    copy = working_copy(url, folder)
+    pull(copy)
+    return copy
+
+
 STRANGE = "/a/50%2520off%20%231/a%20b%2541%3F.txt"
 
 
@@ -386,28 +392,6 @@ def test_a_task_that_others_wrote(tmp_path: Path) -> None:
         assert there.load("1-read/000000.task") == there.folder / "1-read" / "file"
     with theirs.here() as there, pytest.raises(StoreError, match="not what this import has written"):
         there.load("1-read/000000.task")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("point", ["written", "deduped", "committed"])
-def test_a_killed_driver_leaves_nothing(warehouse: Path, point: str) -> None:
-    """After kill -9 of the driver the import is visible or it is not, and the next one removes what it left."""
-    pytest.importorskip("pysail")
-    import_files([SAMPLES / "erc-0020-token.txt"], warehouse)
-    before = contents(warehouse)
-    again = ("import", "--samples", "--engine", "spark", "--quiet", "--warehouse", warehouse)
-    assert run_command(*again, SIGDIR_FAILPOINT=point).returncode == -signal.SIGKILL
-    assert list(Paths(warehouse).tmp.iterdir()) != []
-    assert (contents(warehouse) == before) is (point != "committed")
-    assert run_command(*again).returncode == 0
-    assert_clean(Paths(warehouse))
-
-
-def pulled(url: str, folder: Path) -> Paths:
-    """A working copy of a machine that had none."""
-    copy = working_copy(url, folder)
-    pull(copy)
-    return copy
 
 
 def test_an_interrupted_import_leaves_nothing(warehouse: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
@@ -287,23 +287,17 @@ def test_standard_input(warehouse: Path) -> None:
     assert texts(warehouse) == ["a()", "b()"]
 
 
-def test_warehouse_in_a_folder_of_any_name(tmp_path: Path) -> None:
-    """Whatever SQL, globs, URLs or a shell make of the characters."""
-    folder = tmp_path / "wh #1 100% w\u00e4r [1] it's a*b? semi;colon"
-    for path in write_files(tmp_path / "in", {"a.txt": "a()\nb(\n", "b.txt": "c()\n"}):
-        import_files([path], folder)
-    assert sigdir.open(folder).version == 2
-    assert texts(folder) == ["a()", "c()"]
-    assert sigdir.open(folder).sql("SELECT text FROM rejects").rows() == [("b(",)]
-
-
 # Commands that read.
 
 
 @pytest.fixture(scope="module")
 def two_imports(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Path]:
-    """Two files, and a warehouse with their imports, which have rejects of several reasons; read only."""
+    """Two files, and a warehouse with their imports, which have rejects of several reasons; read only.
+
+    It is in a folder whose name is something to SQL, globs, URLs or a shell.
+    """
     folder = tmp_path_factory.mktemp("two")
+    warehouse = folder / "wh #1 100% w\u00e4r [1] it's a*b? semi;colon"
     paths = write_files(
         folder / "in",
         {
@@ -312,8 +306,8 @@ def two_imports(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], P
         },
     )
     for path in paths:
-        import_files([path], folder / "warehouse", source=path.name)
-    return paths, folder / "warehouse"
+        import_files([path], warehouse, source=path.name)
+    return paths, warehouse
 
 
 def test_rejects_command_filters(two_imports: tuple[list[Path], Path]) -> None:
@@ -366,7 +360,8 @@ def test_stats_command(two_imports: tuple[list[Path], Path]) -> None:
     facts = json.loads(support.invoke(warehouse, "stats", "--json").stdout)
     assert facts["version"] == 2
     for collection, rows in ((SIGNATURES, 2), (EVENT_SIGNATURES, 1)):
-        sizes = [path.stat().st_size for path in (warehouse / "table" / f"collection={collection}").glob("*.parquet")]
+        table = warehouse / "table" / f"collection={collection}"
+        sizes = [path.stat().st_size for path in table.iterdir() if path.suffix == ".parquet"]
         expected = {"rows": rows, "files": len(sizes), "bytes": sum(sizes), "last_id": rows}
         assert facts["collections"][collection] == expected
     before = json.loads(support.invoke(warehouse, "stats", "--json", "--as-of", "1").stdout)
@@ -605,10 +600,10 @@ ONE_OF_EACH = {
 """Of the bad inputs; all others are read in a folder."""
 
 
-def _command_failures(folder: Path) -> Iterator[tuple[Sequence[str | Path], str]]:
-    by_name = {name: content for name, content, _ in BAD_INPUTS}
-    for name, part in ONE_OF_EACH.items():
-        yield write_files(folder, {name: by_name[name]}), f"{folder}/{name}: {part}"
+def test_failing_commands(tmp_path: Path, warehouse: Path, invoke: Command) -> None:
+    """Each failure is one line on standard error and status 2; nothing else is printed."""
+    folder = tmp_path / "in"
+    write_files(folder, {name: content for name, content, _ in BAD_INPUTS if name in ONE_OF_EACH})
     good, broken = folder / "known/a.txt", folder / "broken/a.json"
     write_files(folder, {
         "known/a.txt": "a()\n", "unknown/a.bin": "\0", "unknown/b/README.md": "x", "broken/a.json": "[1,",
@@ -619,6 +614,7 @@ def _command_failures(folder: Path) -> Iterator[tuple[Sequence[str | Path], str]
     none = "no such file or folder"
     skipped = "(skipped: 1 of no known format, 1 not signatures, by their names)"
     failures: list[tuple[list[str | Path], str]] = [
+        *(([folder / name], f"{folder}/{name}: {part}") for name, part in ONE_OF_EACH.items()),
         ([folder / "missing.txt"], f"{folder}/missing.txt: {none}"),
         ([good, folder / "missing"], f"{folder}/missing: {none}"), ([folder / "self.txt"], f"self.txt: {none}"),
         (["https://localhost/a.txt"], "https://localhost/a.txt: addresses are not fetched, "),
@@ -629,12 +625,7 @@ def _command_failures(folder: Path) -> Iterator[tuple[Sequence[str | Path], str]
         (["--memory-limit", "banana", good], "memory limit 'banana': "), ([folder / "empty"], f"{folder}/empty: "),
         ([folder / "hidden"], f"{folder}/hidden: "), (["--warehouse", good / "x", good], str(good)),
     ]  # fmt: skip
-    yield from failures
-
-
-def test_failing_commands(tmp_path: Path, warehouse: Path, invoke: Command) -> None:
-    """Each failure is one line on standard error and status 2; nothing else is printed."""
-    for arguments, message in _command_failures(tmp_path / "in"):
+    for arguments, message in failures:
         status, out, err = invoke("import", "--quiet", *arguments)
         assert (status, out, err.count("\n"), err[:7]) == (2, b"", 1, "Error: "), arguments
         assert message in err
