@@ -16,31 +16,25 @@ from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.grammar import GrammarError, normalise
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.sql.functions import canonical, keccak256, selector, topic0
-from tests.conftest import import_files, import_lines
+from tests.conftest import import_lines
 from tests.examples import examples
 from tests.signatures.strategies import broken, valid
 
 TEXTS = st.one_of(valid().map(lambda v: v.written), broken().map(lambda b: b.written), st.text(max_size=40))
 
 
-def hashed(text: str) -> str:
-    return "0x" + keccak.new(digest_bits=256, data=text.encode()).hexdigest()
+def hashed(text: str | None, digits: int = 64) -> str | None:
+    """The first hexadecimal digits of a text's hash, by pycryptodome."""
+    return text if text is None else "0x" + keccak.new(digest_bits=256, data=text.encode()).hexdigest()[:digits]
 
 
-def expected(text: str | None, default: int, digits: int) -> str | None:
-    """The expected value, by the grammar in plain Python and pycryptodome."""
+def canonical_of(text: str | None, kind: int | None = None) -> str | None:
+    """The text by the grammar in plain Python, if it is of this kind."""
     try:
-        found = None if text is None else normalise(text, default_kind=default)
+        found = None if text is None else normalise(text, default_kind=FUNCTIONS if kind is None else kind)
     except GrammarError:
         return None
-    return hashed(found.text)[: 2 + digits] if found is not None and found.collection == default else None
-
-
-def canonical_of(text: str | None) -> str | None:
-    try:
-        return None if text is None else normalise(text).text
-    except GrammarError:
-        return None
+    return found.text if found is not None and kind in (None, found.collection) else None
 
 
 @settings(max_examples=examples(60))
@@ -49,18 +43,18 @@ def test_a_column_gives_the_values_of_its_texts(texts: list[str | None]) -> None
     """Each row has the value of its own text, whatever its neighbours and nulls are."""
     texts = [text if text is None else text.encode("utf-8", "replace").decode() for text in texts]
     column = pa.chunked_array([pa.array(texts, pa.string())])
-    assert keccak256(column).to_pylist() == [text if text is None else hashed(text) for text in texts]
+    assert keccak256(column).to_pylist() == [hashed(text) for text in texts]
     assert canonical(column).to_pylist() == [canonical_of(text) for text in texts]
-    assert selector(column).to_pylist() == [expected(text, FUNCTIONS, 8) for text in texts]
-    assert topic0(column).to_pylist() == [expected(text, EVENTS, 64) for text in texts]
+    assert selector(column).to_pylist() == [hashed(canonical_of(text, FUNCTIONS), 8) for text in texts]
+    assert topic0(column).to_pylist() == [hashed(canonical_of(text, EVENTS)) for text in texts]
 
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    """The bundled sample, imported. Not to be changed."""
+    """A text of each collection. Not to be changed."""
     folder = tmp_path_factory.mktemp("functions") / "warehouse"
-    import_files(["samples"], folder)
-    return sigdir.open(folder)
+    event = "event Transfer(address indexed from, address indexed to, uint256 value)"
+    return sigdir.open(import_lines(folder, "transfer(address,uint256)", event))
 
 
 TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
@@ -89,7 +83,7 @@ def test_long_columns_with_nulls(samples: Warehouse) -> None:
     """The engine passes a few thousand rows per call; each row has its own value."""
     query = "SELECT i, selector(CASE WHEN i % 3 THEN 'f' || i || '(uint)' END) FROM range(9000) t(i) ORDER BY i"
     for number, value in samples.sql(query).rows():
-        assert value == (hashed(f"f{number}(uint256)")[:10] if number % 3 else None), number
+        assert value == hashed(f"f{number}(uint256)" if number % 3 else None, 8), number
 
 
 def test_calldata_and_logs_are_decoded(samples: Warehouse) -> None:

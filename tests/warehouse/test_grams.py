@@ -8,37 +8,24 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index import grams
-from sigdir.warehouse.index.grams import Grams, build_grams, grams_of
+from sigdir.warehouse.index.grams import build_grams, grams_of
 from sigdir.warehouse.index.search import rows_with_text
-from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
-from sigdir.warehouse.table.paths import Paths, index_name
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_lines
+from tests.serve.support import Row, segment_of
 from tests.signatures.strategies import EXACT
 
 NAMES = st.text(alphabet="abcABC019_$", min_size=1, max_size=12)
 LISTS = st.sampled_from(["()", "(address)", "(uint256,(bytes32,bool)[])", "((abc,abc)[2],fixed128x18)"])
 FRAGMENTS = NAMES | st.tuples(NAMES, st.sampled_from(["(", "((", "(add", ")", "(uint256,"])).map("".join)
-ROWS = 1 << 10
-
-
-def segment_of(texts: list[str]) -> Segment:
-    raw = [text.encode() for text in texts]
-    offsets, numbers = np.cumsum([0, *map(len, raw)]), np.arange(len(raw))
-    text, hash = np.frombuffer(b"".join(raw), np.uint8), np.zeros((len(raw), 4), np.uint8)
-    return Segment.of(len(raw), numbers, numbers, offsets, text, hash, {})
-
-
-def grams_of_all(segment: Segment) -> Grams:
-    return build_grams(segment.text, segment.offsets, segment.rows)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -53,8 +40,8 @@ def small_blocks() -> Iterator[None]:
 @given(st.lists(st.tuples(NAMES, LISTS).map("".join), min_size=1, max_size=60), FRAGMENTS)
 def test_any_fragment_is_found_as_a_scan_finds_it(texts: list[str], fragment: str) -> None:
     """Fragments and patterns."""
-    segment = segment_of(texts)
-    indexed = replace(segment, grams=grams_of_all(segment))
+    segment = segment_of([Row(0, 0, text, b"\0\0\0\0") for text in texts])
+    indexed = replace(segment, grams=build_grams(segment.text, segment.offsets, segment.rows))
     scanned = rows_with_text(segment.text, segment.offsets, segment.rows, fragment)
     assert indexed.with_text(fragment).tolist() == [row for piece in scanned for row in piece.tolist()]
     for pattern in (f"{fragment}*", f"*{fragment}*", f"?{fragment}*", f"{fragment}*(*uint*"):
@@ -86,15 +73,14 @@ def test_a_publisher_builds_them_where_a_server_has_read_before(warehouse: Path)
     """A damaged file is built again: see ``test_broken.py``."""
     paths = Paths(warehouse)
     Reader(paths).close()
-    import_lines(warehouse, *(f"name{number:x}(uint256)" for number in range(ROWS)))
+    import_lines(warehouse, *(f"name{number:x}(uint256)" for number in range(64)))
     [file] = read_snapshot(paths).files[SIGNATURES]
-    folder = paths.cache / index_name(SIGNATURES, file.path)
-    assert (folder / "gram_lists").is_file()
-    assert searched(paths, "NAME3fF") == [0x3FF]
+    assert (paths.index(SIGNATURES, file.path) / "gram_lists").is_file()
+    assert searched(paths, "NAME3f") == [0x3F]
 
 
 def test_names_of_one_letter_have_no_gram(warehouse: Path) -> None:
     """The index of their file is made too, and a search of it finds none."""
     Reader(Paths(warehouse)).close()
-    import_lines(warehouse, *(f"f(uint8[{number}])" for number in range(1, ROWS + 1)))
-    assert searched(Paths(warehouse), "name3ff") == []
+    import_lines(warehouse, *(f"f(uint8[{number}])" for number in range(1, 65)))
+    assert searched(Paths(warehouse), "name3f") == []

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.compact import compact
-from sigdir.warehouse.index import grams
 from sigdir.warehouse.index.ranked import known_texts
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.log.manifest import POSTED, Origin, Origins
@@ -43,20 +42,16 @@ def reader(base: Paths, tmp_path: Path) -> Iterator[Reader]:
         yield reader
 
 
-def by_name(view: View, name: str, limit: int = 10) -> list[str]:
-    return [segment.text_at(row) for segment, row in view.with_name(SIGNATURES, name, limit)]
+def test_only_the_whole_name_is_found(reader: Reader) -> None:
+    """In one collection, oldest first. ``test_grams`` compares patterns by the grams with the scan."""
 
+    def found(name: str, limit: int = 10) -> list[str]:
+        return [segment.text_at(row) for segment, row in reader.current().with_name(SIGNATURES, name, limit)]
 
-@pytest.mark.parametrize("few_rows", [0, 1 << 14])
-def test_only_the_whole_name_is_found(base: Paths, monkeypatch: pytest.MonkeyPatch, few_rows: int) -> None:
-    """The grams and the scan find the exact name, in one collection, oldest first."""
-    monkeypatch.setattr(grams, "_FEW_ROWS", few_rows)
-    with closing(Reader(base)) as reader:
-        view = reader.current()
-        assert by_name(view, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
-        assert by_name(view, "transfer", 2) == ["transfer(address)", "transfer()"]
-        assert by_name(view, "tr") == ["tr()"]
-        assert by_name(view, "transf") == []
+    assert found("transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
+    assert found("transfer", 2) == ["transfer(address)", "transfer()"]
+    assert found("tr") == ["tr()"]
+    assert found("transf") == []
 
 
 def origins(view: View, paths: Paths) -> dict[str, Origin | None]:
@@ -84,8 +79,6 @@ def test_a_row_knows_its_import(reader: Reader) -> None:
     merged = reader.refreshed()
     assert len(merged.segments[SIGNATURES]) == 1
     assert origins(merged, reader.paths) == before
-    assert by_name(merged, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
-    assert merged.count(EVENT_SIGNATURES) == 2
 
 
 def test_a_row_without_an_import(reader: Reader) -> None:
