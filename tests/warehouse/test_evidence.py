@@ -36,16 +36,17 @@ from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import make_folder, run_name
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.vacuum import vacuum
+from sigdir.warehouse.verify import verify
 from tests.conftest import import_files
 from tests.warehouse.support import (
     Run,
     assert_clean,
     assert_evidence_is_whole,
-    call_command,
     content_of,
     digest_of,
     flip,
     fold,
+    names,
     sightings,
     stage,
     staged_rows,
@@ -55,7 +56,7 @@ from tests.warehouse.support import publish as publish_texts
 
 def bring(paths: Paths, name: str, *texts: str, replaces: bool = False) -> ImportReport:
     """Import a list of this name, which lies beside the warehouse; of a name with a folder, all of that folder."""
-    file = paths.root.with_name(name.split("/", maxsplit=1)[0]) / "/".join(name.split("/")[1:])
+    file = paths.root.parent / name
     file.parent.mkdir(exist_ok=True)
     file.write_text("".join(f"{text}\n" for text in texts))
     return import_files([paths.root.with_name(name.split("/", maxsplit=1)[0])], paths.root, replace_source=replaces)
@@ -91,7 +92,7 @@ def test_an_import_leaves_a_sighting_for_each_row(paths: Paths) -> None:
 
 def test_a_lists_sightings_are_read_once(paths: Paths) -> None:
     """A row group that only lists new texts is known by its first sighting, without its file."""
-    texts = [f"f{number}(uint256)" for number in range(40)]
+    texts = names("f", 40)
     bring(paths, "list.txt", *texts)
     bring(paths, "some.txt", *texts[::3])
     bring(paths, "declared.txt", "function f50(uint256 a)")
@@ -117,9 +118,8 @@ def test_the_label_of_a_source_says_nothing_of_the_folders_above(paths: Paths, t
     assert who_says(paths) == said | {("ours", "a(uint256)"), ("ours", "b(uint256)")}
     files = {row["file"] for row in sightings(read_snapshot(paths)) if row["import_id"] == 3}
     assert files == {"lists/one.txt", "lists/two.txt"}
-    packed = gzip.compress("".join(f"f{number}(uint256)\n" for number in range(50_000)).encode())
     (tmp_path / "lists/one.txt").unlink()
-    (tmp_path / "lists/three.txt.gz").write_bytes(packed[: len(packed) // 2])
+    (tmp_path / "lists/three.txt.gz").write_bytes(gzip.compress(b"c(uint256)\n" * 99)[:-9])
     report = import_files([tmp_path / "lists"], paths.root, source="ours", replace_source=True)
     assert (bool(report.faults), report.withdrawn) == (True, Withdrawn())
     assert ("ours", "a(uint256)") in who_says(paths)
@@ -133,8 +133,7 @@ def test_a_fold_brings_the_sightings_of_its_posts(paths: Paths) -> None:
     assert not read_snapshot(paths, 0).evidence.all_files()
     fold(paths)
     assert who_says(paths) == {("one.txt", "a(uint256)"), ("POST", "b(uint256)")}
-    before, after = (read_snapshot(paths, version).evidence for version in (1, 2))
-    assert before.sources_file == after.sources_file
+    assert read_snapshot(paths, 1).evidence.sources_file == read_snapshot(paths, 2).evidence.sources_file
     assert bring(paths, "worse.txt", "!!!").published
     assert read_snapshot(paths).version == 3
     assert read_snapshot(paths).manifest == read_snapshot(paths, 2).manifest
@@ -197,10 +196,9 @@ def test_sightings_of_declarations_keep_everything(paths: Paths, tmp_path: Path)
         Sighting(Kind.EVENT, Witness.DECLARED, contracts=7, verified=True),
         LISTED,
     ]
-    texts = ["a(uint256)", "b(uint256)", "c(uint256)", "a(uint256)"]
+    texts = pa.array(["a(uint256)", "b(uint256)", "c(uint256)", "a(uint256)"])
     spill = Spill(tmp_path, SIGNATURES)
-    column = pa.array(texts, pa.string())
-    spill.append(Rows(column, Sightings.of([*said, said[0]])))
+    spill.append(Rows(texts, Sightings.of([*said, said[0]])))
     spill.finish()
     make_folder(paths.root)
     with Publisher(paths, wait=False) as publisher:
@@ -269,7 +267,7 @@ def test_posts_of_a_known_text_are_one_sighting(paths: Paths) -> None:
 
 def test_compaction_sorts_and_drops_what_no_longer_counts(paths: Paths, tmp_path: Path) -> None:
     """The same sightings count, in one file in the order of ids; older versions stay until they are vacuumed."""
-    texts = [f"f{number}(uint256)" for number in range(50)]
+    texts = names("f", 50)
     bring(paths, "one.txt", *texts)
     bring(paths, "two.txt", *reversed(texts), "last(uint256)", "event E()")
     bring(paths, "four.txt", *texts[::5])
@@ -303,8 +301,8 @@ def test_verify_finds_damaged_evidence(paths: Paths) -> None:
     """A flipped bit, a lost file and a sighting of a text that is not there are findings."""
 
     def damaged() -> list[str]:
-        result = call_command("verify", "--json", "--quiet", "--warehouse", paths.root)
-        return [f"{finding['what']} {finding['why']}" for finding in json.loads(result.stdout)["findings"]]
+        report = verify(paths, 1, "64MB", lambda *_: None, lambda _: None)
+        return [f"{finding.what} {finding.why}" for finding in report.findings]
 
     bring(paths, "one.txt", "a(uint256)", "b(uint256)")
     assert damaged() == []
