@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -465,6 +466,19 @@ class Disk:
             ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path)],
             check=True, capture_output=True, timeout=SAFETY_SECONDS,
         )  # fmt: skip
+
+
+def failures(disk: Disk, *arguments: str | Path) -> Iterator[str]:
+    """Run a command with more and more room until it succeeds; gives the line of each failure, of one or more."""
+    for kibibytes in count(4, 12):
+        disk.resize(disk.used() + kibibytes)
+        result = call_command(*arguments)
+        if result.exit_code == 0:
+            break
+        assert_fails_in_one_line(result)
+        yield result.stderr
+    assert kibibytes > 4
+    disk.resize(64 * 1024)
 
 
 @contextmanager
