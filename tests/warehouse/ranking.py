@@ -144,29 +144,29 @@ def make_known(root: Path, seed: int = 0, files: int = 3) -> Known:
         n: EvidenceSource(n, LABELS[n - 1], first, 1, 0, "", is_added_to=False) for n, first in since.items()
     } | {POST: POST_SOURCE}
     highest = {c: snapshot.high_water[c].id for c in COLLECTIONS}
-    seen = []
+    drawn = []
     for _ in range(600):
         collection = chance.choices(COLLECTIONS, [9, 1])[0]
         id, source = chance.randint(1, highest[collection]), chance.choice([POST, 1, 1, 2, 3, 4])
         if id % 7:  # the others have no sighting
             import_id = 0 if source == POST else chance.choice([1, 2])
-            seen.append(Seen(collection, id, source, import_id, a_sighting(chance)))
+            drawn.append(Seen(collection, id, source, import_id, a_sighting(chance)))
+    seen: list[Seen] = []
     written: dict[Collection, list[EvidenceFile]] = {collection: [] for collection in COLLECTIONS}
     for number in range(files):
+        seen += drawn[number::files]
         for collection in COLLECTIONS:
-            mine = [one for one in seen[number::files] if one.collection == collection]
             tables = [
                 sightings_table(
                     np.array([one.id]), one.source, one.import_id, "a/file.json" if one.said.contract else None,
                     BatchSightings.of(Sightings.of([one.said])),
                 )
-                for one in mine
+                for one in drawn[number::files] if one.collection == collection
             ]  # fmt: skip
             path = paths.evidence_file(collection, "1-known", number)
             file = write_sightings(path, collection, [sorted_by_id(tables)])
-            if file is not None:
-                written[collection].append(replace(file, source_imports=None) if number == 1 else file)
+            assert file is not None
+            written[collection].append(replace(file, source_imports=None) if number == 1 else file)
     manifest = Manifest(sources, {c: tuple(written[c]) for c in COLLECTIONS})
     named = write_manifest(paths, "1-known", manifest, NO_EVIDENCE)
-    published = [one for number in range(files) for one in seen[number::files]]
-    return Known(paths, replace(snapshot, manifest=named), manifest, published)
+    return Known(paths, replace(snapshot, manifest=named), manifest, seen)

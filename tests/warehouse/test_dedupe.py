@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.fingerprints import fingerprints_of
-from sigdir.signatures.keccak_rows import keccak256_column
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.publish import dedupe
 from sigdir.warehouse.publish.dedupe import new_rows
@@ -25,11 +24,10 @@ from sigdir.warehouse.table import parquet
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.parquet import NewRows, rows_table, write_data_file
 from tests.examples import examples
-from tests.warehouse.support import Digest, cut, digest_of, make_spill
+from tests.warehouse.support import cut, digest_of, make_spill, names
 
-# Where a text is known from; and with or without the comparison of hashes.
 NEW, FILE_1, FILE_2, FILE_3, STAGED = range(5)
-FEW = (1 << 30, 0)
+"""Where a text is known from."""
 
 
 def flags_of(spill: Spill, snapshot: Snapshot, staged: list[StagedRow]) -> list[bool]:
@@ -38,21 +36,14 @@ def flags_of(spill: Spill, snapshot: Snapshot, staged: list[StagedRow]) -> list[
     return found
 
 
-def text_of(number: int) -> str:
-    return f"f{number}(uint256)"
-
-
-def snapshot_of(
-    folder: Path, collection: Collection, contents: Sequence[Sequence[str]], digest: Digest = keccak256_column
-) -> Snapshot:
+def snapshot_of(folder: Path, collection: Collection, contents: Sequence[Sequence[str]]) -> Snapshot:
     """A snapshot with a file for each sequence of texts that is not empty, in row groups as usual."""
-    files: list[DataFile] = []
+    files = []
     for number, wanted in enumerate(contents):
         if wanted:
-            text = pa.array(wanted, pa.string())
-            hashes = pa.array([value.tobytes() for value in digest(text)[:, : collection.hash_bytes]], pa.binary())
+            hashes = pa.array([digest_of(text)[: collection.hash_bytes] for text in wanted], pa.binary())
             ids = np.arange(len(wanted), dtype=np.int64) + 1000 * number + 1
-            rows = rows_table(NewRows(text, hashes), ids, ids, 1)
+            rows = rows_table(NewRows(pa.array(wanted, pa.string()), hashes), ids, ids, 1)
             files.append(write_data_file(folder / f"{number}.parquet", collection, [rows]))
     empty: dict[Collection, tuple[DataFile, ...]] = dict.fromkeys(COLLECTIONS, ())
     return Snapshot(1, empty | {collection: tuple(files)})
@@ -62,19 +53,9 @@ def staged_rows(wanted: Sequence[str]) -> list[StagedRow]:
     return [StagedRow(1000 + number, number, text, digest_of(text)) for number, text in enumerate(wanted)]
 
 
-def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
-    """The expected flags: True for the first occurrence of each unknown number."""
-    seen = set(known)
-    flags = []
-    for number in batch:
-        flags.append(number not in seen)
-        seen.add(number)
-    return flags
-
-
 @settings(max_examples=examples(120))
 @given(
-    few_rows=st.sampled_from(FEW),
+    few_rows=st.sampled_from((1 << 30, 0)),
     collection=st.sampled_from(COLLECTIONS),
     part_rows=st.sampled_from([dedupe.PART_ROWS, 16]),
     places=st.lists(st.integers(NEW, STAGED), min_size=30, max_size=30),
@@ -85,18 +66,18 @@ def test_new_rows_equal_a_set(
     few_rows: int, collection: Collection, part_rows: int, places: list[int], batch: list[int], batch_rows: int
 ) -> None:
     """A row is new if its text is in no file, not staged, and not earlier in the batch; in one table or in several parts."""
-    held = [[text_of(n) for n, place in enumerate(places) if place == where] for where in range(5)]
-    known = {n for n, place in enumerate(places) if place != NEW}
+    texts = names("f", 30)
+    held = [[text for text, place in zip(texts, places, strict=True) if place == where] for where in range(5)]
+    expected = [places[n] == NEW and n not in batch[:at] for at, n in enumerate(batch)]
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
         patch.setattr(dedupe, "_FEW_ROWS", few_rows)
         patch.setattr(parquet, "ROW_GROUP_ROWS", 4)
         patch.setattr(dedupe, "PART_ROWS", part_rows)
         patch.setattr(dedupe, "_CHUNK_ROWS", 8)
         folder = Path(name)
-        spill = make_spill(folder, collection, cut([text_of(n) for n in batch], batch_rows))
+        spill = make_spill(folder, collection, cut([texts[n] for n in batch], batch_rows))
         snapshot = snapshot_of(folder, collection, held[FILE_1:STAGED])
-        keep = flags_of(spill, snapshot, staged_rows(held[STAGED]))
-    assert keep == first_of_each(batch, known)
+        assert flags_of(spill, snapshot, staged_rows(held[STAGED])) == expected
 
 
 def test_keys_are_compared_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +89,7 @@ def test_keys_are_compared_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(dedupe, "fingerprints_of", crafted)
     texts = ["a()", "b()", "a()", "c()", "b()", "A()"]
-    known: tuple[tuple[list[str], list[str]], ...] = ([], []), (["b()"], []), ([], ["c()"]), (["b()"], ["c()"])
-    for in_file, in_staging in known:
+    for in_file, in_staging in ((), ()), (("b()",), ()), ((), ("c()",)):
         folder = tmp_path / "".join([*in_file, *in_staging])
         folder.mkdir(exist_ok=True)
         spill = make_spill(folder, SIGNATURES, cut(texts, 3))
@@ -128,14 +108,14 @@ def test_only_row_groups_with_a_hash_of_a_small_batch_are_read(tmp_path: Path, m
 
     monkeypatch.setattr(dedupe, "fingerprints_of", noting)
     # The two texts have the selector 0x42966c68.
-    stored = ["collate_propagate_storage(bytes16)", *map(text_of, range(3)), *map(text_of, range(100, 108))]
+    stored = ["collate_propagate_storage(bytes16)", *names("f", 11)]
     for collection in COLLECTIONS:
         folder = tmp_path / collection
         folder.mkdir()
-        spill = make_spill(folder, collection, [["burn(uint256)", "other()"], [text_of(2)]])
+        spill = make_spill(folder, collection, [["burn(uint256)", "other()"], [stored[3]]])
         read.clear()
         assert flags_of(spill, snapshot_of(folder, collection, [stored]), []) == [True, True, False]
-        assert read == ["burn(uint256)", "other()", text_of(2), *stored[:4]]
+        assert read == ["burn(uint256)", "other()", *stored[3:4], *stored[:4]]
 
 
 def test_rows_are_found_by_their_text(tmp_path: Path) -> None:
