@@ -132,4 +132,4 @@ def test_the_weight_orders_as_the_search_page_does(tmp_path: Path) -> None:
         found = [text for text, _ in rows]
         assert found == [row.text for row in find(reader.held(), SIGNATURES, parse_search(query), 0, 20).rows]
         assert texts in (None, found)
-    assert {match for _, match in rows} == {2}
+    assert [match for _, match in rows] == [0, 2, 2], "the last two have another case"

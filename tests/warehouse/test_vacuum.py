@@ -20,7 +20,7 @@ from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish.publish import Publisher
-from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
+from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import RunFolder, make_folder
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.vacuum import Vacuumed, vacuum
@@ -135,7 +135,6 @@ def history_of(paths: Paths) -> tuple[object, ...]:
     [
         ({1: 9, 2: 8, 3: 6}, 0),  # version 2 was the newest until six days ago
         ({1: 10, 2: 9, 3: 8, 4: 7.5}, 3),  # version 3 replaced it before the window, 4 only adds files
-        ({1: 10, 2: 9, 3: 8, 4: 7.5, 5: 7.4, 6: 7.1}, 6),
         (dict.fromkeys(range(1, 8), 30), 6),
     ],
 )
@@ -147,8 +146,7 @@ def test_versions_of_the_window_stay_whole(paths: Paths, days: dict[int, float],
     assert (done.oldest, done.newest) == (oldest, 7)
     assert bool(done.waste) == (oldest > 0)
     assert_readable(paths, contents, done)
-    named = {file.path for version in range(oldest, 8) for fs in read_snapshot(paths, version).files.values()
-             for file in fs}  # fmt: skip
+    named = {file.path for version in range(oldest, 8) for file in read_snapshot(paths, version).all_files()}
     assert set(paths.table.glob("collection=*/*")) == named
 
 
@@ -195,8 +193,7 @@ def test_the_next_vacuum_finishes_a_killed_one(paths: Paths) -> None:
     killed = run_command("vacuum", "--keep", "0s", "--warehouse", paths.root, SIGDIR_FAILPOINT="vacuum_removing")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     left = vacuum(paths, NOTHING)
-    assert len(left.waste) == len(planned.waste) - 1
-    assert left.oldest == planned.oldest
+    assert (len(left.waste), left.oldest) == (len(planned.waste) - 1, planned.oldest)
     assert_readable(paths, contents, left)
 
 
@@ -206,8 +203,6 @@ def test_the_next_vacuum_finishes_a_killed_one(paths: Paths) -> None:
 def test_nothing_is_removed_while_another_publishes(paths: Paths) -> None:
     """Without waiting, vacuum and compaction fail as busy while another holds the lock, and run once it is free."""
     with Publisher(paths):
-        with pytest.raises(Busy):
-            vacuum(paths, NOTHING, wait=False)
         for command in ("vacuum", "compact"):
             result = call_command(command, "--no-wait", "--warehouse", paths.root)
             assert (result.exit_code, result.stderr.count("\n")) == (3, 1)
@@ -222,16 +217,15 @@ def test_without_versions_nothing_is_removed(tmp_path: Path) -> None:
     assert not paths.root.exists()
     stage(paths, SIGNATURES, "f()")
     assert vacuum(paths) == Vacuumed(-1, -1, ())
-    result = call_command("vacuum", "--warehouse", paths.root)
-    assert (result.exit_code, result.stdout) == (0, "nothing to remove\n")
 
 
 def test_a_log_that_cannot_be_read_stops_it(paths: Paths) -> None:
-    """If the log cannot be read, nothing is removed."""
-    before = files_below(paths.table) - {paths.log_entry(6)}
+    """Nothing is removed."""
+    before = files_below(paths.table)
     paths.log_entry(6).write_text("{")
-    assert_fails_in_one_line(call_command("vacuum", "--keep", "0s", "--warehouse", paths.root))
-    assert files_below(paths.table) >= before
+    with pytest.raises(UnreadableWarehouse):
+        vacuum(paths, NOTHING)
+    assert files_below(paths.table) == before
 
 
 # The command.
@@ -239,24 +233,21 @@ def test_a_log_that_cannot_be_read_stops_it(paths: Paths) -> None:
 
 def test_the_command_reports_files_bytes_and_versions(paths: Paths) -> None:
     """The same in a dry run; --as-of with a vacuumed version names the version and vacuum."""
-    dry = call_command("vacuum", "--keep", "0s", "--dry-run", "--json", "--warehouse", paths.root)
-    report = json.loads(dry.stdout)
+    command = ("vacuum", "--keep", "0s", "--warehouse", paths.root)
+    report = json.loads(call_command(*command, "--dry-run", "--json").stdout)
     assert (report["dry_run"], report["keep_seconds"]) == (True, 0)
     assert (report["oldest_version"], report["newest_version"]) == (6, 7)
     assert report["bytes"] == sum(entry["bytes"] for entry in report["removed"])
     assert all(Path(entry["path"]).exists() for entry in report["removed"])
-    shown = call_command("vacuum", "--keep", "0s", "--dry-run", "--warehouse", paths.root).stdout
+    shown = call_command(*command, "--dry-run").stdout
     for kind, title in (("data", "data files"), ("evidence", "files of evidence")):
         assert f"{sum(entry['kind'] == kind for entry in report['removed'])} {title}" in shown
-    assert "would be removed" in shown
     assert "versions 6 to 7 would be readable" in shown
-    done = call_command("vacuum", "--keep", "0s", "--warehouse", paths.root)
+    done = call_command(*command)
     assert done.stdout == shown.replace("would be removed", "removed").replace("would be", "are")
     assert not any(Path(entry["path"]).exists() for entry in report["removed"])
-    for arguments in (["sql", "SELECT 1"], ["stats"]):
-        result = call_command(*arguments, "--as-of", "4", "--warehouse", paths.root)
-        assert_fails_in_one_line(result, "version 4 of", "vacuum")
-        assert call_command(*arguments, "--as-of", "6", "--warehouse", paths.root).exit_code == 0
+    assert call_command(*command).stdout == "nothing to remove\nversions 6 to 7 are readable\n"
+    assert_fails_in_one_line(call_command("stats", "--as-of", "4", "--warehouse", paths.root), "version 4 of", "vacuum")
 
 
 def test_a_window_is_a_number_and_a_unit() -> None:
