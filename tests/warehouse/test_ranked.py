@@ -156,9 +156,10 @@ def test_sums(known: Known, expected: Expected) -> None:
             text = expected[collection, id].summary
             counts = SightingCounts(text.sources, text.contracts, text.compiled, text.witness, 0, text.verified)
             wanted = (counts, text.kinds, text.declaration)
-            assert summary_of(every, row) == summary_of(summed(known.manifest, collection, np.array([id])), 0) == wanted
+            assert summary_of(every, row) == wanted
             if row % 5 == 0:
                 assert summary_of(few, row // 5) == wanted
+                assert summary_of(summed(known.manifest, collection, np.array([id])), 0) == wanted
         declared = [expected[collection, id].summary.declaration or None for id in ids.tolist()]
         assert every.declarations(np.arange(len(ids))).to_pylist() == declared
 
