@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,8 @@ def test_make_installs_what_the_target_needs(tmp_path: Path, target: str, instal
     planned = subprocess.run(
         ["make", "--dry-run", target, f"VENV={tmp_path}/venv"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    assert [
-        line.partition(" --editable ")[2].partition(";")[0] for line in planned.splitlines() if "pip install" in line
-    ] == installed
+    lines = [line for line in planned.splitlines() if "pip install" in line]
+    assert [line.partition(" --editable ")[2].partition(";")[0] for line in lines] == installed
     assert planned.count("sigdir compile\n") == 1
 
 
@@ -78,29 +78,22 @@ def test_the_constraints_fit_the_requirements() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()[1:]
     pinned = {canonicalize_name(name): number for name, _, number in (line.partition("==") for line in lines)}
     extras = PROJECT["optional-dependencies"]
-    names = [
-        *PROJECT["dependencies"],
-        *(name for extra in extras if extra not in ("fuzz", "spark") for name in extras[extra]),
-    ]
-    for requirement in map(Requirement, names):
-        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), (
-            f"{requirement}: make constraints"
-        )
+    names = [name for extra in extras if extra not in ("fuzz", "spark") for name in extras[extra]]
+    for requirement in map(Requirement, [*PROJECT["dependencies"], *names]):
+        version = pinned[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), f"{requirement}: make constraints"
 
 
 @pytest.mark.long
 def test_the_samples_are_in_the_package(tmp_path: Path) -> None:
     """`sigdir import --samples` works in any folder. Without it and without paths the command says what is missing."""
     command = [sys.executable, "-m", "sigdir", "import"]
-    done = subprocess.run(
-        [*command, "--samples", "--dry-run"], cwd=tmp_path, env=environment(tmp_path / "w"), capture_output=True, text=True, check=False
-    )  # fmt: skip
+    run = partial(subprocess.run, cwd=tmp_path, env=environment(tmp_path / "w"), capture_output=True, text=True)
+    done = run([*command, "--samples", "--dry-run"])
     assert done.returncode == 0, done.stderr
     for sample in (ROOT / "samples").glob("*.txt"):
         assert sample.stem[:12] in done.stdout
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment(tmp_path / "w"), capture_output=True, text=True, check=False
-    )
+    done = run(command)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "Error: name the files to import, or give --samples")
 
 

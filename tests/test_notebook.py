@@ -10,12 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import (
-    ROOT,
-    SAFETY_SECONDS,
-    environment,
-    import_files,
-)
+from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 
 NOTEBOOK = ROOT / "docs" / "analytics.ipynb"
 # The notebook runs in a subprocess because the kernel's client gives warnings of its own.
