@@ -61,9 +61,7 @@ def test_a_wait_ends() -> None:
         send()
         return Event().wait(SAFETY_SECONDS)
 
-    with noting(never), pytest.raises(KeyboardInterrupt), waiting():
-        silence()
-    with noting(never), pytest.raises(KeyboardInterrupt):
+    with noting(never), pytest.raises(KeyboardInterrupt):  # each item is waited for
         next(each(silence() for _ in range(1)))
 
 
@@ -82,25 +80,20 @@ def test_an_engine_is_interrupted_by_another_thread() -> None:
 
 
 def test_an_error_without_a_signal_stays() -> None:
-    """As the engine raised it."""
     with noting(never), pytest.raises(RuntimeError, match="no such table"), waiting(never):
         raise RuntimeError("no such table")
 
 
-def test_the_second_signal_ends_the_process() -> None:
-    """Whatever it does."""
+def test_work_that_does_not_look_ends_with_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the second signal, or after the time that it has to end by itself."""
     ended = Event()
     with noting(ended.set):
         send()
         assert not ended.is_set()
         send(signal.SIGINT)
         assert ended.wait(SAFETY_SECONDS)
-
-
-def test_work_that_does_not_look_ends_with_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the time that it has to end by itself."""
     monkeypatch.setattr(interruption, "_GRACE_SECONDS", 0.2)
-    ended = Event()
+    ended.clear()
     with noting(ended.set):
         send()
         assert ended.wait(SAFETY_SECONDS)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from Crypto.Hash import keccak
-
 from sigdir.signatures.abi import with_standard
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.grammar import normalise
+from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.standards import NO_TEXT, canonical
 from tests.conftest import ROOT
 
@@ -19,35 +16,13 @@ LINES = [
 ]
 
 
-SELECTOR_CHARACTERS, TOPIC_CHARACTERS = 10, 66
-
-
-def topic(text: str) -> str:
-    return "0x" + keccak.new(digest_bits=256, data=text.encode()).hexdigest()
-
-
-def selector(text: str) -> str:
-    return topic(text)[:SELECTOR_CHARACTERS]
-
-
-def test_each_text_has_its_hash() -> None:
-    """The selector or topic of each entry is that of its text: a wrong one would hide the right text."""
-    assert {len(written) for written, _, _ in LINES} == {SELECTOR_CHARACTERS, TOPIC_CHARACTERS}
-    wrong = [
-        (written, text) for written, text, _ in LINES if text != NO_TEXT and topic(text)[: len(written)] != written
-    ]
-    assert wrong == []
-
-
-def test_each_text_is_canonical_and_each_entry_names_its_source() -> None:
-    """Each text is canonical, because the table holds no other, and each entry names a source to check it by."""
-    assert [
-        text
-        for hash, text, _ in LINES
-        if text != NO_TEXT
-        and normalise(text, declared_kind=FUNCTIONS if len(hash) == SELECTOR_CHARACTERS else EVENTS).text != text
-    ] == []
-    assert [line for line in LINES if len(line) != 3] == []
+def test_each_text_is_canonical_and_has_its_hash() -> None:
+    """A wrong selector or topic would hide the right text. Each entry names a source to check it by."""
+    assert {len(written) for written, _, _ in LINES} == {10, 66}
+    for written, text, _ in LINES:
+        if text != NO_TEXT:
+            assert "0x" + keccak256(text.encode()).hex()[: len(written) - 2] == written
+            assert normalise(text, FUNCTIONS if len(written) == 10 else EVENTS).text == text
 
 
 def test_each_hash_is_listed_once() -> None:
@@ -57,15 +32,13 @@ def test_each_hash_is_listed_once() -> None:
 
 def test_the_samples_are_listed() -> None:
     """Every function, error and event of the bundled standards is canonical."""
-    missing = []
-    for path in Path(ROOT / "samples").glob("erc-*.txt"):
-        for line in path.read_text().splitlines():
-            if line.startswith(("function", "error", "event")):
-                text = normalise(line).text
-                hash = topic(text) if line.startswith("event") else selector(text)
-                if canonical().get(bytes.fromhex(hash[2:])) != text:
-                    missing.append(text)
-    assert missing == []
+    lines = [line for path in (ROOT / "samples").glob("erc-*.txt") for line in path.read_text().splitlines()]
+    declared = [line for line in lines if line.startswith(("function", "error", "event"))]
+    assert len(declared) > 50
+    for line in declared:
+        text = normalise(line).text
+        digest = keccak256(text.encode())
+        assert canonical()[digest if line.startswith("event") else digest[:4]] == text
 
 
 def test_a_standard_says_what_its_functions_return() -> None:
