@@ -111,7 +111,6 @@ def _pattern(path: str, call: ast.Call) -> re.Pattern[Any]:
 
 @pytest.mark.parametrize("path", [path for path, source in sources().items() if re.search(r"\bre\.", source)])
 def test_a_pattern_is_linear(path: str) -> None:
-    """No text takes a pattern of the module more than linear time."""
     for use in _uses(path):
         drawn = {MATCHING[path, use.source]} if (path, use.source) in MATCHING else _matching(use.pattern)
         for one in drawn:

@@ -54,7 +54,7 @@ def test_values_are_bound_by_place_or_by_name(folder: Path) -> None:
     """As texts, which become numbers if compared with numbers. What follows the first = is the value."""
     assert rows_of(folder, "SELECT $2 || $1 AS both", "a", "b") == [{"both": "ba"}]
     assert rows_of(folder, "SELECT count(*) AS n FROM signatures WHERE id = ?", "1") == [{"n": 1}]
-    found = rows_of(folder, "SELECT $Text AS t, $n::INT + 1 AS n", "--param", "text=a=b", "--param", "n=41")
+    found = rows_of(folder, "SELECT $Text AS t, $n::INT + 1 AS n", "--param", "tEXT=a=b", "--param", "n=41")
     assert found == [{"t": "a=b", "n": 42}]
 
 

@@ -17,9 +17,10 @@ from sigdir.signatures.interface_forms import abi_of, solidity_of
 from sigdir.signatures.interface_forms import document as contract_document
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import document, ordered
-from sigdir.signatures.readings import Known, Readings
+from sigdir.signatures.readings import Known
 from tests.signatures.assembly import push
 from tests.signatures.test_calldata import word
+from tests.signatures.test_readings import answered
 
 RATIO = 64
 SELECTOR = keccak256(b"f()")[:4]
@@ -32,15 +33,9 @@ def asked(data: bytes, *texts: str) -> dict[str, Any]:
 
 def answer_to(fields: Any, known: Directory, **settings: int) -> tuple[dict[str, Any], bytes]:
     """The answer to one input, as a value and as JSON."""
-    readings = Readings(inputs_of_fields(fields), **settings)
-    while wanted := readings.wanted():
-        readings.supply({hash: known.get(hash, ()) for hash in wanted})
-    found = document(ordered([reading for some in readings.results() for reading in some]))
+    readings = answered(inputs_of_fields(fields), known, **settings)
+    found = document(ordered([reading for some in readings for reading in some]))
     return found, orjson.dumps(found)
-
-
-def event(number: int, words: Sequence[str]) -> str:
-    return f"E{number}({','.join(words)})"
 
 
 def log(texts: Sequence[str], data: bytes = b"") -> dict[str, Any]:
@@ -62,7 +57,7 @@ CALLS = asked(SHARED, "f(bytes[])")
 LONG = ",".join(["uint8"] * 1200)
 DECLARED = f"function f({', '.join(['uint8 a'] * 1500)})"
 HOSTILE: dict[str, tuple[dict[str, Any], Directory]] = {
-    "a log and eight long texts": (log([event(n, ["uint8", "uint16"] * 590) for n in range(8)], word(1) * 1177), {}),
+    "a log and eight long texts": (log([f"E{n}({','.join(['uint8,uint16'] * 590)})" for n in range(8)], word(1) * 1177), {}),
     "arrays in arrays": (
         asked(word(32) + word(1000) + word(1) * 1000, *eight("uint8" + "[1]" * 15 + "[]")), {},
     ),
@@ -159,7 +154,7 @@ def test_members_of_a_struct_have_names_of_their_own() -> None:
 
 def test_topics_that_fit_the_last_parameters_are_found_at_once() -> None:
     """Among all choices of three of a thousand parameters; the others are not looked at."""
-    text = event(0, ["uint8"] * 1000 + ["uint256"] * 3)
+    text = f"E({'uint8,' * 1000}uint256,uint256,uint256)"
     topics = ["0x" + topic.hex() for topic in [keccak256(text.encode()), *[word(1 << 255)] * 3]]
     found, _ = answer_to({"topics": topics, "data": "0x" + (word(1) * 1000).hex(), "texts": [text]}, {})
     indexed = [number for number, one in enumerate(found["candidates"][0]["parameters"]) if one["indexed"]]

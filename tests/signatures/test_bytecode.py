@@ -28,15 +28,7 @@ from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.keccak import keccak256
 from tests.examples import examples
 from tests.pipeline.support import corpus
-from tests.signatures.assembly import (
-    SHL,
-    dispatcher,
-    error_code,
-    event_code,
-    metadata,
-    plain_error_code,
-    push,
-)
+from tests.signatures.assembly import SHL, dispatcher, error_code, event_code, metadata, plain_error_code, push
 
 TRANSFER = keccak256(b"transfer(address,uint256)")
 APPROVE = keccak256(b"approve(address,uint256)")

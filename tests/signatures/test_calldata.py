@@ -10,22 +10,8 @@ from eth_abi.abi import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigdir.signatures.abi_decoder import (
-    OFFSET,
-    PADDING,
-    REASONS,
-    SELECTOR_BYTES,
-    SHORT,
-    TYPE,
-    UTF8,
-    WORK,
-    Budget,
-    DecodeAttempt,
-    as_json,
-    attempt,
-    checksummed,
-)
-from sigdir.signatures.types import MAX_DEPTH, Type, parameter_types
+from sigdir.signatures.abi_decoder import REASONS, SELECTOR_BYTES, Budget, DecodeAttempt, as_json, attempt, checksummed
+from sigdir.signatures.types import Type, parameter_types
 from tests.signatures.strategies import types
 
 
@@ -137,30 +123,25 @@ def test_any_data_is_decoded_or_has_a_reason(call: tuple[list[str], tuple[Any, .
 @pytest.mark.parametrize(
     ("text", "arguments", "reason", "detail"),
     [
-        ("f(uint256)", b"", SHORT, "a value needs 32 bytes at byte 4, but the data has 4 bytes"),
-        ("f(uint8)", word(256), PADDING, "the word at byte 4"),
-        ("f(bool)", word(2), PADDING, "the word at byte 4"),
-        ("f(uint8,address)", word(1) + word(1 << 160), PADDING, "the word at byte 36"),
-        ("f(int8)", word(128), PADDING, "the word at byte 4"),
-        ("f(bytes3)", b"abcd" + bytes(28), PADDING, "the word at byte 4"),
-        ("f(bytes)", word(32) + word(1) + b"ab" + bytes(30), PADDING, "the word at byte 68"),
-        ("f(string)", word(32) + word(1) + b"\xff" + bytes(31), UTF8, "before byte 100 is not UTF-8"),
-        ("f(string)", word(0) + word(1), OFFSET, "the offset at byte 4"),
-        ("f(string)", word(2**256 - 1), OFFSET, "the offset at byte 4"),
-        ("f(string)", word(32) + word(2**256 - 1), SHORT, "bytes at byte 68, but the data has 68 bytes"),
-        ("f(uint256[])", word(32) + word(2**256 - 1), SHORT, "a value needs 32 bytes at byte 68"),
-        ("f(uint256[][])", word(32) + word(1) + word(0), OFFSET, "the offset at byte 68"),
-        ("f(())", b"", TYPE, "a tuple without members"),
-        ("f((uint8[2][0],bool))", b"", TYPE, "an array without elements, which no contract takes"),
-        ("f(uint8[00])", b"", TYPE, "an array without elements, which no contract takes"),
-        (f"f(uint8{'[]' * (MAX_DEPTH + 1)})", word(32), TYPE, "nested more than 16 deep"),
-        (f"f({'(' * (MAX_DEPTH + 1)}uint8{')' * (MAX_DEPTH + 1)})", word(32), TYPE, "nested more than 16 deep"),
-        (f"f({'uint8,' * 3000}uint8)", word(32), TYPE, "a text of"),
+        ("f(uint256)", b"", "too_short", "a value needs 32 bytes at byte 4, but the data has 4 bytes"),
+        ("f(uint8)", word(256), "bad_padding", "the word at byte 4"),
+        ("f(bool)", word(2), "bad_padding", "the word at byte 4"),
+        ("f(uint8,address)", word(1) + word(1 << 160), "bad_padding", "the word at byte 36"),
+        ("f(int8)", word(128), "bad_padding", "the word at byte 4"),
+        ("f(bytes3)", b"abcd" + bytes(28), "bad_padding", "the word at byte 4"),
+        ("f(bytes)", word(32) + word(1) + b"ab" + bytes(30), "bad_padding", "the word at byte 68"),
+        ("f(string)", word(32) + word(1) + b"\xff" + bytes(31), "bad_utf8", "before byte 100 is not UTF-8"),
+        ("f(string)", word(0) + word(1), "bad_offset", "the offset at byte 4"),
+        ("f(string)", word(2**256 - 1), "bad_offset", "the offset at byte 4"),
+        ("f(string)", word(32) + word(2**256 - 1), "too_short", "bytes at byte 68, but the data has 68 bytes"),
+        ("f(uint256[])", word(32) + word(2**256 - 1), "too_short", "a value needs 32 bytes at byte 68"),
+        ("f(uint256[][])", word(32) + word(1) + word(0), "bad_offset", "the offset at byte 68"),
+        ("f(())", b"", "bad_type", "a tuple without members"),
     ],
     ids=lambda value: str(value)[:30],
 )
 def test_the_reason_why_a_text_does_not_decode(text: str, arguments: bytes, reason: str, detail: str) -> None:
-    """An attempt that fails has a reason and a detail; positions count from the selector's first byte."""
+    """Positions count from the selector's first byte."""
     found = attempt_of(arguments, text)
     assert (found.values, found.reason) == (None, reason)
     assert detail in found.detail
@@ -172,7 +153,7 @@ def test_offsets_that_share_their_target_stop_at_the_work_limit() -> None:
     arguments = word(32) + 3 * array
     budget = Budget.of(SELECTOR_BYTES + len(arguments))
     found = [attempt(arguments, text, budget) for text in ["f(uint256)", *["f(uint256[][][])"] * 50]]
-    assert [one.reason for one in found] == ["", *[WORK] * 50]
+    assert [one.reason for one in found] == ["", *["too_much"] * 50]
 
 
 @pytest.mark.parametrize(

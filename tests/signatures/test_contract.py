@@ -227,18 +227,15 @@ def test_interface_ids_need_supports_interface() -> None:
 
 ADDRESS = bytes.fromhex("bebebebebebebebebebebebebebebebebebebebe")
 PROXIES = {
-    "EIP-1167 minimal proxy": "363d3d373d3d3d363d73ADDRESS5af43d82803e903d91602b57fd5bf3",
-    "ERC-7511 minimal proxy": "365f5f375f5f365f73ADDRESS5af43d5f5f3e5f3d91602a57fd5bf3",
-    "minimal proxy of Solady": "3d3d3d3d363d3d37363d73ADDRESS5af43d3d93803e602a57fd5bf3",
-    "minimal proxy of Vyper": "366000600037611000600036600073ADDRESS5af4602c57600080fd5b6110006000f3",
-    "EIP-7702 delegation": "ef0100ADDRESS",
+    name: bytes.fromhex(code.replace("ADDRESS", ADDRESS.hex()))
+    for name, code in {
+        "EIP-1167 minimal proxy": "363d3d373d3d3d363d73ADDRESS5af43d82803e903d91602b57fd5bf3",
+        "ERC-7511 minimal proxy": "365f5f375f5f365f73ADDRESS5af43d5f5f3e5f3d91602a57fd5bf3",
+        "minimal proxy of Solady": "3d3d3d3d363d3d37363d73ADDRESS5af43d3d93803e602a57fd5bf3",
+        "minimal proxy of Vyper": "366000600037611000600036600073ADDRESS5af4602c57600080fd5b6110006000f3",
+        "EIP-7702 delegation": "ef0100ADDRESS",
+    }.items()
 }
-
-
-def minimal(name: str) -> bytes:
-    return bytes.fromhex(PROXIES[name].replace("ADDRESS", ADDRESS.hex()))
-
-
 SHORT = bytes.fromhex("363d3d373d3d3d363d6fbebebebebebebebebebebebebebebebe5af43d82803e903d91602757fd5bf3")
 """Leading zeros of an address may be left out."""
 IMPLEMENTATION, SECOND, BEACON = (
@@ -251,10 +248,10 @@ DELEGATE = bytes.fromhex("5af4")
 @pytest.mark.parametrize(
     ("code", "found", "detail"),
     [
-        *((minimal(name), [(name, ADDRESS)], "delegates every call to") for name in PROXIES),
+        *((code, [(name, ADDRESS)], "delegates every call to") for name, code in PROXIES.items()),
         (SHORT, [("EIP-1167 minimal proxy, shorter address", bytes(4) + ADDRESS[:16])], ""),
-        (minimal("EIP-1167 minimal proxy") + bytes(40), [("EIP-1167 minimal proxy", ADDRESS)], "; 40 bytes of immutable arguments"),
-        (b"\0" + minimal("EIP-1167 minimal proxy"), [], ""),
+        (PROXIES["EIP-1167 minimal proxy"] + bytes(40), [("EIP-1167 minimal proxy", ADDRESS)], "; 40 bytes of immutable arguments"),
+        (b"\0" + PROXIES["EIP-1167 minimal proxy"], [], ""),
         (push(IMPLEMENTATION) + DELEGATE, [("EIP-1967 implementation", b"")], "the slot is used, and the code delegates calls"),
         (dispatcher([hash_of("proxiableUUID()")], push(IMPLEMENTATION) + DELEGATE), [("EIP-1967 implementation", b"")], "(UUPS)"),
         (push(BEACON) + DELEGATE, [("EIP-1967 beacon", b"")], ""),

@@ -16,13 +16,7 @@ from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK, GrammarError, declaration, normalise
 from sigdir.signatures.grammar_rows import normalise_rows, spell
-from sigdir.signatures.types import (
-    MAX_DECLARATION_BYTES,
-    MAX_NAME_BYTES,
-    MAX_TUPLES,
-    BadDeclaration,
-    parse_declaration,
-)
+from sigdir.signatures.types import MAX_DECLARATION_BYTES, MAX_NAME_BYTES, MAX_TUPLES, BadDeclaration, parse_declaration
 from sigdir.warehouse.evidence.mapped import BatchSightings, sightings_table
 from tests.signatures.strategies import Valid, any_text, valid
 from tests.signatures.test_grammar import columns
@@ -127,6 +121,7 @@ def test_a_declaration_has_the_types_of_the_canonical_text(declaration: Valid) -
         assert str(parsed) == text
         assert parsed.text == normalise(text).text == declaration.canonical
         assert parsed.name == declaration.canonical.partition("(")[0]
+        assert parsed.abi_entry()["type"] == (kind or Kind.FUNCTION).name.lower()
         keyword = "function " if kind == Kind.UNKNOWN else ""
         assert declaration_of(parsed.abi_entry()) == (kind or Kind.FUNCTION, keyword + text)
 

@@ -14,15 +14,7 @@ from hypothesis import strategies as st
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.canonicalise import OTHER_COLLECTION, BatchResult, canonicalise, canonicalise_one
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN, Collection
-from sigdir.signatures.grammar import (
-    BAD_ENTRY,
-    MAX_TEXT_BYTES,
-    OK,
-    PLACEHOLDER,
-    REASONS,
-    GrammarError,
-    normalise,
-)
+from sigdir.signatures.grammar import BAD_ENTRY, MAX_TEXT_BYTES, OK, PLACEHOLDER, REASONS, GrammarError, normalise
 from sigdir.signatures.grammar_rows import normalise_rows
 from sigdir.signatures.keccak import keccak256
 from tests.examples import examples

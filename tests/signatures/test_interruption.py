@@ -86,6 +86,7 @@ def test_an_error_without_a_signal_stays() -> None:
 
 def test_work_that_does_not_look_ends_with_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the second signal, or after the time that it has to end by itself."""
+    monkeypatch.setattr(interruption, "_GRACE_SECONDS", 2 * SAFETY_SECONDS)
     ended = Event()
     with noting(ended.set):
         send()

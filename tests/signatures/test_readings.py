@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
@@ -17,16 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.hostile import hostile
+from sigdir.signatures import inner_calls
 from sigdir.signatures.abi import returns_of
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.signatures.inner_calls import (
-    DELEGATION,
-    DEPLOYMENT,
-    EXECUTION,
-    EXECUTIONS,
-    PAYMASTER_WITH_GAS,
-    TRANSACTIONS,
-)
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.readings import (
@@ -57,27 +50,27 @@ def call(text: str, *values: Any) -> bytes:
     return keccak256(text.encode())[:4] + arguments_of(text, *values)
 
 
+def answered(inputs: Sequence[Input], known: Mapping[bytes, Sequence[Known]], **settings: int) -> list[list[Reading]]:
+    """The readings of each input in a directory that has these texts for hashes."""
+    readings = Readings(inputs, **settings)
+    while wanted := readings.wanted():
+        readings.supply({hash: known.get(hash, ()) for hash in wanted})
+    return readings.results()
+
+
 def read(input: Input, texts: Iterable[str | Known]) -> list[Reading]:
     """The readings of one input in a directory of these texts."""
     known: dict[bytes, list[Known]] = {}
-    for text in texts:
-        one = text if isinstance(text, Known) else Known(text)
+    for one in (text if isinstance(text, Known) else Known(text) for text in texts):
         digest = keccak256(one.text.encode())
         known.setdefault(digest, []).append(one)
         known.setdefault(digest[:4], []).append(one)
-    readings = Readings([input])
-    while wanted := readings.wanted():
-        readings.supply({hash: known.get(hash, []) for hash in wanted})
-    [found] = readings.results()
-    return found
+    return answered([input], known)[0]
 
 
 def supplied(data: bytes, known: list[Known], form: Form = Form.CALLDATA) -> list[Reading]:
     """The readings of bytes whose selector has these texts."""
-    readings = Readings([Input(form, data)])
-    readings.supply({data[:4]: known})
-    [found] = readings.results()
-    return found
+    return answered([Input(form, data)], {data[:4]: known})[0]
 
 
 def best(input: Input, *texts: str | Known) -> Candidate:
@@ -139,7 +132,10 @@ def test_safe_transactions_are_unpacked() -> None:
     [nested] = found.nested
     transactions = nested.reading.candidates[0]
     assert (nested.reading.form, nested.reading.data) == (Form.PACKED, packed)
-    assert (transactions.attempt.text, transactions.attempt.values) == (TRANSACTIONS, (tuple(calls_inside),))
+    assert (transactions.attempt.text, transactions.attempt.values) == (
+        inner_calls.TRANSACTIONS,
+        (tuple(calls_inside),),
+    )
     assert texts_inside(transactions) == [((0, 0, 3), TRANSFER)]
     for cut in (packed[:-1], packed + b"\0", b"\2" + packed[1:]):
         assert not best(calldata(call("multiSend(bytes)", cut)), "multiSend(bytes)").nested
@@ -163,9 +159,14 @@ def test_arguments_beside_their_signature() -> None:
 @pytest.mark.parametrize(
     ("mode", "data", "text", "path"),
     [
-        (b"\0", bytes.fromhex(TO[2:]) + word(3) + call(TRANSFER, TO, 7), EXECUTION, (2,)),
-        (b"\xff", bytes.fromhex(TO[2:]) + call(TRANSFER, TO, 7), DELEGATION, (1,)),
-        (b"\1", arguments_of(EXECUTIONS, [(TO, 3, call(TRANSFER, TO, 7))]), EXECUTIONS, (0, 0, 2)),
+        (b"\0", bytes.fromhex(TO[2:]) + word(3) + call(TRANSFER, TO, 7), inner_calls.EXECUTION, (2,)),
+        (b"\xff", bytes.fromhex(TO[2:]) + call(TRANSFER, TO, 7), inner_calls.DELEGATION, (1,)),
+        (
+            b"\1",
+            arguments_of(inner_calls.EXECUTIONS, [(TO, 3, call(TRANSFER, TO, 7))]),
+            inner_calls.EXECUTIONS,
+            (0, 0, 2),
+        ),
     ],
 )
 def test_modes_of_erc_7579(mode: bytes, data: bytes, text: str, path: tuple[int, ...]) -> None:
@@ -185,7 +186,7 @@ def test_operations_of_erc_4337() -> None:
     operation = (TO, 1, factory, call(TRANSFER, TO, 7), bytes(32), 0, bytes(32), paymaster, b"\1" * 65)
     found = best(calldata(call(handle, [operation], TO)), handle, TRANSFER, "createAccount(address,uint256)")
     assert texts_inside(found) == [
-        ((0, 0, 2), DEPLOYMENT), ((0, 0, 7), PAYMASTER_WITH_GAS), ((0, 0, 3), TRANSFER),
+        ((0, 0, 2), inner_calls.DEPLOYMENT), ((0, 0, 7), inner_calls.PAYMASTER_WITH_GAS), ((0, 0, 3), TRANSFER),
     ]  # fmt: skip
     deployment, with_gas = (nested.reading.candidates[0] for nested in found.nested[:2])
     assert texts_inside(deployment) == [((1,), "createAccount(address,uint256)")]
@@ -379,13 +380,11 @@ def test_hostile_calldata_is_answered_within_a_second_and_64_mib(name: str) -> N
     texts = {selector: known, call("f()"): [Known("f()")], inner_selector: [Known(TRANSFER)]}
     tracemalloc.start()
     began = process_time()  # whatever else the machine computes
-    readings = Readings([calldata((selector + arguments)[: 128 << 10])])
-    while wanted := readings.wanted():
-        readings.supply({hash: texts.get(hash, []) for hash in wanted})
+    [[reading]] = answered([calldata((selector + arguments)[: 128 << 10])], texts)
     assert process_time() - began < 4  # tracemalloc makes it four times slower
     assert tracemalloc.get_traced_memory()[1] < 64 << 20
     tracemalloc.stop()
-    assert readings.results()[0][0].candidates
+    assert reading.candidates
 
 
 def test_the_note_of_returned_values_says_what_the_candidates_show() -> None:
