@@ -11,15 +11,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 
-TARGETS = ("grammar", "readers", "usage", "tar", "parquet", "bodies", "decoding", "log", "pack")
 CORPUS = Path(".fuzz")
 INSTRUMENTED = {
     "grammar": ["sigdir.signatures.grammar"],
     "readers": [
-        "sigdir.pipeline.source",
         "sigdir.pipeline.source",
         "sigdir.signatures.candidates",
         "sigdir.pipeline.formats",
@@ -65,17 +63,13 @@ def main(name: str, seconds: float) -> None:
     atheris.Fuzz()
 
 
-def _arguments() -> Namespace:
+if __name__ == "__main__":
     parser = ArgumentParser("python -m tests.fuzz", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("target", choices=(*TARGETS, "cost"))
+    parser.add_argument("target", choices=(*INSTRUMENTED, "cost"))
     parser.add_argument("seconds", nargs="?", type=float, default=60)
     parser.add_argument("seed", nargs="?", type=int, default=0)
     parser.add_argument("only", nargs="?", default="")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    given = _arguments()
+    given = parser.parse_args()
     if given.target == "cost":
         from tests.fuzz import cost
 

@@ -23,19 +23,18 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
+from itertools import product
 from typing import Any, NamedTuple
 from urllib.parse import quote_from_bytes, urlencode
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
-from sigdir.pipeline.inputs import find, open_each
-from sigdir.pipeline.report import ImportReport, UnreadInputs
+from sigdir.pipeline.formats.registry import FORMATS
 from tests.fuzz.application import NODE_ANSWERS, current, discard, folder, node_results
 from tests.fuzz.offline import TOOLS, answer_bytes, descriptor_targets, file_targets, fold_posted, pack_targets
 from tests.fuzz.route_tables import BESIDE, BODIES, BULK, HASH, HEADERS, PATIENT, QUERIES, path_of
-from tests.fuzz.targets import read
+from tests.fuzz.targets import opened, read
 from tests.pipeline.test_formats import SAMPLES
 from tests.pipeline.test_samples import SAMPLES as DOCUMENTED
 
@@ -81,11 +80,11 @@ class TookTooLongError(BaseException):  # a route answers 500 to an Exception
 
 # Targets.
 
-Run = Callable[[bytes], "tuple[int, int]"]
-"""Takes the text; returns the bytes of the request and of its answer, zeros for a reader."""
+Run = Callable[[bytes], "tuple[int, int] | None"]
+"""Takes the text; returns the bytes of the request and of its answer, nothing for a reader."""
 
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"
-_AS_LIST = "list"
+_FORMS = ("json", "json list", "form", "multipart")
 _ENDINGS = ("", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".ts", ".vy", ".vyi", ".tsv")
 BINARY = ("tree", "sqlite", "parquet")
 """Formats that have fuzzers of their own."""
@@ -95,20 +94,15 @@ def targets() -> dict[str, Run]:
     """Every target by its name."""
     found: dict[str, Run] = {}
     for path, names in BODIES.items():
-        for name in names:
-            for number, beside in enumerate(BESIDE.get((path, name), [{}])):
-                field = f"POST {path} {name}{f' beside {number}' if number else ''}"
-                found[f"{field} json"] = partial(_post_field, path, name, beside, JSON)
-                found[f"{field} json list"] = partial(_post_field, path, name, beside, _AS_LIST)
-                found[f"{field} form"] = partial(_post_field, path, name, beside, FORM)
-                found[f"{field} multipart"] = partial(_post_field, path, name, beside, MULTIPART)
+        for name, (number, beside) in product(names, _besides(path)):
+            for form in _FORMS:
+                found[f"POST {path} {name}{number} {form}"] = partial(_post_field, path, name, beside, form)
         for kind in (JSON, FORM, MULTIPART, "text/plain", "application/x-ndjson"):
             found[f"POST {path} raw {kind.partition(';')[0]}"] = partial(_post, path, kind)
     found["POST /api/v1/signatures/ type"] = partial(_post_type, "/api/v1/signatures/")
     for path, names in QUERIES.items():
-        for name in names:
-            for number, beside in enumerate(BESIDE.get((path, name), [{}])):
-                found[f"GET {path} {name}{f' beside {number}' if number else ''}"] = partial(_get, path, name, beside)
+        for name, (number, beside) in product(names, _besides(path)):
+            found[f"GET {path} {name}{number}"] = partial(_get, path, name, beside)
         found[f"GET {path} raw"] = partial(_get, path, "", {})
         for place in re.findall(r"{(\w+)}", path):
             found[f"GET {path} in {place}"] = partial(_get_path, path, place)
@@ -120,10 +114,15 @@ def targets() -> dict[str, Run]:
     for name in NODE_ANSWERS:
         found[f"node {name}"] = partial(_ask_node, name)
     found["fold"] = fold_posted
-    found |= pack_targets() | descriptor_targets() | file_targets()
+    found |= {**pack_targets(), **descriptor_targets(), **file_targets()}
     for ending in _ENDINGS:
         found[f"read by detection {ending}".rstrip()] = partial(_read, "", ending)
     return found
+
+
+def _besides(path: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """What stands beside a field, each with an end of the target's name: nothing first."""
+    return [("", {}), *((f" beside {number}", one) for number, one in enumerate(BESIDE.get(path, []), 1))]
 
 
 def _post(path: str, content_type: str, body: bytes) -> tuple[int, int]:
@@ -137,12 +136,12 @@ def _post_type(path: str, content_type: bytes) -> tuple[int, int]:
 
 def _post_field(path: str, name: str, beside: Mapping[str, Any], form: str, value: bytes) -> tuple[int, int]:
     text = value.decode("utf-8", "replace")
-    if form == JSON:
-        return _post(path, JSON, json.dumps({**beside, name: text}).encode())
-    if form == _AS_LIST:
-        return _post(path, JSON, json.dumps({**beside, name: text.split("\0")}).encode())
-    if form == FORM:
+    beside = {other: said for other, said in beside.items() if other != name}
+    if form == "form":
         return _post(path, FORM, f"{urlencode(beside)}&{name}={quote_from_bytes(value)}".encode())
+    if form != "multipart":
+        given = text if form == "json" else text.split("\0")
+        return _post(path, JSON, json.dumps({**beside, name: given}).encode())
     file = b'; filename="x"' if name in ("file", "source_file") else b""
     parts = [_part(other, str(text).encode()) for other, text in beside.items()]
     return _post(path, MULTIPART, b"".join([*parts, _part(name, value, file), b"--b--\r\n"]))
@@ -185,22 +184,14 @@ def _ask(name: str, value: bytes) -> tuple[int, int]:
     return len(value), answer_bytes(current().tools, name, value.decode("utf-8", "replace"))
 
 
-def _read(format: str, ending: str, data: bytes) -> tuple[int, int]:
+def _read(format: str, ending: str, data: bytes) -> None:
     path = folder() / f"input{ending}"
     path.write_bytes(data)
-    try:
+    with suppress(BadInput):
         read(path, format or None)
-        for source in open_each(find([str(path)]), lambda _: None, format or None, _unread()):
-            chosen = by_name(format) if format else detect(source)
+        for source, chosen in opened(path, format or None):
             if chosen and chosen.is_by_line:
                 chosen.is_by_line(source)
-    except BadInput:
-        pass
-    return 0, 0
-
-
-def _unread() -> UnreadInputs:
-    return UnreadInputs(ImportReport(), strict=True)
 
 
 # Cost.
@@ -215,7 +206,7 @@ class Cost(NamedTuple):
 def cost(run: Run, data: bytes) -> Cost:
     """What one run takes."""
     start = time.process_time()
-    request, answer = run(data)
+    request, answer = run(data) or (0, 0)
     return Cost(time.process_time() - start, request, answer)
 
 
@@ -351,8 +342,8 @@ def fuzz(seconds: float, seed: int, only: str = "") -> int:
         sys.exit(f"no target has {only!r} in its name")
     found: Counter[str] = Counter()
     end = time.monotonic() + seconds
-    warm = {name: problem(run, Shape(b"", b"a"), with_memory=False) for name, run in runs.items()}
-    del warm
+    for run in runs.values():
+        problem(run, Shape(b"", b"a"), with_memory=False)  # compile and open what the first run needs
     while time.monotonic() < end:
         name = draw.choice(list(runs))
         if found[name] >= _FINDINGS_A_TARGET:

@@ -17,13 +17,11 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 
 from sigdir.pipeline.decode_file import decode_file
-from sigdir.pipeline.errors import BadInput, PipelineError
+from sigdir.pipeline.errors import PipelineError
 from sigdir.pipeline.fetch import FetchError
 from sigdir.pipeline.formats.clear_signing import BadDescriptor, entries_of, problem_of
 from sigdir.pipeline.mirror import parse_changes, parse_page
 from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.source import Source
-from sigdir.pipeline.usage_counts import usage_of
 from sigdir.serve.core.writer import Writer, canonical_text
 from sigdir.signatures.abi_decoder import MAX_BYTES, Budget
 from sigdir.signatures.clear_signing import Called, Descriptor
@@ -39,6 +37,7 @@ from sigdir.warehouse.staging.transaction import NewText
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
 from tests.fuzz.application import folder, warehouse
+from tests.fuzz.targets import usage
 from tests.pipeline.test_clear_signing import ROUTER, ROUTER_FILE, SWAP
 
 _CALL = {"data": "0xa9059cbb" + "0" * 128}
@@ -76,7 +75,7 @@ def answer_bytes(server: MCPServer[Any], name: str, text: str) -> int:
         return len(str(error))
 
 
-def pack_targets() -> dict[str, Callable[[bytes], tuple[int, int]]]:
+def pack_targets() -> dict[str, Callable[[bytes], None]]:
     """Every column of both forms of a pack, filled with a text."""
     return {
         f"pack {collection} {form} {number}": partial(_read_pack, collection, form, number)
@@ -86,7 +85,7 @@ def pack_targets() -> dict[str, Callable[[bytes], tuple[int, int]]]:
     }
 
 
-def _read_pack(collection: Collection, form: str, number: int, data: bytes) -> tuple[int, int]:
+def _read_pack(collection: Collection, form: str, number: int, data: bytes) -> None:
     """Open a pack of which a column is the text, and ask it all that can be asked."""
     width = {TEXTS: {0: 1, 3: 1}, INDEXED: {0: 4, 1: 4, 3: 4}}[form].get(number, 0)
     rows = len(data) // width if width else data.count(b"\n")
@@ -97,7 +96,6 @@ def _read_pack(collection: Collection, form: str, number: int, data: bytes) -> t
         for ask in (pack.check, pack.indexed, partial(_ask, pack, collection)):
             with suppress(BadPack):
                 ask()
-    return 0, 0
 
 
 def _ask(pack: Pack, collection: Collection) -> None:
@@ -174,7 +172,7 @@ def _shown(text: str, display: str) -> Any:
 # What was POSTed.
 
 
-def fold_posted(data: bytes) -> tuple[int, int]:
+def fold_posted(data: bytes) -> None:
     """POST each line that is a declaration, under four names, to a new warehouse, and fold them."""
     texts: list[NewText] = []
     for line in data.decode("utf-8", "replace").split("\n"):
@@ -185,53 +183,41 @@ def fold_posted(data: bytes) -> tuple[int, int]:
         with closing(Reader(paths)) as reader, closing(Writer(paths, reader)) as writer:
             writer.store(texts)
         fold(paths)
-    return 0, 0
 
 
 # Files.
 
 
-def file_targets() -> dict[str, Callable[[bytes], tuple[int, int]]]:
+def file_targets() -> dict[str, Callable[[bytes], None]]:
     """Files of counts, files that are decoded, answers of a directory that is mirrored."""
-    found: dict[str, Callable[[bytes], tuple[int, int]]] = {}
-    for ending, begin in (
-        (".csv", b"selector,count\n"),
-        (".csv", b""),
-        (".jsonl", b'{"selector":"0xa9059cbb","count":7}\n'),
-    ):
-        found[f"usage {ending} {begin[:1].decode()}".rstrip()] = partial(_count, ending, begin)
-    for ending, begin in (
+    counts = (b"\0selector,count\n", b"\0", b'\1{"selector":"0xa9059cbb","count":7}\n')
+    decoded = (
         (".csv", b"input\n"),
         (".csv", b"topic0,data\n"),
         (".jsonl", b'{"input":"0xa9059cbb"}\n'),
         (".json", b""),
-    ):
-        found[f"decode file {ending} {begin[:1].decode()}".rstrip()] = partial(_decode, ending, begin)
-    return found | {"mirrored page": _mirror_page, "mirrored changes": _mirror_changes}
+    )
+    return {
+        **{f"usage {begin!r}": partial(_count, begin) for begin in counts},
+        **{
+            f"decode file {ending} {begin[:1].decode()}".rstrip(): partial(_decode, ending, begin)
+            for ending, begin in decoded
+        },
+        "mirrored page": partial(_mirror, parse_page),
+        "mirrored changes": partial(_mirror, partial(parse_changes, limit=1000)),
+    }
 
 
-def _count(ending: str, begin: bytes, data: bytes) -> tuple[int, int]:
-    (path := folder() / f"usage{ending}").write_bytes(begin + data)
-    source = Source(str(path), explicit=True)
-    with suppress(BadInput), source.open(lambda _: None):
-        usage_of(source)
-    return 0, 0
+def _count(begin: bytes, data: bytes) -> None:
+    usage(begin + data)
 
 
-def _decode(ending: str, begin: bytes, data: bytes) -> tuple[int, int]:
+def _decode(ending: str, begin: bytes, data: bytes) -> None:
     (path := folder() / f"decoded{ending}").write_bytes(begin + data)
     with suppress(PipelineError):
         decode_file(str(path), str(folder() / "decoded.ndjson"), warehouse(), Reporter(), {"chain": 1})
-    return 0, 0
 
 
-def _mirror_page(data: bytes) -> tuple[int, int]:
+def _mirror(parse: Callable[[str, bytes], object], data: bytes) -> None:
     with suppress(FetchError):
-        parse_page("http://a/", data)
-    return 0, 0
-
-
-def _mirror_changes(data: bytes) -> tuple[int, int]:
-    with suppress(FetchError):
-        parse_changes("http://a/", data, 1000)
-    return 0, 0
+        parse("http://a/", data)

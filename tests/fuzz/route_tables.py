@@ -15,17 +15,35 @@ HASHES = ("0xa9059cbb", "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55
 HASH = "0x" + "5c" * 32
 """Of a transaction."""
 
-BODIES: Mapping[str, Sequence[str]] = {
-    "/api/v1/signatures/": ["text_signature"],
-    "/api/v1/event-signatures/": ["text_signature"],
-    "/api/v1/import-abi/": ["contract_abi"],
-    "/api/v1/import-solidity/": ["source_code", "source_file"],
-    "/api/v1/decode/": ["data", "code", "topics", "as", "texts", "inputs", "abi", "selector", "to", "chain"],
-    "/api/v1/contract/": ["code"],
-    "/api/v1/resolve/": [],
-    "/api/v1/sql/": ["sql", "query", "params", "as_of", "seconds", "format"],
-    "/signature-database/v1/import": ["function", "event", "error"],
-    "/api/v1/import": ["type", "data"],
+_SQL = {"sql": "SELECT $a AS a"}
+_CALL = {"data": HASHES[0] + "00" * 64}
+_RETURNED = {"data": "0x" + "00" * 32, "as": "return"}
+_TO = {"chain": "1", "to": ROUTER}
+BESIDE: Mapping[str, Sequence[dict[str, Any]]] = {
+    "/api/v1/decode/": [
+        _CALL | _TO, _RETURNED | {"selector": HASHES[0]}, _RETURNED | {"texts": "f() returns (uint8[],(string,bytes)[])"},
+    ],
+    "/decode/": [_CALL | _TO, {"data": _RETURNED["data"], "call": HASHES[0]}],
+    "/api/v1/sql/": [_SQL],
+    "/sql/": [_SQL],
+    "/mcp": [{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {}}],
+}  # fmt: skip
+"""What stands beside a field of a route that may say nothing alone. Each field is a target alone and with each of these."""
+
+
+def _documented_bodies() -> dict[str, list[str]]:
+    """The fields of each body that the OpenAPI document describes."""
+    described = document()
+    found: dict[str, list[str]] = {}
+    for path, operations in described["paths"].items():
+        for content in operations.get("post", {}).get("requestBody", {}).get("content", {}).values():
+            name = content["schema"].get("$ref", "").rpartition("/")[2]
+            fields = described["components"]["schemas"].get(name, content["schema"]).get("properties", {})
+            found[path] = sorted({*found.get(path, []), *fields} - {"anonymous"})
+    return found
+
+
+BODIES: Mapping[str, Sequence[str]] = _documented_bodies() | {
     "/submit/": ["text", "as", "kind", "file"],
     "/submit/store/": ["texts"],
     "/decode/": ["data", "call", "contract", "download"],
@@ -33,39 +51,6 @@ BODIES: Mapping[str, Sequence[str]] = {
     "/mcp": ["method", "params", "id"],
 }
 """The fields of each route that takes a body."""
-
-_CALL = {"data": HASHES[0] + "00" * 64}
-_RETURNED = {"data": "0x" + "00" * 32, "as": "return"}
-_TO = {"chain": "1", "to": ROUTER}
-_SELECT = {"sql": "SELECT $a AS a"}
-BESIDE: Mapping[tuple[str, str], Sequence[dict[str, Any]]] = {
-    ("/api/v1/decode/", "data"): [{}, _TO, {"as": "return", "selector": HASHES[0]}, {"as": "return", "texts": "f() returns (uint8[],(string,bytes)[])"}],
-    ("/api/v1/decode/", "code"): [_CALL],
-    ("/api/v1/decode/", "abi"): [_CALL, _RETURNED],
-    ("/api/v1/decode/", "selector"): [_RETURNED],
-    ("/api/v1/decode/", "text"): [_RETURNED],
-    ("/api/v1/decode/", "texts"): [_CALL, _RETURNED],
-    ("/api/v1/decode/", "to"): [_CALL | {"chain": "1"}],
-    ("/api/v1/decode/", "chain"): [_CALL | {"to": ROUTER}],
-    ("/decode/", "data"): [{}, _TO],
-    ("/decode/", "call"): [{"data": _RETURNED["data"]}],
-    ("/decode/", "text"): [{"data": _RETURNED["data"]}],
-    ("/decode/", "selector"): [{"data": _RETURNED["data"]}],
-    ("/decode/", "to"): [_CALL | {"chain": "1"}],
-    ("/decode/", "chain"): [_CALL | {"to": ROUTER}],
-    ("/decode/", "contract"): [_CALL, {"data": _RETURNED["data"], "call": HASHES[0]}],
-    ("/api/v1/sql/", "params"): [_SELECT],
-    ("/api/v1/sql/", "a"): [_SELECT],
-    ("/api/v1/sql/", "as_of"): [{"sql": "SELECT 1"}],
-    ("/api/v1/sql/", "seconds"): [{"sql": "SELECT 1"}],
-    ("/api/v1/sql/", "format"): [{"sql": "SELECT 1"}],
-    ("/sql/", "a"): [_SELECT],
-    ("/sql/", "as_of"): [{"sql": "SELECT 1"}],
-    ("/mcp", "method"): [{"jsonrpc": "2.0", "id": 1, "params": {}}],
-    ("/mcp", "params"): [{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}],
-    ("/mcp", "id"): [{"jsonrpc": "2.0", "method": "tools/list"}],
-}  # fmt: skip
-"""What stands beside a field that says nothing alone, each of them a target."""
 
 
 def _documented() -> dict[str, list[str]]:

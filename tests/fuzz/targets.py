@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
+from sigdir.pipeline.formats.registry import FORMATS, Format, by_name, detect
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport, UnreadInputs
 from sigdir.pipeline.source import Source
@@ -49,6 +49,7 @@ from sigdir.warehouse.log.snapshot import Snapshot, advance, read_snapshot, read
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
 from tests.pipeline.support import COMPRESSORS, read_alone
+from tests.pipeline.test_containers import tarred
 from tests.pipeline.test_formats import SAMPLES
 from tests.pipeline.test_samples import SAMPLES as DOCUMENTED
 from tests.warehouse.support import publish, remove_digests
@@ -150,10 +151,15 @@ def _read_or_refuse(path: Path, content: bytes, format: str | None) -> None:
     assert len(message.splitlines()) == 1
 
 
+def opened(path: Path, format: str | None) -> Iterator[tuple[Source, Format | None]]:
+    """A file, or each member of an archive, with its format; None if none is known."""
+    for source in open_each(find([str(path)]), lambda _: None, format, UnreadInputs(ImportReport(), strict=True)):
+        yield source, by_name(format) if format else detect(source)
+
+
 def read(path: Path, format: str | None) -> None:
     """Read and canonicalise one file, or each member of an archive, as an import does; nothing of an unknown format."""
-    for source in open_each(find([str(path)]), lambda _: None, format, UnreadInputs(ImportReport(), strict=True)):
-        chosen = by_name(format) if format else detect(source)
+    for source, chosen in opened(path, format):
         for task in read_alone(chosen, source) if chosen else ():
             batches: Iterable[Candidates] = [task] if isinstance(task, Candidates) else task()
             for batch in batches:
@@ -322,9 +328,11 @@ def seeds(name: str) -> Iterator[bytes]:
         yield from (bytes([choice]) + form for choice in (0, 1) for form in (made, Pack(made).indexed()))
     elif name == "tar":
         for format in (tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
-            yield _archive(format, "a.txt")
-            yield _archive(format, "b/" + "long/" * 40 + "a.txt")
-        yield _archive(tarfile.PAX_FORMAT, "s.txt", {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "size": "12"})
+            for member in ("a.txt", "b/" + "long/" * 40 + "a.txt"):
+                yield tarred({member: "g(uint256)\nh(", "c.csv": "g(uint256)\nh("}, format)[: 16 * tarfile.BLOCKSIZE]
+        sparse = tarfile.TarInfo("s.txt")
+        sparse.size, sparse.pax_headers = 12, {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "size": "12"}
+        yield sparse.tobuf(tarfile.PAX_FORMAT) + b"g(uint256)\nh(".ljust(3 * tarfile.BLOCKSIZE, b"\0")
     elif name == "parquet":
         for number in range(2):
             file, at, size = _parquet(is_dictionary=bool(number))
@@ -350,17 +358,6 @@ def seeds(name: str) -> Iterator[bytes]:
             b"\3"
             + json.dumps({"source_code": "contract C { struct S { uint a; } function f(S s) public {} }"}).encode()
         )
-
-
-def _archive(format: int, name: str, attributes: dict[str, str] | None = None) -> bytes:
-    """A tar of two members."""
-    target = BytesIO()
-    with tarfile.open(fileobj=target, mode="w", format=format) as archive:
-        for member_name in (name, "c.csv"):
-            member = tarfile.TarInfo(member_name)
-            member.size, member.pax_headers = 12, attributes or {}
-            archive.addfile(member, BytesIO(b"g(uint256)\nh("))
-    return target.getvalue()[: 16 * tarfile.BLOCKSIZE]
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
