@@ -8,15 +8,19 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.conftest import SAFETY_SECONDS
+from tests.examples import long_except
 from tests.web.conftest import DESKTOP, PHONE, SOME_PATHS, Open
 
-LIGHT_DESKTOP = ("light", DESKTOP)
-DARK_PHONE = ("dark", PHONE)
-"""Each colour scheme and each window once: no rule depends on both."""
-
-
 each_look = pytest.mark.parametrize(
-    "look", [pytest.param(LIGHT_DESKTOP, id="light"), pytest.param(DARK_PHONE, id="dark", marks=pytest.mark.long)]
+    "look",
+    [
+        pytest.param(("light", DESKTOP), id="light"),
+        pytest.param(("dark", PHONE), id="dark", marks=pytest.mark.long),
+    ],
+)
+"""Each colour scheme and each window once: no rule depends on both."""
+ERRORS = long_except(
+    {("/nowhere/", "404")}, [("/nowhere/", "404"), ("/selector/0x00000000/", "404"), ("/decode/?data=z", "400")]
 )
 
 
@@ -38,14 +42,7 @@ def test_a_page_has_no_findings(page_of: Open, path: str, look: Any) -> None:
     assert_no_findings(page, look)
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/nowhere/", "404"),
-        pytest.param("/selector/0x00000000/", "404", marks=pytest.mark.long),
-        pytest.param("/decode/?data=z", "400", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize(("path", "status"), ERRORS)
 @each_look
 def test_an_error_has_no_findings(page_of: Open, path: str, status: str, look: Any) -> None:
     assert_no_findings(page_of(path, expected=status), look)
