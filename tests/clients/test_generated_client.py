@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def generated(server: Served, tmp_path: Path) -> Path:
     """The folder that has the generated package."""
     need(OPENAPI)
     (document := tmp_path / "openapi.json").write_bytes(get(server.port, DOCUMENT).body)
-    command: list[Path | str] = [
+    generate: list[Path | str] = [
         OPENAPI.with_name("openapi-python-client"),
         "generate",
         "--path",
@@ -31,13 +32,13 @@ def generated(server: Served, tmp_path: Path) -> Path:
         "--meta",
         "none",
     ]
-    done = _run([*command, "--config", CONFIGURATION, "--output-path", tmp_path / "generated"])
+    done = _run([*generate, "--config", CONFIGURATION, "--output-path", tmp_path / "generated"])
     assert "will not be generated" not in done.stdout
     assert "omitted" not in done.stdout
     return tmp_path
 
 
-def _run(command: list[Path | str], path: Path | None = None) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[Path | str], path: Path | None = None) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         list(map(str, command)), env=os.environ | ({"PYTHONPATH": str(path)} if path else {}), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
@@ -49,9 +50,8 @@ def _run(command: list[Path | str], path: Path | None = None) -> subprocess.Comp
 @pytest.mark.long
 def test_operations_answer_as_their_types(server: Served, generated: Path) -> None:
     """Each operation of the document is there, and what is called gives a parsed answer."""
-    results = json.loads(
-        _run([OPENAPI, HERE / "generated_client.py", f"http://{HOST}:{server.port}"], generated).stdout
-    )
+    done = _run([OPENAPI, HERE / "generated_client.py", f"http://{HOST}:{server.port}"], generated)
+    results = json.loads(done.stdout)
     operations = {
         re.sub("([A-Z])", r"_\1", operation["operationId"]).lower()
         for item in get(server.port, DOCUMENT).json()["paths"].values()

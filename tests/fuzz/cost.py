@@ -197,17 +197,11 @@ def _read(format: str, ending: str, data: bytes) -> None:
 # Cost.
 
 
-class Cost(NamedTuple):
-    seconds: float
-    request: int
-    answer: int
-
-
-def cost(run: Run, data: bytes) -> Cost:
-    """What one run takes."""
+def cost(run: Run, data: bytes) -> tuple[float, int, int]:
+    """What one run takes: seconds of processor, bytes of the request and of the answer."""
     start = time.process_time()
     request, answer = run(data) or (0, 0)
-    return Cost(time.process_time() - start, request, answer)
+    return time.process_time() - start, request, answer
 
 
 @contextmanager
@@ -245,8 +239,8 @@ def problem(run: Run, shape: Shape, *, with_memory: bool = True) -> str:
             with time_limit(_MOST_SECONDS):
                 seconds, request, answer = cost(run, data)
             if size == LARGE and seconds > max(NOISE_SECONDS, LARGE // SMALL * before):
-                seconds = min([seconds, *(cost(run, data).seconds for _ in range(4))])
-                before = min(cost(run, shape.of_size(SMALL)).seconds for _ in range(5))
+                seconds = min([seconds, *(cost(run, data)[0] for _ in range(4))])
+                before = min(cost(run, shape.of_size(SMALL))[0] for _ in range(5))
         except TookTooLongError:
             return f"{len(data)} bytes take over {_MOST_SECONDS:.0f} s"
         if size == LARGE and seconds > max(NOISE_SECONDS, GROWTH * before):
@@ -334,43 +328,37 @@ def _unit(draw: random.Random) -> bytes:
     return b"".join(tokens)
 
 
-def fuzz(seconds: float, seed: int, only: str = "") -> int:
-    """Try shapes until the time is over; returns the number of findings. Prints each as it is found."""
-    draw, tried = random.Random(seed), Counter[str]()
-    runs = {name: run for name, run in targets().items() if only in name}
-    if not runs:
-        sys.exit(f"no target has {only!r} in its name")
-    found: Counter[str] = Counter()
-    end = time.monotonic() + seconds
-    for run in runs.values():
-        problem(run, Shape(b"", b"a"), with_memory=False)  # compile and open what the first run needs
-    while time.monotonic() < end:
-        name = draw.choice(list(runs))
-        if found[name] >= _FINDINGS_A_TARGET:
-            continue
-        one = shape(draw)
-        tried[name] += 1
-        if tried.total() % _TRIES_A_COPY == 0:
-            current().renew()
-        try:
-            wrong = problem(runs[name], one)
-        except Exception as error:  # noqa: BLE001 - every error of a route or reader is a finding
-            wrong = f"{type(error).__name__}: {error}"[:200]
-        if wrong:
-            found[name] += 1
-            print(f"    ({name!r}, {tuple(one)!r}),  # {wrong}", flush=True)
-    print(f"seed {seed}: {tried.total()} shapes on {len(tried)} of {len(runs)} targets, {found.total()} findings")
-    return found.total()
-
-
 _TRIES_A_COPY = 500
 _FINDINGS_A_TARGET = 3
 """Then it is left alone: its other findings are mostly the same."""
 
 
 def main(seconds: float, seed: int, only: str) -> None:
+    """Try shapes until the time is over. Prints each finding as it is found; the exit status says whether there are any."""
+    draw, tried, found = random.Random(seed), Counter[str](), Counter[str]()
+    runs = {name: run for name, run in targets().items() if only in name}
+    if not runs:
+        sys.exit(f"no target has {only!r} in its name")
+    end = time.monotonic() + seconds
     try:
-        number = fuzz(seconds, seed, only)
+        for run in runs.values():
+            problem(run, Shape(b"", b"a"), with_memory=False)  # compile and open what the first run needs
+        while time.monotonic() < end and (left := [name for name in runs if found[name] < _FINDINGS_A_TARGET]):
+            name, one = draw.choice(left), shape(draw)
+            tried[name] += 1
+            if tried.total() % _TRIES_A_COPY == 0:
+                current().renew()
+            if wrong := _wrong(runs[name], one):
+                found[name] += 1
+                print(f"    ({name!r}, {tuple(one)!r}),  # {wrong}", flush=True)
     finally:
         discard()
-    sys.exit(number > 0)
+    print(f"seed {seed}: {tried.total()} shapes on {len(tried)} of {len(runs)} targets, {found.total()} findings")
+    sys.exit(found.total() > 0)
+
+
+def _wrong(run: Run, shape: Shape) -> str:
+    try:
+        return problem(run, shape)
+    except Exception as error:  # noqa: BLE001 - every error of a route or reader is a finding
+        return f"{type(error).__name__}: {error}"[:200]

@@ -115,9 +115,7 @@ def usage(data: bytes) -> None:
         with source.open(lambda _: None):
             found = usage_of(source)
     except BadInput as error:
-        message = str(error)
-        assert message.startswith((f"{path}: ", f"{path}:"))
-        assert len(message.splitlines()) == 1
+        _check_refusal(path, error)
         return
     for keys, counts in found.tables.values():
         assert len(keys) == len(counts) <= found.rows
@@ -144,11 +142,13 @@ def _read_or_refuse(path: Path, content: bytes, format: str | None) -> None:
     try:
         read(path, format)
     except BadInput as error:
-        message = str(error)
-    else:
-        message = f"{path}: read"
-    assert message.startswith((f"{path}: ", f"{path}:"))
-    assert len(message.splitlines()) == 1
+        _check_refusal(path, error)
+
+
+def _check_refusal(path: Path, error: BadInput) -> None:
+    """It is one line that begins with the file's name."""
+    assert str(error).startswith(f"{path}:")
+    assert len(str(error).splitlines()) == 1
 
 
 def opened(path: Path, format: str | None) -> Iterator[tuple[Source, Format | None]]:

@@ -21,8 +21,8 @@ from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.verify import verify
 from tests.serve.support import JSON, Row, Server, pinned, selector, until
 from tests.torture.clients import Client, look_up, rows_above
-from tests.torture.contracts import ImportedContract
 from tests.torture.ledger import Ledger, Owed, Rows, check_order, check_owed
+from tests.torture.plan import ImportedContract
 
 _LOOKUPS = 10
 """In each collection."""

@@ -21,9 +21,8 @@ from tests.pipeline.support import write_files
 from tests.serve.support import until
 from tests.torture import checks
 from tests.torture.clients import Client, ConnectionLost, post, poster, reader
-from tests.torture.contracts import ImportedContract
 from tests.torture.ledger import Ledger
-from tests.torture.plan import Command, Plan, Post
+from tests.torture.plan import Command, ImportedContract, Plan, Post
 from tests.torture.processes import Servers, Work, at_once, check_success, run
 from tests.torture.stores import StoreRound
 

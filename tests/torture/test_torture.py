@@ -63,8 +63,7 @@ def test_rows_as_acknowledged_are_no_finding() -> None:
     ledger = a_ledger()
     ledger.send([(SIGNATURES, "unknown()")])
     ledger.check(SIGNATURES, ROWS, "here")
-    unknown = Row(9, 2_000_000, "unknown()", b"1234")
-    ledger.check(SIGNATURES, [*ROWS, unknown], "here")
+    ledger.check(SIGNATURES, [*ROWS, Row(9, 2_000_000, "unknown()", b"1234")], "here")
 
 
 @pytest.mark.parametrize(
