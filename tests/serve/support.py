@@ -146,6 +146,24 @@ def send(port: int, data: bytes, *, half_close: bool = False, method: str = "GET
             response.close()
 
 
+@contextmanager
+def connected(port: int, data: bytes = b"", receive: int = 65_536) -> Iterator[socket.socket]:
+    """A connection on which this was sent. The kernel takes little of an answer that nobody reads."""
+    with socket.socket() as connection:
+        connection.settimeout(SAFETY_SECONDS)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+        connection.connect((HOST, port))
+        connection.sendall(data)
+        yield connection
+
+
+def answer_on(connection: socket.socket) -> Answer:
+    """The next answer of a connection, which stays open."""
+    response = HTTPResponse(connection)
+    response.begin()
+    return _answer(response)
+
+
 def multipart(
     fields: Mapping[str, str | bytes], files: Mapping[str, bytes] | None = None
 ) -> tuple[bytes, dict[str, str]]:
@@ -228,7 +246,8 @@ class Server:
         self.process.kill()
         self.process.wait(SAFETY_SECONDS)
         for pid in children:
-            _kill(pid)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> int:
         """SIGTERM; the exit status."""
@@ -250,9 +269,9 @@ def children_of(parent: int) -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+def family(pid: int) -> list[tuple[int, str]]:
+    """Process id and name of all that live below this one."""
+    return [each for child in children_of(pid) for each in (child, *family(child[0]))]
 
 
 def by(server: str) -> list[str]:

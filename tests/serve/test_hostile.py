@@ -11,14 +11,14 @@ import os
 import socket
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from http.client import HTTPException, HTTPResponse
+from contextlib import ExitStack, suppress
+from http.client import HTTPException
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SAFETY_SECONDS, import_lines
+from tests.conftest import import_lines
 from tests.serve.support import (
     ABI_PATH,
     FORM,
@@ -27,8 +27,11 @@ from tests.serve.support import (
     SIGNATURES_PATH,
     Answer,
     Server,
+    answer_on,
     by,
     children_of,
+    connected,
+    family,
     found,
     get,
     post_text,
@@ -87,18 +90,13 @@ def _grown(server: Server, before: Mapping[int, int]) -> int:
 
 def _peaks(server: Server, reset: bool = False) -> dict[int, int]:
     """The peak resident bytes of each process of the server; with ``reset`` they begin anew."""
-    below, peaks = {server.process.pid}, {}
-    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if reset and parent in below:
-                (folder / "clear_refs").write_text("5")
-            status = (folder / "status").read_text()
-        except OSError:
-            continue
-        if parent in below:
-            below.add(int(folder.name))
-            peaks[int(folder.name)] = 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    peaks = {}
+    for pid in (server.process.pid, *dict(family(server.process.pid))):
+        with suppress(OSError):
+            if reset:
+                Path(f"/proc/{pid}/clear_refs").write_text("5")
+            status = Path(f"/proc/{pid}/status").read_text()
+            peaks[pid] = 1024 * int(status.partition("VmHWM:")[2].split()[0])
     return peaks
 
 
@@ -115,23 +113,6 @@ def assert_no_server_error(answer: Answer | None) -> None:
         assert answer.status < 500 or answer.status == 501, answer.body
         assert b"Traceback" not in answer.body
         assert b'File "' not in answer.body
-
-
-@contextmanager
-def connected(port: int, data: bytes = b"") -> Iterator[socket.socket]:
-    """A connection on which this was sent. The kernel takes little of an answer that nobody reads."""
-    with socket.socket() as connection:
-        connection.settimeout(SAFETY_SECONDS)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
-        connection.connect((HOST, port))
-        connection.sendall(data)
-        yield connection
-
-
-def answer_on(connection: socket.socket) -> tuple[int, bytes]:
-    response = HTTPResponse(connection)
-    response.begin()
-    return response.status, response.read()
 
 
 def head(method: str, path: str, *lines: str) -> bytes:
@@ -155,7 +136,7 @@ def test_far_more_slow_bodies_than_threads(patient: Server) -> None:
         for connection, rest in waiting[::10]:
             connection.sendall(rest)
         for connection, _ in waiting[::10]:
-            assert answer_on(connection)[0] == 201
+            assert answer_on(connection).status == 201
 
 
 def test_large_downloads_that_nobody_reads_hold_nobody_up(patient: Server) -> None:
@@ -229,9 +210,9 @@ def test_floods_of_headers_are_refused(server: Server) -> None:
         assert_served(server)
         for connection in flooded:
             with suppress(OSError, HTTPException):
-                status, content = answer_on(connection)
-                assert status in (400, 431)
-                assert b"Traceback" not in content
+                refused = answer_on(connection)
+                assert refused.status in (400, 431)
+                assert b"Traceback" not in refused.body
 
 
 def test_lengths_that_lie_store_nothing(server: Server) -> None:
@@ -373,10 +354,10 @@ def test_dear_requests_are_cheap_or_refused(server: Server, name: str) -> None:
     long body whole: it passes 15 MiB on in pieces, to the process that reads them."""
     method, path, body, headers = DEAR[name]
     open_all(server)
-    before = _seconds(server.process.pid)
+    before = _seconds(server)
     memory = _peaks(server, reset=True)
     answer = request(server.port, method, path, body, headers)
-    after = _seconds(server.process.pid)
+    after = _seconds(server)
     spent = sum(after.values()) - sum(before.values())
     spent -= sum(after[new] for new in after.keys() - before.keys() if "sigdir-costly" in new)  # it starts meanwhile
     assert _grown(server, memory) <= MOST_BYTES
@@ -403,12 +384,11 @@ def open_all(server: Server) -> None:
     until(all_open, "both processes of long requests")
 
 
-def _seconds(parent: int) -> dict[str, float]:
-    """Of each process below this one, and of all that it has waited for: seconds of processor time, by id and name."""
+def _seconds(server: Server) -> dict[str, float]:
+    """Of each process of the server, and of all that it has waited for: seconds of processor time, by id and name."""
     spent = {}
-    for pid, name in children_of(parent):
+    for pid, name in family(server.process.pid):
         with suppress(OSError):
             ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
             spent[f"{pid} {name}"] = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-        spent |= _seconds(pid)
     return spent

@@ -21,12 +21,13 @@ from pathlib import Path
 
 import pytest
 
+from sigdir.serve.servers.start import is_served
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.examples import long_except
 from tests.processes import Command
-from tests.serve.support import HOST, JSON, Process, children_of, get, is_ready, post_text, request, until
+from tests.serve.support import HOST, JSON, Process, family, get, is_ready, post_text, request, until
 from tests.serve.test_live import has_ended, waits_for_a_lock
 
 WIRE = ROOT.parent / "shared" / "wire"
@@ -72,24 +73,10 @@ def started(line: str, tmp_path: Path) -> Iterator[tuple[Process, int]]:
         assert process.poll() is None, (tmp_path / "output").read_text()
         yield process, port
     finally:
-        for pid in [*family(process.pid), process.pid]:
+        for pid in (*dict(family(process.pid)), process.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait(SAFETY_SECONDS)
-
-
-def family(pid: int) -> list[int]:
-    """All processes below this one."""
-    children = [child for child, _ in children_of(pid)]
-    return [*children, *(below for child in children for below in family(child))]
-
-
-def names(pids: list[int]) -> list[str]:
-    found = []
-    for pid in pids:
-        with suppress(OSError):
-            found.append(Path(f"/proc/{pid}/comm").read_text().rstrip("\n"))
-    return found
 
 
 def counted(port: int, route: str) -> float:
@@ -121,28 +108,20 @@ def test_a_server_by_its_line(tmp_path: Path, name: str) -> None:
             done = subprocess.run(command, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False)
             assert done.stdout.splitlines()[-1].endswith(" 0 failed"), done.stdout + done.stderr
         assert request(port, "POST", "/api/v1/decode/", b" " * 300, JSON).status == 400
-        below = family(process.pid)
-        assert "sigdir-costly" in names(below)
+        below = dict(family(process.pid))
+        assert "sigdir-costly" in below.values()
         staging = Staging(Paths(tmp_path / "warehouse").staging)
         with ThreadPoolExecutor() as pool:
             with staging.exclusive_statement():
                 waiting = pool.submit(post_text, port, "lastRow()")
-                until(lambda: waits_for_a_lock(below), "the POST waits")
+                until(lambda: waits_for_a_lock(list(below)), "the POST waits")
                 process.terminate()
                 stopped = time.monotonic() + 2  # gunicorn's port stays open until its workers have ended
-                until(lambda: _refuses(port) or time.monotonic() > stopped, "the signal to be taken")
+                until(lambda: not is_served(HOST, port) or time.monotonic() > stopped, "the signal to be taken")
             assert waiting.result().status == 201
         staging.close()
         assert process.wait(SAFETY_SECONDS) == 0
         until(lambda: all(map(has_ended, below)), "the end of all processes")
-
-
-def _refuses(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port), timeout=1).close()
-    except OSError:
-        return True
-    return False
 
 
 ONE_REQUEST = """

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import falcon
 import pytest
@@ -59,15 +59,6 @@ def assert_says_when_to_come_again(answer: Answer) -> None:
     assert int(answer.header("Retry-After")) > 0
 
 
-def _ready_on_full(disk: Disk, server: Server) -> dict[str, Any]:
-    """The answer of /readyz, which is 200, on a disk with 512 KiB free. A fold may have freed more meanwhile."""
-    disk.resize(disk.used() + 512)
-    ready = get(server.port, "/readyz")
-    assert ready.status == 200
-    state: dict[str, Any] = ready.json()
-    return state
-
-
 class Stored(NamedTuple):
     """A server whose warehouse is on one small disk, and its temporary files on another."""
 
@@ -97,7 +88,8 @@ def test_a_full_disk_refuses_posts_and_no_more(stored: Stored) -> None:
         kept.append(answer.json())
     assert_says_when_to_come_again(answer)
     assert get(server.port, "/healthz").status == 200
-    until(lambda: _ready_on_full(disk, server).get("disk") == "full", "/readyz to show the full disk")
+    disk.resize(disk.used() + 512)
+    until(lambda: get(server.port, "/readyz").json().get("disk") == "full", "/readyz to show the full disk")
     disk.resize(64 * 1024)
     assert "disk" not in get(server.port, "/readyz").json()
     until(lambda: post_text(server.port, "room(address)").status in (201, 400), "a POST to be taken")

@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from http.client import HTTPResponse
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.waitress_worker import UNREAD_BYTES, ShortFirst, close_stalled, serve
 from sigdir.warehouse.index.view import this_takes_long
 from tests.conftest import SAFETY_SECONDS
-from tests.serve.support import HOST
+from tests.serve.support import HOST, answer_on
 
 LARGE = b"x" * (7 << 20)
 """More than the buffers of a connection hold, and as much as a page of the longest texts."""
@@ -63,7 +62,7 @@ class Running:
     def answer(self, path: str, method: str = "GET") -> bytes:
         with self.connected(path, method=method) as connection:
             self.rounds(lambda: is_readable(connection))
-            return body_on(connection)
+            return answer_on(connection).body
 
     def close(self) -> None:
         for each in list(self.sockets.values()):
@@ -84,12 +83,6 @@ def running() -> Iterator[Running]:
 
 def is_readable(connection: socket.socket) -> bool:
     return bool(select.select([connection], [], [], 0)[0])
-
-
-def body_on(connection: socket.socket) -> bytes:
-    response = HTTPResponse(connection)
-    response.begin()
-    return response.read()
 
 
 def test_a_short_request_is_answered_by_the_thread_that_reads() -> None:
