@@ -399,13 +399,9 @@ def test_a_long_answer_is_compressed_for_clients_that_accept_it(app: Application
 
 
 def test_other_origins_may_ask_and_read_every_route_of_the_api(app: Application, storage: tuple[Any, Any, Any]) -> None:
-    """A preflight allows the methods and the headers that a POST of JSON needs, and lasts a day; without an Origin there is
-    no CORS header, and a cache must not give that answer to a page of another origin."""
-    asking = {
-        "Origin": "https://a.test",
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "content-type",
-    }
+    """A preflight allows the methods and the headers that a POST of JSON with a token needs, and lasts a day; without an Origin
+    there is no CORS header, and a cache must not give that answer to a page of another origin."""
+    asking = {"Origin": "https://a.test", "Access-Control-Request-Method": "POST"}
     table = routes(*storage)
     found = [path for path in table if path.startswith(("/api/", "/signature-database/", "/signatures/{"))]
     assert len(found) > 20
@@ -413,10 +409,12 @@ def test_other_origins_may_ask_and_read_every_route_of_the_api(app: Application,
         preflight = request(app, "OPTIONS", path, headers=asking)
         assert (preflight.status, preflight.header("Access-Control-Allow-Origin")) == (200, "*"), path
         assert {"GET", "POST", "OPTIONS"} <= set(preflight.header("Access-Control-Allow-Methods").split(", ")), path
-        assert "content-type" in preflight.header("Access-Control-Allow-Headers").lower()
+        assert {"Authorization", "Content-Type"} <= set(preflight.header("Access-Control-Allow-Headers").split(", "))
         assert preflight.header("Access-Control-Max-Age") == "86400"
         answer, plain = get(app, path, {"Origin": "https://a.test"}), get(app, path)
         assert answer.header("Access-Control-Allow-Origin") == "*", path
+        exposed = answer.header("Access-Control-Expose-Headers").split(", ")
+        assert {"ETag", "Reject-Reason", "Retry-After"} <= set(exposed)
         assert plain.header("Access-Control-Allow-Origin") == ""
         assert "origin" in names_varied(plain), path
     for path, status in ((f"{SIGNATURES_PATH}0/", 404), ("/api/v1/nope/", 404), ("/api/v1/signatures", 301)):
@@ -719,9 +717,8 @@ def test_a_source_that_declares_nothing_is_fine(app: Application, body: bytes, h
 @pytest.mark.parametrize(
     "query",
     [
-        "page=" + "0" * 16_000, "page_size=" + "9" * 5000, "hex_signature=%00&text_signature=%00&created_at__gte=%00&%00=%00",
-        "hex_signature=" + "a" * 16_000, "text_signature=%FF%FE", "a=1&" * 4_000 + "page_size=1", "format=" + "x" * 10_000,
-        "created_at__gte=2026-01-31T12:00:00." + "9" * 5000, "ordering=" + "," * 16_000, "text_signature=%ED%A0%80", "?",
+        "page=" + "0" * 16_000, "hex_signature=%00&text_signature=%00&created_at__gte=%00&%00=%00", "format=" + "x" * 10_000,
+        "text_signature=%FF%FE", "a=1&" * 4_000 + "page_size=1", "text_signature=%ED%A0%80&page_size=1", "?",
     ],
     ids=lambda query: query[:24],
 )  # fmt: skip

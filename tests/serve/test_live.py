@@ -193,13 +193,10 @@ def test_posts_that_share_a_commit_get_their_own_rows(tmp_path: Path) -> None:
     """Threads of one worker that share a commit get each their own rows, and each text is stored once."""
     texts = [[f"shared{(thread * 7 + number) % 90}()" for number in range(60)] for thread in range(8)]
     with opened(tmp_path / "warehouse") as (reader, posts), ThreadPoolExecutor(8) as pool:
-        stored = list(pool.map(lambda part: [posts.store([canonical_text(SIGNATURES, one)])[0] for one in part], texts))
-        rows = [
-            (text, row)
-            for part, got in zip(texts, stored, strict=True)
-            for text, row in zip(part, got, strict=True)
-            if row
-        ]
+        stored = pool.map(
+            lambda part: [(text, *posts.store([canonical_text(SIGNATURES, text)])) for text in part], texts
+        )
+        rows = [(text, row) for part in stored for text, row in part if row]
         assert all(row.text == text for text, row in rows)
         assert sorted(text for text, _ in rows) == sorted({text for part in texts for text in part})
         assert len({row.id for _, row in rows}) == len(rows) == reader.current().count(SIGNATURES)
@@ -278,11 +275,8 @@ def test_a_killed_worker_is_replaced(counted: Server) -> None:
     if counted.is_on_waitress():
         assert found(counted.port, "byTheKilledWorker") == [row]
 
-    def replaced() -> list[int] | None:
-        workers = counted.workers()
-        return workers if len(workers) == 2 and first not in workers else None
-
-    (new,) = set(until(replaced, "a new worker")) - {second}
+    until(lambda: len(counted.workers()) == 2 and first not in counted.workers(), "a new worker")
+    (new,) = set(counted.workers()) - {second}
     until(lambda: is_served(HOST, counted.port), "a worker that listens")  # the other one may not do so yet
     with answered_by(counted, new):  # it may still be loading; the request waits for it
         assert found(counted.port, "byTheKilledWorker") == [row]

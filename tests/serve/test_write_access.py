@@ -130,19 +130,6 @@ def test_the_preview_says_that_nothing_can_be_stored(served: Served) -> None:
     assert "write token" in with_token
 
 
-def test_a_page_of_another_origin_may_send_the_token(served: Served) -> None:
-    """The preflight allows the header, and the answer lets the page read why."""
-    headers = {"Origin": "https://a.test", "Access-Control-Request-Method": "POST"}
-    client = served.client(write_token=TOKEN)
-    assert (
-        "authorization"
-        in client.simulate_options(IMPORT, headers=headers).headers["access-control-allow-headers"].lower()
-    )
-    refused = sent(client, SIGNATURES_PATH, STORING[SIGNATURES_PATH], Origin="https://a.test")
-    exposed = refused.headers["access-control-expose-headers"]
-    assert {"ETag", "Reject-Reason", "Retry-After"} <= set(exposed.split(", "))
-
-
 @pytest.mark.parametrize("token", ["", " ", "two words", "caf\u00e9"])
 def test_a_token_that_nobody_can_send_is_an_error(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     """An empty variable does not open the server."""
@@ -200,17 +187,12 @@ def test_the_command_passes_the_token_to_its_workers(warehouse: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason", "position"),
-    [
-        ("f(uint7)", "bad_width", "3"), ("f(unit256)", "unknown_type", "3"), ("f(uint", "unbalanced", "7"),
-        ("event e(uint256)", "other_collection", "1"), ("f(uint[01])", "bad_array", "7"),
-    ],
-)  # fmt: skip
+    ("text", "reason", "position"), [("f(uint", "unbalanced", "7"), ("event e(uint256)", "other_collection", "1")]
+)
 def test_a_refused_text_says_why_and_where(app: Application, text: str, reason: str, position: str) -> None:
     """The reason is a word of the grammar's list, the position counts from 1; the body is the contract's."""
     answer = post_text(app, text)
-    assert answer.status == 400
-    assert answer.json() == {"text_signature": ["Unknown signature format"]}
+    assert (answer.status, answer.json()) == (400, {"text_signature": ["Unknown signature format"]})
     assert (answer.header("Reject-Reason"), answer.header("Reject-Position")) == (reason, position)
 
 
