@@ -87,7 +87,7 @@ def test_tree(tmp_path: Path, warehouse: Path) -> None:
 
 
 def test_what_only_looks_like_a_tree(tmp_path: Path, warehouse: Path) -> None:
-    """Hash-named files are a tree only if their content hashes to their names."""
+    """Hash-named files, in a folder or in an archive, are a tree only if their content hashes to their names."""
     folders: list[tuple[dict[str, str], list[str]]] = [
         ({"deadbeef": "a()\nb()\n", "deadbeee": "c()\nd()\n"}, ["text", "text"]),
         ({"deadbeef": '[{"type": "function", "name": "f", "inputs": []}]', "e": "a()\n"}, ["text", "abi"]),
@@ -98,6 +98,8 @@ def test_what_only_looks_like_a_tree(tmp_path: Path, warehouse: Path) -> None:
     ]
     for number, (files, _) in enumerate(folders):
         write_files(tmp_path / "in" / str(number), files)
+    (tmp_path / "in" / f"{len(folders)}.zip").write_bytes(zipped(folders[0][0]))
+    folders.append(folders[0])
     formats: list[list[str]] = [[] for _ in folders]
     for path, format, _ in inputs(import_files([tmp_path / "in"], warehouse, dry_run=True), tmp_path / "in"):
         formats[int(path[0])].append(format)
