@@ -55,7 +55,7 @@ from sigdir.warehouse.table.parquet import (
     rows_table,
 )
 from sigdir.warehouse.table.paths import Paths
-from sigdir.warehouse.verify import verify
+from sigdir.warehouse.verify import VerifyReport, verify
 from tests.conftest import SAFETY_SECONDS
 from tests.processes import FORKED, run_forked
 
@@ -361,10 +361,15 @@ def sightings(snapshot: Snapshot, collection: Collection = SIGNATURES) -> list[d
     return [row for row in rows.to_pylist() if manifest.counts(row["source"], row["import_id"])]
 
 
+def verified(paths: Paths) -> VerifyReport:
+    """What verify finds, by one thread and in little memory."""
+    return verify(paths, 1, "128MB", lambda *_: None, lambda _: None)
+
+
 def assert_evidence_is_whole(paths: Paths, with_strays: bool = False) -> None:
     """Assert that each row has a sighting and verify is content; ``with_strays`` allows files that no version names."""
     snapshot = read_snapshot(paths)
-    report = verify(paths, 1, "128MB", lambda *_: None, lambda _: None)
+    report = verified(paths)
     assert report.findings == [], report.findings
     assert with_strays or [note for note in report.notes if note.where.startswith("evidence")] == []
     for collection in COLLECTIONS:

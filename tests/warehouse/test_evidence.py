@@ -36,7 +36,6 @@ from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import make_folder, run_name
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.vacuum import vacuum
-from sigdir.warehouse.verify import verify
 from tests.conftest import import_files
 from tests.warehouse.support import (
     Run,
@@ -51,6 +50,7 @@ from tests.warehouse.support import (
     sightings,
     stage,
     staged_rows,
+    verified,
 )
 from tests.warehouse.support import publish as publish_texts
 
@@ -302,8 +302,7 @@ def test_verify_finds_damaged_evidence(paths: Paths) -> None:
     """A flipped bit, a lost file and a sighting of a text that is not there are findings."""
 
     def damaged() -> list[str]:
-        report = verify(paths, 1, "64MB", lambda *_: None, lambda _: None)
-        return [f"{finding.what} {finding.why}" for finding in report.findings]
+        return [f"{finding.what} {finding.why}" for finding in verified(paths).findings]
 
     bring(paths, "one.txt", "a(uint256)", "b(uint256)")
     assert damaged() == []
