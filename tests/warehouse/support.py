@@ -15,7 +15,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from unittest.mock import patch
 
@@ -134,9 +133,7 @@ class Run:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     def _dedupe(self, spill: Spill) -> None:

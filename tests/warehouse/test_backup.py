@@ -121,7 +121,7 @@ def add_more(paths: Paths, name: str) -> None:
 @pytest.mark.parametrize("link", [False, True], ids=["", "linked"])
 def test_a_backup_is_the_same_warehouse(paths: Paths, copy: Paths, link: bool) -> None:
     """By the command, copied, or data files linked; old versions are there with their sources and sightings."""
-    command = ["backup", copy.root, "--warehouse", paths.root, *(["--link"] if link else [])]
+    command: list[str | Path] = ["backup", copy.root, "--warehouse", paths.root, *(["--link"] if link else [])]
     report = json.loads(call_command(*command, "--json").stdout)
     assert (report["version"], report["rows"], report["staged"]) == (3, 5, 2)
     assert (report["copied"], report["linked"]) == ((0, 9) if link else (9, 0))
