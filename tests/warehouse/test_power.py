@@ -22,6 +22,7 @@ import pytest
 from sigdir.serve.core.writer import Writer, canonical_text
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.log import snapshot
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.files import make_folder
 from sigdir.warehouse.table.paths import Paths
@@ -44,7 +45,8 @@ from tests.warehouse.support import (
 CUTS = max(6, examples(12))
 """About this many of the moments are tried, evenly spread, and the last ones."""
 
-POSTS = "import sys; from tests.warehouse.test_power import post_each; post_each(sys.argv[1])"
+CALL = ("-c", "import sys; from tests.warehouse import test_power; getattr(test_power, sys.argv[1])(sys.argv[2])")
+"""Runs a function of this module with one argument."""
 
 Required = Mapping[Collection, Mapping[str, tuple[int, int] | None]]
 """What the disk must have: texts, each with its id and time, or with any."""
@@ -169,7 +171,7 @@ def imported(folder: Path, rows: int) -> Path:
 def test_posts_survive_power_loss(tmp_path: Path, memory: Path) -> None:
     """Every acknowledged row is kept, from the first row of a new folder on."""
     (tmp_path / "parent").mkdir()
-    disk, calls = traced(tmp_path, "-c", POSTS, tmp_path / "parent" / "warehouse")
+    disk, calls = traced(tmp_path, *CALL, "post_each", tmp_path / "parent" / "warehouse")
     lines = lines_file(tmp_path, "posted", 20)
     cut_power(disk, calls, memory, posted, lambda root: import_files([lines], root))
     assert [len(rows) for rows in posted(disk.output).values()] == [6, 6]
@@ -199,11 +201,9 @@ def test_an_import_survives_power_loss(tmp_path: Path, memory: Path, before: str
     assert required(disk.output) == whole
 
 
-CHECKPOINT = (
-    "import sys; from pathlib import Path; from sigdir.warehouse.publish import publish; from sigdir.warehouse.log import snapshot;"
-    " from sigdir.warehouse.table.paths import Paths;"
-    " snapshot.CHECKPOINT_VERSIONS = 2; print(publish.fold(Paths(Path(sys.argv[1]))))"
-)
+def fold_with_a_checkpoint(root: str) -> None:
+    snapshot.CHECKPOINT_VERSIONS = 2
+    print(fold(Paths(Path(root))))
 
 
 @pytest.mark.long
@@ -214,7 +214,7 @@ def test_a_fold_survives_power_loss(tmp_path: Path, memory: Path, kind: str) -> 
     before = required_now(root)
     folding: list[str | Path] = ["-m", "sigdir", "fold", "--warehouse", root]
     if kind == "with a checkpoint":
-        folding = ["-c", CHECKPOINT, root]
+        folding = [*CALL, "fold_with_a_checkpoint", root]
     if kind == "after a publisher died":
         assert run_command("fold", "--warehouse", root, SIGDIR_FAILPOINT="committed").returncode < 0
     disk, calls = traced(tmp_path, *folding)
