@@ -79,9 +79,9 @@ def own(filled: Paths, tmp_path: Path) -> Paths:
 # The views.
 
 
-def test_views_have_the_same_columns_everywhere(filled: Paths, tmp_path: Path) -> None:
-    """Names, order and types, of an empty warehouse, of its version 0 and of a filled one."""
-    for warehouse in (sigdir.open(filled.root), sigdir.open(filled.root, 0), sigdir.open(empty_warehouse(tmp_path))):
+def test_views_have_the_same_columns_everywhere(filled: Paths) -> None:
+    """Names, order and types, of version 0 and of a filled one."""
+    for warehouse in (sigdir.open(filled.root), sigdir.open(filled.root, 0)):
         for view, columns in VIEWS.items():
             described = warehouse.sql(f"DESCRIBE {view}").rows()
             assert ", ".join(f"{name} {kind}" for name, kind, *_ in described) == columns
@@ -93,8 +93,9 @@ def test_an_empty_warehouse_has_empty_views(tmp_path: Path) -> None:
     files = set(tmp_path.iterdir())
     assert warehouse.version == -1
     for view in (view for view in ALL_VIEWS if view != "standards"):
-        assert warehouse.sql(f"SELECT count(*) FROM {view}").rows() == [(0,)]
-        assert warehouse.sql(f"FROM {view}").arrow().num_columns > 3
+        found = warehouse.sql(f"FROM {view}").arrow()
+        assert found.num_rows == 0
+        assert found.num_columns > 3
     assert [warehouse.count(collection) for collection in COLLECTIONS] == [0, 0]
     assert warehouse.history() == []
     assert set(tmp_path.iterdir()) == files

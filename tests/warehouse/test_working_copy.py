@@ -517,14 +517,12 @@ def test_the_suppress_list(tmp_path: Path, url: str) -> None:
 # A store that fails.
 
 
-FAULTS = {
-    "no list": (Fault("500", "GET", "suppressed.txt"), "suppressed.txt: "),
-    "gone after the listing": (Fault("404", "GET", "collection=signatures"), "NoSuchKey"),
-    "truncated": (Fault("truncated", "GET", "collection=signatures"), ".parquet: "),
-    "no data": (Fault("500", "PUT", "collection=signatures"), "InternalError"),
-    "expired in the middle": (Fault("expired", "PUT", "evidence"), "ExpiredToken"),
-    "no entry": (Fault("500", "PUT", "_delta_log"), "run the command again"),
-}
+FAULTS = [
+    (Fault("500", "GET", "suppressed.txt"), "suppressed.txt: "),
+    (Fault("404", "GET", "collection=signatures"), "NoSuchKey"),
+    (Fault("500", "PUT", "collection=signatures"), "InternalError"),
+    (Fault("500", "PUT", "_delta_log"), "run the command again"),
+]
 
 
 def test_a_failing_store(tmp_path: Path, s3: S3, in_s3: str, hasty: None) -> None:
@@ -532,7 +530,7 @@ def test_a_failing_store(tmp_path: Path, s3: S3, in_s3: str, hasty: None) -> Non
     publish(copy_in(in_s3, tmp_path / "one"), ["known(uint256)"])
     (tmp_path / "in.txt").write_text("a(uint)\n")
     arguments = ("import", tmp_path / "in.txt", "--warehouse", in_s3, "-q")
-    for fault, reason in FAULTS.values():
+    for fault, reason in FAULTS:
         s3.faults[:] = [fault]
         assert_fails_in_one_line(call_command(*arguments), f"{in_s3}/", reason)
     s3.faults.clear()
@@ -568,7 +566,7 @@ def test_credentials_expire_while_inputs_are_read(
 
 
 def test_credentials_stay_secret(tmp_path: Path, s3: S3, in_s3: str, hasty: None) -> None:
-    """No output, log, history or file of the warehouse has them, and no URL takes them."""
+    """No output, log, history or file of the warehouse has them."""
     (tmp_path / "in.txt").write_text("a(uint)\nbad(\n")
     inputs = open_store(f"s3://{BUCKET}/inputs-{tmp_path.name}")
     inputs.put("in.txt", b"b(uint)\n")
@@ -582,7 +580,6 @@ def test_credentials_stay_secret(tmp_path: Path, s3: S3, in_s3: str, hasty: None
     s3.faults.append(Fault("expired", "GET", ""))
     outputs.append(call_command("stats", "--warehouse", in_s3).output)
     s3.faults.clear()
-    outputs.append(call_command("stats", "--warehouse", f"s3://{KEY}:{SECRET}@{BUCKET}/x").output)
     outputs += [file.read_bytes().decode("latin-1") for file in (tmp_path / "cache").rglob("*") if file.is_file()]
     outputs += [open_store(in_s3).read(each.name).decode("latin-1") for each in open_store(in_s3).list()]
     assert not any(KEY in output or SECRET in output for output in outputs)
@@ -640,7 +637,6 @@ def test_inputs_in_a_store_are_those_of_a_folder(tmp_path: Path, s3: S3) -> None
     disk = json.dumps(imported(files, tmp_path / "disk")).replace(str(files), store.url)
     assert json.loads(disk) == imported(store.url, tmp_path / "store")
     assert timeless(Paths(tmp_path / "disk")) == timeless(Paths(tmp_path / "store"))
-    assert imported(f"{store.url}/b.txt", tmp_path / "one")["totals"]["imported"] == 1
     s3.faults.append(Fault("404", "GET", "deep/a.txt"))
     [fault] = imported(store.url, tmp_path / "broken")["faults"]
     assert fault["path"] == f"{store.url}/deep/a.txt"
