@@ -17,7 +17,7 @@ import pytest
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.rank import Ranked, Summary, noted_reasons, plain_reasons
+from sigdir.signatures.rank import Ranked, Summary, plain_reasons
 from sigdir.signatures.standards import NO_TEXT, canonical, sources
 from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.evidence.lookup import text_evidence
@@ -88,9 +88,8 @@ def test_evidence(known: Known, database: Database, expected: Expected) -> None:
         assert [places[text] for text in texts] == list(range(1, count + 1))
 
 
-def test_summaries_of_scattered_texts(tmp_path: Path) -> None:
+def test_summaries_of_scattered_texts(known: Known) -> None:
     """Texts of several blocks get their own summaries, in the order in which they are asked for."""
-    known = make_known(tmp_path)
     reader = SummaryReader(known.paths, known.snapshot, SIGNATURES)
     scattered = np.array([70, 1 << 18, 3, 4, 5, 3])  # the second is nobody's: one list names it
     for ids in (scattered, np.concatenate([np.tile(np.arange(1, 200), 2), scattered])):
@@ -102,20 +101,14 @@ def test_summaries_of_scattered_texts(tmp_path: Path) -> None:
 
 
 def test_reasons() -> None:
-    """Each row has those of its counts and its day; a standard and why it looks mined come first."""
-    counts = [(1, 1, 0, 0, False), (3, 2, 3, 1, True), (4, 1, 0, 0, False), (1, 1, 0, 0, False)]
-    times = [0, 86_400_000_000, 86_400_000_001, 0]
-    standards, mined = ["ERC-20", None, None, None], [None, None, "odd", None]
-    plain = [pa.array(column, kind) for column, kind in zip(zip(*counts, strict=True), _COUNT_TYPES, strict=True)]
-    columns = [*plain, pa.array(times), pa.array(standards, pa.string()), pa.array(mined, pa.string())]
+    """Each row has those of its day; all else is compared row by row."""
+    times, kinds = [0, 86_399_999_999, 86_400_000_000], (pa.uint8(), pa.uint32(), pa.uint32(), pa.uint32(), pa.bool_())
+    counts = [pa.array([value] * 3, kind) for value, kind in zip((1, 1, 0, 0, False), kinds, strict=True)]
+    columns = [*counts, pa.array(times), pa.nulls(3, pa.string()), pa.nulls(3, pa.string())]
     found = reasons_of(*(pa.chunked_array([column]) for column in columns)).to_pylist()
-    for row, ((witness, named, contracts, compiled, verified), time) in enumerate(zip(counts, times, strict=True)):
-        seen = datetime.fromtimestamp(time / 1e6, UTC)
-        text = Summary(0, "", Witness(witness), (), named, contracts, compiled, verified, seen)
-        assert found[row] == [*noted_reasons(standards[row] or "", mined[row] or ""), *plain_reasons(text)]
-
-
-_COUNT_TYPES = (pa.uint8(), pa.uint32(), pa.uint32(), pa.uint32(), pa.bool_())
+    seen = [datetime.fromtimestamp(time / 1e6, UTC) for time in times]
+    assert found == [[*plain_reasons(Summary(0, "", Witness(1), (), 1, 0, 0, False, at))] for at in seen]
+    assert found[0] == found[1] != found[2]
 
 
 def test_declarations(known: Known, database: Database, expected: Expected) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.compact import compact
 from sigdir.warehouse.index.build import build_index, segment_of
 from sigdir.warehouse.log.snapshot import read_snapshot
@@ -30,7 +30,7 @@ from sigdir.warehouse.table.files import run_name
 from sigdir.warehouse.table.parquet import FILE_SCHEMA, write_data_file
 from sigdir.warehouse.table.paths import Paths, index_name
 from sigdir.warehouse.verify import Finding, VerifyReport, verify
-from tests.conftest import import_files
+from tests.conftest import import_lines
 from tests.warehouse.support import (
     assert_fails_in_one_line,
     call_command,
@@ -62,24 +62,18 @@ def assert_found(paths: Paths, what: str, where: str, why: str = "") -> None:
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two imports with rejects, a fold of both collections, staged rows, and an index of each file."""
-    folder = tmp_path_factory.mktemp("verify")
-    paths = Paths(folder / "warehouse")
+    paths = Paths(tmp_path_factory.mktemp("verify") / "warehouse")
     for name, rows in (("old", 400), ("new", 200)):
-        lines = folder / f"{name}.txt"
-        events = [f"event {name}{number}(address indexed a)" for number in range(rows // 10)]
-        lines.write_text(
-            "\n".join([*(f"{name}{n}(uint256)" for n in range(rows)), *events, "1bad(", f"{name}("]) + "\n"
-        )
-        import_files([lines], paths.root)
+        signatures = (f"{name}{number}(uint256)" for number in range(rows))
+        events = (f"event {name}{number}(address indexed a)" for number in range(rows // 10))
+        import_lines(paths.root, *signatures, *events, "1bad(", f"{name}(", name=f"{name}.txt")
     stage(paths, SIGNATURES, "folded(uint256)", "folded2(uint256)")
     stage(paths, EVENT_SIGNATURES, "Folded(address)")
     fold(paths)
     stage(paths, SIGNATURES, "waiting(uint256)", "waiting2(uint256)")
     stage(paths, EVENT_SIGNATURES, "Waiting(address)")
-    snapshot = read_snapshot(paths)
-    for collection in COLLECTIONS:
-        for file in snapshot.files[collection]:
-            build_index(paths, file)
+    for file in read_snapshot(paths).all_files():
+        build_index(paths, file)
     return paths.root
 
 
@@ -397,9 +391,8 @@ def test_a_damaged_or_lost_staging_file_is_found(paths: Paths) -> None:
     assert_found(paths, "staging", "staging.sqlite", "is damaged; put staging.sqlite")
     with closing(sqlite3.connect(paths.staging)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    content = bytearray(paths.staging.read_bytes())
-    content[4096:] = bytes(len(content) - 4096)
-    paths.staging.write_bytes(content)
+    content = paths.staging.read_bytes()
+    paths.staging.write_bytes(content[:4096].ljust(len(content), b"\0"))
     assert_found(paths, "staging", "staging.sqlite")
     for file in paths.root.glob("staging.sqlite*"):
         file.unlink()
