@@ -126,7 +126,6 @@ def test_imports_run_downwards_by_full_names() -> None:
 
 
 def test_nothing_of_a_dependency_is_replaced() -> None:
-    """No module assigns to or deletes an attribute of another package."""
     assert [replacement for path, tree in modules().items() for replacement in replacements(path, tree)] == []
     source = "import os.path as p, sigdir.a\np.x.y = 1\ndel p.z\nsetattr(p, 'a', 1)\nsigdir.a.b = 2"
     assert len(list(replacements("a.py", ast.parse(source)))) == 3

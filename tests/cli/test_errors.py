@@ -142,26 +142,29 @@ def test_ctrl_c_while_a_command_is_loaded_ends_it_with_130() -> None:
     assert [line.partition(":")[0].strip() for line in said] == ["interrupted"]
 
 
-def test_hex_that_is_the_name_of_a_file_is_answered_with_how_to_read_it(warehouse: Path) -> None:
-    """An @ in front of it."""
-    done = CliRunner().invoke(main, ["decode", "docs/examples/error.hex", "--warehouse", str(warehouse)])
-    assert done.stderr == "Error: docs/examples/error.hex is a file: write @docs/examples/error.hex\n"
+BINARY = "binary data: byte 10 is 0x00; write the bytes as hex digits"
+LONG = "more than 524,288 characters, the most that are read"
 
 
-@pytest.mark.parametrize("kind", ["auto", "contract"])
-def test_a_binary_file_is_refused_as_one(warehouse: Path, tmp_path: Path, kind: str) -> None:
-    """And not as text that has too many parentheses."""
-    (file := tmp_path / "code.bin").write_bytes(b"(" * 9 + bytes(range(256)) * 40)
-    done = CliRunner().invoke(main, ["decode", kind, f"@{file}", "--warehouse", str(warehouse)])
-    assert (done.exit_code, done.stderr) == (2, "Error: binary data: byte 10 is 0x00; write the bytes as hex digits\n")
-
-
-def test_a_file_that_is_longer_than_data_may_be_is_refused_by_its_length(warehouse: Path, tmp_path: Path) -> None:
-    """Not by that of the part which was read."""
-    (file := tmp_path / "long.hex").write_text("a" * (1 << 20))
-    for argument, given in ((f"@{file}", None), ("-", file.read_text())):
-        done = CliRunner().invoke(main, ["decode", argument, "--warehouse", str(warehouse)], input=given)
-        assert done.stderr == "Error: more than 524,288 characters, the most that are read\n"
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["docs/examples/error.hex"], "docs/examples/error.hex is a file: write @docs/examples/error.hex"),
+        (["@{folder}/code.bin"], BINARY),
+        (["contract", "@{folder}/code.bin"], BINARY),
+        (["@{folder}/long.hex"], LONG),
+        (["-"], LONG),
+    ],
+)
+def test_what_decode_cannot_read_is_refused_for_what_it_is(
+    warehouse: Path, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    """A binary file not as text that has too many parentheses, a long one not by the length of the part which was read."""
+    (tmp_path / "code.bin").write_bytes(b"(" * 9 + bytes(range(256)) * 40)
+    (tmp_path / "long.hex").write_text("a" * (1 << 20))
+    words = [word.format(folder=tmp_path) for word in ["decode", *arguments, "--warehouse", str(warehouse)]]
+    done = CliRunner().invoke(main, words, input="a" * (1 << 20))
+    assert (done.exit_code, done.stderr) == (2, f"Error: {said}\n")
 
 
 def end_of(warehouse: Path, *arguments: str, **options: Any) -> tuple[int, bytes]:

@@ -206,81 +206,59 @@ def valid(draw: st.DrawFn) -> Valid:
     return Valid(text, name + canonical, keyword, indexed > 0 or anonymous)
 
 
-UNKNOWN_TYPES = ("foo", "UINT256", "Bool", "uint256x", "uint_8", "bytesN", "tuple", "enum", "fixedx18", "fixed8X8", "$")
-BAD_WIDTHS = (
-    "uint0", "uint7", "uint08", "uint264", "uint1000", "int1", "int257", "bytes0", "bytes33", "bytes032",
-    "fixed128", "fixed128x", "fixed128x0", "fixed128x81", "fixed128x018", "fixed7x18", "ufixed264x1",
-)  # fmt: skip
-
 END = -1
 """The error is noticed where the text ends."""
 
 BadPart = tuple[tuple[str, ...], str, int]
 """Tokens, reason, index of the token where the error is noticed."""
 
-BAD_PARAMETERS: list[BadPart] = [
-    *(((word,), "unknown_type", 0) for word in UNKNOWN_TYPES),
-    *(((word,), "bad_width", 0) for word in BAD_WIDTHS),
-    ((",",), "unknown_type", 0),
-    (("bool", ",", ","), "unknown_type", 2),
-    (("uint", ",", ")"), "unknown_type", 2),
-    (("[", "3", "]"), "unknown_type", 0),
-    (("é",), "unknown_type", 0),
-    (("uint", "[", "0", "]"), "bad_array", 1),
-    (("uint", "[", "01", "]"), "bad_array", 1),
-    (("uint", "[", "-1", "]"), "bad_array", 1),
-    (("uint", "[", "n", "]"), "bad_array", 1),
-    (("uint", "[", "0x10", "]"), "bad_array", 1),
-    (("uint", "[", "1_000", "]"), "bad_array", 1),
-    (("uint", "[", "1", "2", "]"), "bad_array", 1),
-    (("(", ")", "[", "]", "[", ")"), "bad_array", 4),
-    (("uint", "[", "]", "]"), "bad_array", 3),
-    (("uint", "a", "[", "3", "]"), "bad_array", 2),
-    (("L.T",), "library_type", 0),
-    (("L.T", "storage", "s"), "library_type", 0),
-    (("mapping", "(", "uint", "=>", "uint", ")"), "library_type", 0),
-    (("T", "storage"), "library_type", 0),
-    (("T", "[", "]", "[", "3", "]", "storage", "s"), "library_type", 0),
-    (("uint", "[", "]", "storage", "s"), "library_type", 3),
-    (("(", "bool", ")", "storage"), "library_type", 3),
-    (("string", "s", "storage"), "library_type", 2),
-    (("uint", "a", "b"), "bad_name", 2),
-    (("uint", "9a"), "bad_name", 1),
-    (("uint", "é"), "bad_name", 1),
-    (("uint", "*"), "bad_name", 1),
-    (("uint", "a", "=", "5"), "bad_name", 2),
-    (("(", ")", "9"), "bad_name", 2),
-]
+
+def _bad_parts(reason: str, *texts: str) -> list[BadPart]:
+    """A part of each text; a bar stands before the token where the error is noticed, which is at the end without one."""
+    found: list[BadPart] = []
+    for text in texts:
+        before, bar, after = text.partition("|")
+        tokens = (*before.split(), *after.split())
+        found.append((tokens, reason, len(before.split()) if bar else END))
+    return found
+
+
+BAD_PARAMETERS = [
+    *_bad_parts(
+        "unknown_type", "|foo", "|UINT256", "|Bool", "|uint256x", "|uint_8", "|bytesN", "|tuple", "|enum", "|fixedx18",
+        "|fixed8X8", "|$", "|,", "bool , |,", "uint , |)", "|[ 3 ]", "|é",
+    ),
+    *_bad_parts(
+        "bad_width", "|uint0", "|uint7", "|uint08", "|uint264", "|uint1000", "|int1", "|int257", "|bytes0", "|bytes33",
+        "|bytes032", "|fixed128", "|fixed128x", "|fixed128x0", "|fixed128x81", "|fixed128x018", "|fixed7x18", "|ufixed264x1",
+    ),
+    *_bad_parts(
+        "bad_array", "uint |[ 0 ]", "uint |[ 01 ]", "uint |[ -1 ]", "uint |[ n ]", "uint |[ 0x10 ]", "uint |[ 1_000 ]",
+        "uint |[ 1 2 ]", "( ) [ ] |[ )", "uint [ ] |]", "uint a |[ 3 ]",
+    ),
+    *_bad_parts(
+        "library_type", "|L.T", "|L.T storage s", "|mapping ( uint => uint )", "|T storage", "|T [ ] [ 3 ] storage s",
+        "uint [ ] |storage s", "( bool ) |storage", "string s |storage",
+    ),
+    *_bad_parts("bad_name", "uint a |b", "uint |9a", "uint |é", "uint |*", "uint a |= 5", "( ) |9"),
+]  # fmt: skip
 
 # Beginnings and ends of a declaration `f(bool)`.
-BAD_ENDS: list[BadPart] = [
-    (("f",), "bad_entry", END),
-    (("f", ")"), "unbalanced", 1),
-    (("f", "[", ")"), "bad_name", 1),
-    (("(", "bool", ")"), "bad_name", 0),
-    (("9f", "(", "bool", ")"), "bad_name", 0),
-    (("é", "(", ")"), "bad_name", 0),
-    (("0xa9059cbb",), "bad_name", 0),
-    (("function", "9f", "(", ")"), "bad_name", 1),
-    (("modifier", "f", "(", ")"), "bad_name", 1),
-    (("f", "-", "g", "(", ")"), "bad_name", 1),
-    (("function", "function", "(", "bool", ")"), "bad_name", 1),
-    (("error", "function", "(", "bool", ")"), "bad_name", 1),
-    (("event", "event", "(", "bool", ")"), "bad_name", 1),
-    (("f", "(", "bool", ")", ")"), "unbalanced", 4),
-    (("function", "f", "(", "bool", ")", "only", "(", "x"), "unbalanced", END),
-    (("f", "(", "function", "(", "uint"), "unbalanced", END),
-    (("f", "(", "function", "(", ")", "returns", "uint", ")"), "unbalanced", END),
-    (("f", "(", "bool", ")", "(", ")"), "bad_entry", 4),
-    (("function", "f", "(", "bool", ")", "{"), "bad_entry", 5),
-    (("function", "f", "(", "bool", ")", "9x"), "bad_entry", 5),
-    (("function", "f", "(", "bool", ")", "returns"), "bad_entry", END),
-    (("function", "f", "(", "bool", ")", "returns", "uint"), "bad_entry", 6),
-    (("event", "f", "(", "bool", ")", "public"), "bad_entry", 5),
-    (("error", "f", "(", "bool", ")", "view"), "bad_entry", 5),
-    (("f", "(", "bool", ")", ";", ";"), "bad_entry", 5),
-    (("f", "(", "bool", ")", ";", "view"), "bad_entry", 5),
-]
+BAD_ENDS = [
+    *_bad_parts(
+        "bad_name", "f |[ )", "|( bool )", "|9f ( bool )", "|é ( )", "|0xa9059cbb", "function |9f ( )", "modifier |f ( )",
+        "f |- g ( )", "function |function ( bool )", "error |function ( bool )", "event |event ( bool )",
+    ),
+    *_bad_parts(
+        "unbalanced", "f |)", "f ( bool ) |)", "function f ( bool ) only ( x", "f ( function ( uint",
+        "f ( function ( ) returns uint )",
+    ),
+    *_bad_parts(
+        "bad_entry", "f", "f ( bool ) |( )", "function f ( bool ) |{", "function f ( bool ) |9x", "function f ( bool ) returns",
+        "function f ( bool ) returns |uint", "event f ( bool ) |public", "error f ( bool ) |view", "f ( bool ) ; |;",
+        "f ( bool ) ; |view",
+    ),
+]  # fmt: skip
 
 
 def broken_by(part: BadPart, before: list[str], after: tuple[str, ...], gaps: list[str]) -> Broken:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from sigdir.signatures.bytecode import (
     MAX_BYTES,
     BadBytecode,
-    RuntimeCode,
     analyse,
     bytes_of_hex,
     contract_key,
@@ -104,8 +103,6 @@ def returns(size: int, part: int, offset: int, place: bytes = b"\0") -> bytes:
 RUNTIME = dispatcher([TRANSFER[:4]])
 SWAPPED = bytes.fromhex(f"61001161{len(RUNTIME):04x}90600039") + returns(len(RUNTIME), 0, 0)[9:]
 """The offset is pushed before the size."""
-
-
 LENGTH = f"{len(RUNTIME):04x}"
 END = f"{len(RUNTIME) + 4:04x}"
 VYPER_0_2 = bytes.fromhex(f"61{END}56{RUNTIME.hex()}5b61000461{END}0361000460003961000461{END}036000f3")
@@ -148,10 +145,6 @@ def test_a_topic_that_the_optimizer_moved_behind_the_code_is_compiled() -> None:
     assert witness_of(Kind.EVENT, topic, analyse(elsewhere)) is Witness.DECLARED
 
 
-def code_with(*parts: bytes) -> RuntimeCode:
-    return analyse(dispatcher([TRANSFER[:4]], b"".join(parts)) + metadata())
-
-
 IS_ERROR, IS_EVENT = {Kind.ERROR, Kind.UNKNOWN}, {Kind.EVENT}
 # One event in 256 begins with a zero byte, one in 65,536 with two.
 ZERO_TOPICS = (
@@ -176,7 +169,7 @@ def test_what_code_proves(digest: bytes, part: bytes, kinds: set[Kind]) -> None:
     """A function by the dispatcher; an error by its selector, shifted, plain or as a whole word; an event by its topic, which
     compilers push without the zeros before it. An entry that does not say its kind is a function or an error.
     """
-    code = code_with(part)
+    code = analyse(dispatcher([TRANSFER[:4]], part) + metadata())
     assert {kind for kind in Kind if witness_of(kind, digest, code) is Witness.COMPILED} == kinds
 
 
@@ -241,7 +234,6 @@ ONLY = "only code of the EVM is read"
     ],
 )
 def test_what_is_no_bytecode(text: str, reason: str, detail: str) -> None:
-    """Each is refused with its reason and place."""
     with pytest.raises(BadBytecode) as caught:
         runtime_code(text)
     assert (caught.value.reason, str(caught.value)) == (reason, detail)

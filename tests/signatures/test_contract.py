@@ -472,14 +472,12 @@ def assert_solc_compiles(source: str) -> None:
 
 
 def test_solc_compiles_the_standards() -> None:
-    """All declarations of the table as one interface."""
     lines = [str(one) for one in standard_declarations().values()]
     assert_solc_compiles(solidity_of(contract(*texts_of(lines))))
 
 
 @pytest.mark.long
 def test_solc_compiles_the_corpora_s_contracts() -> None:
-    """Each contract's interface, with its ABI's texts."""
     for one in artifacts():
         directory = {hash_of(text, kind): [Known(text, kind)] for kind, text in abi_texts(one)}
         found = interface_of(read_contract(one["deployedBytecode"]), directory)

@@ -246,7 +246,6 @@ def test_nesting_has_no_limit_but_the_length() -> None:
 @settings(max_examples=examples(200))
 @given(valid())
 def test_valid_declarations_become_their_canonical_text(declaration: Valid) -> None:
-    """A declaration composed from valid parts becomes the text composed from their canonical texts."""
     for declared_kind, default in COMBINATIONS:
         collection = declaration.collection(declared_kind, default)
         assert both(declaration.written, declared_kind, default) == Outcome(declaration.canonical, collection, "", 0)
@@ -255,7 +254,6 @@ def test_valid_declarations_become_their_canonical_text(declaration: Valid) -> N
 @settings(max_examples=examples(200))
 @given(broken())
 def test_broken_declarations_are_rejected_where_they_break(declaration: Broken) -> None:
-    """A declaration with one bad part is rejected for its reason, at its column."""
     for declared_kind, default in COMBINATIONS:
         outcome = both(declaration.written, declared_kind, default)
         assert outcome == Outcome("", UNKNOWN, declaration.reason, declaration.column)

@@ -31,7 +31,8 @@ def digests(texts: list[bytes], offset_type: type[np.signedinteger[Any]] = np.in
 
 
 def rows_of(found: Array) -> list[bytes]:
-    assert (found.dtype, found.shape[1:]) == (np.uint8, (32,))
+    assert found.dtype == np.uint8
+    assert found.shape[1:] == (32,)
     return [row.tobytes() for row in found]
 
 

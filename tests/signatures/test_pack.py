@@ -189,7 +189,6 @@ def test_a_pack_leaves_out_what_no_abi_can_have() -> None:
 )
 @pytest.mark.usefixtures("_way")
 def test_columns_that_no_pack_has(columns: list[bytes], told: str) -> None:
-    """Each is refused with its reason."""
     with pytest.raises(BadPack, match=told):
         sigdir.Pack(remade(columns))
 

@@ -45,7 +45,6 @@ def test_order() -> None:
 
 
 def test_reasons() -> None:
-    """Each reason is a fact that a person understands."""
     day = datetime(2024, 5, 1, 23, 59, tzinfo=UTC)
     text = "transfer(address,uint256)"
     known = Summary(1, text, Witness.COMPILED, sources=3, contracts=13, compiled=12, first_seen=day)
