@@ -1,4 +1,4 @@
-"""Foundry's cast, the real binary, with its built-in host led to our server."""
+"""Foundry's cast and forge, the real binaries, with their built-in host led to our server."""
 
 from __future__ import annotations
 
@@ -8,10 +8,25 @@ from pathlib import Path
 import pytest
 
 from sigdir.signatures.collections import EVENT_SIGNATURES
-from tests.clients.support import CAST, Front, Served
+from tests.clients.support import CAST, FORGE, HERE, MODULES, Front, Served, need
 from tests.serve.support import TRANSFER, found, post_text, selector
 
 pytestmark = pytest.mark.skipif(not CAST.exists(), reason=f"{CAST} is not installed: make -C tests/clients")
+
+
+_CONTRACT = """// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.0;
+
+contract Forged {
+    struct Order { address maker; uint amount; }
+    event FromForge(uint256 indexed id, Order order);
+    error ForgeError(Order order);
+    function fromForge(Order calldata order) external {
+        emit FromForge(1, order);
+        revert ForgeError(order);
+    }
+}
+"""
 
 
 def test_4byte_of_an_unknown_selector(front: Front, server: Served) -> None:
@@ -52,9 +67,16 @@ def test_upload_of_an_artifact(front: Front, server: Served, tmp_path: Path) -> 
     assert len(found(server.port, "fromArtifact(uint8)")) == 1
 
 
-def test_uploads_in_chunks(front: Front, server: Served) -> None:
-    """cast sends a thousand at a time; all arrive."""
-    texts = [f"chunk{number}(uint256)" for number in range(2100)]
-    printed = front.run(CAST, "upload-signature", *texts)
-    assert printed.count("Imported: Function chunk") == len(texts)
-    assert len(found(server.port, "chunk2099(uint256)")) == 1
+@pytest.mark.long
+def test_selectors_upload(front: Front, server: Served, tmp_path: Path) -> None:
+    """Functions, events and errors of a compiled contract are stored, structs spelled out."""
+    need(FORGE, "node")
+    need(MODULES / "solc")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "Forged.sol").write_text(_CONTRACT)
+    (tmp_path / "foundry.toml").write_text(f'[profile.default]\nsolc = "{HERE / "solc"}"\noffline = true\n')
+    printed = front.run("sh", "-c", f"cd {tmp_path} && exec {FORGE} selectors upload Forged")
+    assert "Imported: Function fromForge((address,uint256)): 0x" in printed
+    assert len(found(server.port, "fromForge((address,uint256))")) == 1
+    assert len(found(server.port, "ForgeError((address,uint256))")) == 1
+    assert len(found(server.port, "FromForge(uint256,(address,uint256))", EVENT_SIGNATURES)) == 1

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import sigdir
@@ -14,18 +12,9 @@ from sigdir.serve.statistics import page as report_page
 from sigdir.warehouse.sql.statistics import statistics
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.serve.support import Application
-from tests.web.conftest import Open
+from tests.web.conftest import PHONE, Open
 
 FIGURES = 7
-
-
-@pytest.fixture
-def phone(browser: Browser) -> Iterator[Page]:
-    """Without scripts."""
-    context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844})
-    page = context.new_page()
-    yield page
-    context.close()
 
 
 def test_charts_appear_on_their_own(page_of: Open) -> None:
@@ -53,7 +42,7 @@ def test_charts_appear_on_their_own(page_of: Open) -> None:
     expect(table.get_by_role("rowheader", name="address", exact=True)).to_be_visible()
 
 
-def test_no_label_of_large_numbers_is_cut_off(phone: Page, app: Application, tmp_path: Path) -> None:
+def test_no_label_of_large_numbers_is_cut_off(browser: Browser, app: Application, tmp_path: Path) -> None:
     """Nor are those of a thousand million rows and of long names, on a phone."""
     found = statistics(sigdir.open(app.folder))
     large = replace(
@@ -64,9 +53,11 @@ def test_no_label_of_large_numbers_is_cut_off(phone: Page, app: Application, tmp
         reasons=(("a" * 60, 1_234_567_890),),
     )
     (tmp_path / "large.html").write_bytes(report_page(large))
-    phone.goto((tmp_path / "large.html").as_uri())
-    assert phone.locator("figure svg.chart").count() == FIGURES + 1
-    assert cut_off(phone) == []
+    page = browser.new_page(java_script_enabled=False, **PHONE)
+    page.goto((tmp_path / "large.html").as_uri())
+    assert page.locator("figure svg.chart").count() == FIGURES + 1
+    assert cut_off(page) == []
+    page.close()
 
 
 def cut_off(page: Page) -> list[str]:
