@@ -66,17 +66,11 @@ def runs() -> Iterator[dict[str, cost.Run]]:
 
 
 LONG = [
-    ("POST /api/v1/decode/ data json", (b"f()", b" ", b"x")),
-    ("POST /api/v1/decode/ data json", (b"f(", b"\n", b"x")),
-    ("POST /decode/ data form", (b"f()", b" ", b"x")),
-    ("POST /api/v1/import-solidity/ source_code form", (b"contract C { function f(uint[", b"a.", b"a] x) public {} }")),
     ("descriptor formats contracts", (b"", b"\n")),
     ("decode file .csv t", (b"a", b"0x,")),
     ("fold", (b"", b"f@N(uint a)\n")),
 ]
-"""The last three take longer than all others together. The first four take the same path as another row: the same shape is
-read by another method, with a word more, or by the reader alone.
-"""
+"""They take longer than all others together."""
 
 
 @pytest.mark.parametrize(

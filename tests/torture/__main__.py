@@ -35,10 +35,10 @@ def main(seed: int, rounds: int, minutes: float | None, first: int, folder: Path
     kept = folder or Path(tempfile.mkdtemp(prefix="sigdir-torture-"))
     kept.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the block below, and with it all processes
-    began = time.monotonic()
+    torture, began = Torture(kept), time.monotonic()
     number = first
     try:
-        with Torture(kept) as torture:
+        with torture.running:
             for number in range(first, first + rounds):
                 if minutes is not None and time.monotonic() - began > 60 * minutes:
                     break

@@ -15,7 +15,6 @@ import sigdir
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse.log.manifest import POST
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.verify import verify
@@ -23,6 +22,7 @@ from tests.serve.support import JSON, Row, Server, pinned, selector, until
 from tests.torture.clients import Client, look_up, rows_above
 from tests.torture.ledger import Ledger, Owed, Rows, check_order, check_owed
 from tests.torture.plan import ImportedContract
+from tests.warehouse.support import staged_rows
 
 _LOOKUPS = 10
 """In each collection."""
@@ -126,17 +126,11 @@ def backup(root: Path, owed: Mapping[Collection, Owed]) -> None:
     """Check that a backup has everything that was acknowledged before it started."""
     for collection, texts in owed.items():
         rows = sql_rows(root, collection)
-        rows += staged_rows(Paths(root), collection, rows[-1].id if rows else 0)
+        last_id = rows[-1].id if rows else 0
+        staged = [row for row in staged_rows(Paths(root), collection) if row.id > last_id]
+        rows += [Row(row.id, row.created_at, row.text, row.digest[: collection.hash_bytes]) for row in staged]
         check_order(collection, rows, str(root))
         check_owed(collection, rows, texts, str(root))
-
-
-def staged_rows(paths: Paths, collection: Collection, above: int) -> list[Row]:
-    staging = Staging(paths.staging)
-    with staging.reading() as transaction:
-        rows = transaction.rows(collection, above)
-    staging.close()
-    return [Row(row.id, row.created_at, row.text, row.digest[: collection.hash_bytes]) for row in rows]
 
 
 # Contracts.

@@ -11,8 +11,6 @@ from collections import Counter
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.log.snapshot import read_snapshot
@@ -32,20 +30,13 @@ _READERS = 2
 
 
 class Torture:
-    """Plays rounds on one warehouse after another in ``folder``, each with its servers, which end with the block."""
+    """Plays rounds on one warehouse after another in ``folder``, each with its servers."""
 
     def __init__(self, folder: Path) -> None:
         self.figures, self.kills, self.commands = Counter[str](), Counter[str](), Counter[str]()
         self._folder = folder
-        self._running = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._running.__exit__(kind, error, traceback)
+        self.running = ExitStack()
+        """The servers of the present warehouse."""
 
     def to_json(self) -> str:
         """How much was done: POSTs that were answered, rows that were found, kills, commands that finished."""
@@ -66,7 +57,7 @@ class Torture:
         self.figures["rounds"] += 1
 
     def _start_warehouse(self, plan: Plan) -> None:
-        self._running.close()
+        self.running.close()
         self._place = self._folder / f"from-round-{plan.round}"
         self._place.mkdir()
         self._paths = Paths(self._place / "warehouse")
@@ -74,7 +65,7 @@ class Torture:
         self._whole: list[ImportedContract] = []
         self._used: list[ImportedContract] = []
         self._counted = (0, 0)
-        self._servers = Servers(self._running, self._paths.root, self.kills)
+        self._servers = Servers(self.running, self._paths.root, self.kills)
         self._servers.fold_every = plan.fold_every
         self._servers.start()
 

@@ -16,18 +16,7 @@ from backports import zstd
 from sigdir.serve.http.answers import CODINGS, packed_in
 from sigdir.serve.pages.decode import EXAMPLE
 from sigdir.serve.pages.page import asset_address, assets
-from tests.serve.support import (
-    FORM,
-    HOST,
-    SIGNATURES_PATH,
-    Answer,
-    Application,
-    get,
-    multipart,
-    post_text,
-    request,
-    topic,
-)  # fmt: skip
+from tests.serve.support import FORM, HOST, Answer, Application, found, get, multipart, post_text, request, topic
 from tests.web.conftest import COLLIDING, PAGED, TOPIC
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -123,10 +112,12 @@ def test_the_icon_is_where_browsers_look_for_one(app: Application) -> None:
 
 def test_a_shared_link_has_a_title_a_sentence_and_a_picture(app: Application) -> None:
     """Each is of its page and escaped; the picture is a file of ours, whole where the server has an address."""
-    found = Elements()
-    found.feed(get(app, "/selector/0xa9059cbb/").body.decode())
+    elements = Elements()
+    elements.feed(get(app, "/selector/0xa9059cbb/").body.decode())
     named = {
-        pairs["property"]: pairs["content"] or "" for tag, pairs in found.found if tag == "meta" and "property" in pairs
+        pairs["property"]: pairs["content"] or ""
+        for tag, pairs in elements.found
+        if tag == "meta" and "property" in pairs
     }
     assert named["og:title"] == "0xa9059cbb transfer(address,uint256)"
     assert named["og:description"].startswith("0xa9059cbb is the selector of transfer(address,uint256). 2 known")
@@ -159,7 +150,7 @@ def test_the_match_is_marked(app: Application) -> None:
 @pytest.mark.parametrize("path", ["/", "/status/"])
 def test_counts_are_live(app: Application, path: str) -> None:
     """A row that was just stored is counted."""
-    before = int(get(app, f"{SIGNATURES_PATH}?page_size=1").json()["count"])
+    before = int(get(app, "/api/v1/signatures/?page_size=1").json()["count"])
     assert f"{before:,}" in visible(get(app, path))
     assert post_text(app, f"counted{len(path)}()").status == 201
     assert f"{before + 1:,}" in visible(get(app, path))
@@ -292,17 +283,17 @@ def test_what_cannot_be_a_signature_is_not_offered_for_submission(app: Applicati
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "meant"),
     [("transfre", "transfer"), ("Transfre", "Transfer"), ("balnceOf(address)", "balanceOf(address)"),
      ("balnceOf(bool)", "balanceOf"), ("setAprovalForAl", "setApprovalForAll"), ("event Aproval(address", "Approval(address")]
 )  # fmt: skip
-def test_a_typing_error_gets_a_suggestion(app: Application, query: str, found: str) -> None:
+def test_a_typing_error_gets_a_suggestion(app: Application, query: str, meant: str) -> None:
     """The name as it is stored, with the typed parameters if a row has them; the link finds it."""
     page = get(app, f"/search/?q={quote(query)}").body.decode()
     links = re.findall(r'<p class="suggestions">Did you mean (.*?)\?</p>', page)
     assert len(links) == 1
     address, text = re.findall(r'<a class="text" href="([^"]*)">(.*?)</a>', links[0])[0]
-    assert (address, text) == (f"/search/?q={quote(found)}", found)
+    assert (address, text) == (f"/search/?q={quote(meant)}", meant)
     assert "Did you mean" not in get(app, address).body.decode()
 
 
@@ -322,10 +313,6 @@ def store(app: Application, texts: str, headers: Mapping[str, str] | None = None
     return get(app, answer.header("Location"))
 
 
-def count(app: Application, text: str) -> int:
-    return int(get(app, f"{SIGNATURES_PATH}?{urlencode({'text_signature': text})}").json()["count"])
-
-
 @pytest.mark.parametrize("path", ["/submit/", "/submit/store/"])
 @pytest.mark.parametrize(
     "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "none"},
@@ -339,7 +326,7 @@ def test_a_form_of_another_site_does_nothing(app: Application, path: str, header
     text = "forged(uint256)"
     answer = send_form(app, {"texts": text, "text": text}, headers, path)
     assert answer.status == 403
-    assert count(app, text) == 0
+    assert found(app, text) == []
 
 
 @pytest.mark.parametrize("header", ["Origin", "Sec-Fetch-Site"])
@@ -347,7 +334,7 @@ def test_our_own_form_is_accepted(app: Application, header: str) -> None:
     value = "same-origin" if header == "Sec-Fetch-Site" else f"http://{HOST}"
     text = f"ours{len(header)}(uint256)"
     assert store(app, text, {header: value}).status == 200
-    assert count(app, text) == 1
+    assert len(found(app, text)) == 1
 
 
 def test_a_preview_carries_the_new_texts(app: Application) -> None:
@@ -357,7 +344,7 @@ def test_a_preview_carries_the_new_texts(app: Application) -> None:
     carried = re.search(r'<textarea name="texts" hidden>(.*?)</textarea>', body, re.DOTALL)
     assert carried is not None
     assert carried[1].split("\n") == ["function carried(uint256)", "event Carried(address)", ""]
-    assert count(app, "carried") == 0
+    assert found(app, "carried") == []
 
 
 @pytest.mark.parametrize("text", ["", "# only a comment", "[{]", '{"no": "abi"}'])
@@ -380,7 +367,7 @@ def test_texts_are_checked_again_before_they_are_stored(app: Application) -> Non
         "1 signature is now stored on disk and served. 2 lines are in the directory already or were rejected."
         in visible(answer)
     )
-    assert count(app, "storedAgain") == 1
+    assert len(found(app, "storedAgain")) == 1
     assert "Nothing new" in visible(store(app, "function storedAgain()"))
 
 
@@ -409,7 +396,7 @@ def test_a_submission_has_a_maximum_size(app: Application) -> None:
     refused = send_form(app, {"text": "\n".join(lines)})
     assert refused.status == 413
     assert "More than 2,000" in visible(refused)
-    assert count(app, "bounded") == 0
+    assert found(app, "bounded") == []
     large = request(app, "POST", "/submit/", b"text=" + b"a" * (4 << 20), FORM)
     assert large.status == 413
     assert large.header("Content-Type").startswith("text/html")
@@ -491,8 +478,8 @@ def test_browse_shows_every_row_once_while_rows_are_added(app: Application) -> N
 
 def test_results_have_pages(app: Application) -> None:
     """Every row of a long result is on exactly one page."""
-    found = get(app, "/search/?q=pagedRow").body.decode()
-    assert "All 130 functions and errors" in found
-    link = re.findall(r'href="(/search/[^"]*in=functions[^"]*)"', found)[0]
+    results = get(app, "/search/?q=pagedRow").body.decode()
+    assert "All 130 functions and errors" in results
+    link = re.findall(r'href="(/search/[^"]*in=functions[^"]*)"', results)[0]
     pages = list(walked(app, unescape(link), "next"))
     assert (len(pages), sorted(text for _, texts in pages for text in texts)) == (3, sorted(PAGED))
