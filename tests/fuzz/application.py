@@ -15,19 +15,18 @@ from typing import Any
 import falcon.testing
 from mcp.server.mcpserver import MCPServer
 
-from sigdir.pipeline.directory import opened
+from sigdir.pipeline import directory
 from sigdir.serve.app import create_app
 from sigdir.serve.core.budget import budget_processes
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.writer import Writer
 from sigdir.serve.mcp_server import mcp_server
 from sigdir.serve.servers.startup import answer_costly
-from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files
 from tests.pipeline.test_clear_signing import ROUTER, ROUTER_FILE
 from tests.pipeline.test_contracts import entry
 from tests.pipeline.test_transaction import FOUND, MINIMAL, RECEIPT, NodeServer
+from tests.serve.support import opened
 
 DEEP = "deep(" + "(" * 31 + "uint256" + ")" * 31 + ")"
 LONG = "long(" + ",".join(["uint256"] * 1_200) + ")"
@@ -76,15 +75,12 @@ class Application:
         processes = budget_processes(settings, answer_costly)
         for process in processes.values():
             self._patient.enter_context(closing(process))
-        app = create_app(settings, *self._storage(self._patient, Paths(settings.warehouse)), processes=processes)
+        storage = self._patient.enter_context(opened(settings.warehouse))
+        app = create_app(settings, *storage, processes=processes)
         client = falcon.testing.TestClient(app)
         while client.simulate_get("/sql/").status_code == 503:  # minutes, where a fuzzer gives way to all others
             time.sleep(1)
         return client
-
-    def _storage(self, opened: ExitStack, paths: Paths) -> tuple[Reader, Writer]:
-        reader = opened.enter_context(closing(Reader(paths)))
-        return reader, opened.enter_context(closing(Writer(paths, reader)))
 
     def renew(self) -> None:
         """Take a new copy: POSTed rows make every later view dearer."""
@@ -95,8 +91,9 @@ class Application:
         shutil.copytree(warehouse(), paths.root)
         node = f"http://127.0.0.1:{self.node.server_port}"
         settings = Settings(paths.root, rank_lists=self._copies % 2 == 1, mcp=True, rpc=node)
-        self.client = falcon.testing.TestClient(create_app(settings, *self._storage(self._opened, paths)))
-        self.tools = mcp_server(self._opened.enter_context(opened(paths)))
+        storage = self._opened.enter_context(opened(paths.root))
+        self.client = falcon.testing.TestClient(create_app(settings, *storage))
+        self.tools = mcp_server(self._opened.enter_context(directory.opened(paths)))
 
     def close(self) -> None:
         self.node.shutdown()

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial, reduce
 from pathlib import Path
@@ -22,7 +22,7 @@ from sigdir.pipeline.fetch import FetchError
 from sigdir.pipeline.formats.clear_signing import BadDescriptor, entries_of, problem_of
 from sigdir.pipeline.mirror import parse_changes, parse_page
 from sigdir.pipeline.progress import Reporter
-from sigdir.serve.core.writer import Writer, canonical_text
+from sigdir.serve.core.writer import canonical_text
 from sigdir.signatures.abi_decoder import MAX_BYTES, Budget
 from sigdir.signatures.clear_signing import Called, Descriptor
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -31,7 +31,6 @@ from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.pack import Pack
 from sigdir.signatures.pack_file import COLUMNS, INDEXED, TEXTS, BadPack, PackColumns, pack_bytes
 from sigdir.signatures.types import parameter_types
-from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.transaction import NewText
 from sigdir.warehouse.table.paths import Paths
@@ -39,6 +38,7 @@ from tests.conftest import empty_warehouse
 from tests.fuzz.application import folder, warehouse
 from tests.fuzz.targets import usage
 from tests.pipeline.test_clear_signing import ROUTER, ROUTER_FILE, SWAP
+from tests.serve.support import opened
 
 _CALL = {"data": "0xa9059cbb" + "0" * 128}
 TOOLS: dict[str, dict[str, Any]] = {
@@ -180,7 +180,7 @@ def fold_posted(data: bytes) -> None:
             texts += [canonical_text(SIGNATURES, line.replace("(", f"_{number}(", 1)) for number in range(4)]
     with TemporaryDirectory(dir=folder()) as name:
         paths = Paths(empty_warehouse(Path(name)))
-        with closing(Reader(paths)) as reader, closing(Writer(paths, reader)) as writer:
+        with opened(paths.root) as (_, writer):
             writer.store(texts)
         fold(paths)
 

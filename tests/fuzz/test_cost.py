@@ -12,10 +12,7 @@ import pytest
 from sigdir.pipeline.formats.registry import FORMATS
 from sigdir.serve.app import routes
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.core.writer import Writer
 from sigdir.serve.http.routing import methods_of
-from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.table.paths import Paths
 from tests.conftest import empty_warehouse
 from tests.examples import long_except
 from tests.fuzz import cost
@@ -23,6 +20,7 @@ from tests.fuzz.application import current, discard
 from tests.fuzz.cost import BINARY, Shape, problem, shape, targets
 from tests.fuzz.offline import TOOLS, awaited
 from tests.fuzz.route_tables import BODIES, QUERIES, WITHOUT
+from tests.serve.support import opened
 
 FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("POST /submit/ text form", (b"", b"contract ")),
@@ -102,10 +100,9 @@ def test_what_is_out_of_proportion_is_found() -> None:
 
 def test_every_route_has_a_target_or_a_reason(tmp_path: Path) -> None:
     """Each route of a server that has them all."""
-    paths = Paths(empty_warehouse(tmp_path / "warehouse"))
-    reader = Reader(paths)
-    settings = Settings(paths.root, mcp=True, sql=True, solve=True, count_misses=True, rpc="http://127.0.0.1:1")
-    table = routes(settings, reader, Writer(paths, reader))
+    settings = Settings(tmp_path, mcp=True, sql=True, solve=True, count_misses=True, rpc="http://127.0.0.1:1")
+    with opened(empty_warehouse(tmp_path)) as storage:
+        table = routes(settings, *storage)
     assert {path for path, resource in table.items() if "POST" in methods_of(resource)} == BODIES.keys()
     assert {
         path for path, resource in table.items() if "GET" in methods_of(resource)
