@@ -16,6 +16,13 @@ README = (ROOT / "README.md").read_text()
 NAMES = ("multicall.hex", "transfer.json", "error.hex", "token.hex")
 
 
+def test_code_is_explained_by_the_command(app: Application) -> None:
+    """Its shape says that it is code; all of its functions are known."""
+    ran = invoke(app.folder, "decode", "auto", f"@{FOLDER / 'token.hex'}")
+    assert (ran.status, ran.stderr) == (0, "")
+    assert "transfer(address,uint256)" in ran.stdout.decode()
+
+
 def test_the_four_are_explained_by_one_post(app: Application) -> None:
     """As in docs/examples/all.json, which has the contents of the other files."""
     inputs = json.loads((FOLDER / "all.json").read_text())
