@@ -298,6 +298,12 @@ def test_a_browser_gets_a_page(app: Application, path: str, query: str, status: 
     assert "accept" in names_varied(answer)
 
 
+def test_a_posted_row_can_be_a_page(app: Application) -> None:
+    answer = request(app, "POST", SIGNATURES_PATH, b"text_signature=postedByABrowser()", FORM | BROWSER)
+    assert (answer.status, answer.header("Content-Type").partition(";")[0]) == (201, "text/html")
+    assert b"postedByABrowser()" in answer.body
+
+
 def test_a_page_shows_the_query_and_runs_none_of_it(app: Application) -> None:
     """Markup in a query is text on the page."""
     evil = '"><script>alert(1)</script>'
@@ -344,16 +350,13 @@ def test_a_client_that_has_it_gets_304(app: Application, path: str, headers: Map
         assert get(app, path, {**headers, "If-None-Match": unknown}).status == 200
 
 
-@pytest.mark.parametrize("collection", [SIGNATURES, EVENT_SIGNATURES])
-def test_a_new_row_makes_a_new_tag(app: Application, collection: Collection) -> None:
+@pytest.mark.parametrize("path", LISTS.values())
+def test_a_new_row_makes_a_new_tag(app: Application, path: str) -> None:
     """After a POST the old tag gets the new list."""
-    path = LISTS[collection]
     tag = get(app, path).header("ETag")
-    assert get(app, path, {"If-None-Match": tag}).status == 304
     assert post_text(app, "madeANewTag()", path).status == 201
     answer = get(app, path, {"If-None-Match": tag})
     assert answer.status == 200
-    assert answer.header("ETag") != tag
     assert answer.json()["results"][0]["text_signature"] == "madeANewTag()"
 
 
@@ -576,14 +579,6 @@ def test_a_text_comes_in_any_of_the_bodies(app: Application, kind: str) -> None:
     answer = request(app, "POST", SIGNATURES_PATH, body, headers)
     assert answer.status == 201
     assert_record(answer.json(), text)
-
-
-def test_a_posted_row_can_be_a_page(app: Application) -> None:
-    """A browser's POST gets its row as HTML, with 201."""
-    answer = request(app, "POST", SIGNATURES_PATH, b"text_signature=postedByABrowser()", FORM | BROWSER)
-    assert answer.status == 201
-    assert answer.header("Content-Type").startswith("text/html")
-    assert b"postedByABrowser()" in answer.body
 
 
 # Imports.

@@ -34,15 +34,6 @@ def paths(rendered: Paths, tmp_path: Path) -> Paths:
     return Paths(tmp_path / "warehouse")
 
 
-def add_version(paths: Paths) -> None:
-    import_files([ROOT / "samples" / "erc-0721-nft.txt"], paths.root)
-
-
-def age(paths: Paths, seconds: int) -> None:
-    written = paths.statistics.stat().st_mtime - seconds
-    os.utime(paths.statistics, (written, written))
-
-
 def test_figures_of_this_version_are_only_read(paths: Paths) -> None:
     """No process is started for them."""
     renderer = BackgroundRenderer(paths)
@@ -56,12 +47,13 @@ def test_figures_of_this_version_are_only_read(paths: Paths) -> None:
 def test_a_newer_version_is_rendered_after_ten_minutes(paths: Paths) -> None:
     """Until then the older figures are shown, with their version."""
     renderer = BackgroundRenderer(paths)
-    add_version(paths)
+    import_files([ROOT / "samples" / "erc-0721-nft.txt"], paths.root)
     before = renderer.newest(2)
     assert before is not None
     assert before.version == 1
     assert not renderer.is_rendering
-    age(paths, 601)
+    older = paths.statistics.stat().st_mtime - 601
+    os.utime(paths.statistics, (older, older))
     until(lambda: (found := renderer.newest(2)) is not None and found.version == 2, "figures of version 2")
 
 

@@ -43,6 +43,7 @@ from tests.serve.support import (
 )
 
 MIB = 1 << 20
+FORM_LINE = f"Content-Type: {FORM['Content-Type']}"
 GROWTH_MIB = 400
 """The bound for the growth of the workers' peak memory, together, over all tests."""
 
@@ -224,7 +225,7 @@ def test_lengths_that_lie_store_nothing(server: Server) -> None:
         [f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"], ["Transfer-Encoding: chunked, chunked"],
         ["Transfer-Encoding: identity"], ["Transfer-Encoding: chunked", "Content-Length: x"], ["Transfer-Encoding : chunked"],
     ):  # fmt: skip
-        message = head("POST", SIGNATURES_PATH, f"Content-Type: {FORM['Content-Type']}", *lines) + body
+        message = head("POST", SIGNATURES_PATH, FORM_LINE, *lines) + body
         answer = send(server.port, message, half_close=True)
         assert_no_server_error(answer)
         assert answer is None or answer.status >= 400, lines
@@ -249,7 +250,7 @@ def test_http_1_0_is_answered(patient: Server) -> None:
 
 def test_a_body_of_a_get_is_not_the_next_request(server: Server) -> None:
     """The body of a GET is skipped and is not parsed as the next request."""
-    inner = head("POST", SIGNATURES_PATH, f"Content-Type: {FORM['Content-Type']}", "Content-Length: 25")
+    inner = head("POST", SIGNATURES_PATH, FORM_LINE, "Content-Length: 25")
     inner += b"text_signature=smuggled()"
     message = head("GET", f"{SIGNATURES_PATH}?page_size=1", f"Content-Length: {len(inner)}") + inner
     message += head("GET", "/healthz", "Connection: close")
@@ -282,13 +283,12 @@ def test_absurd_requests_are_refused_or_answered(server: Server) -> None:
 def test_bodies_over_every_limit_are_refused(server: Server) -> None:
     """Announced or in chunks, with 413; as JSON up to twice the limit, beyond that the server refuses by itself. What is
     announced is refused before it is sent. On granian no body comes in chunks."""
-    form = f"Content-Type: {FORM['Content-Type']}"
-    answer = send(server.port, head("POST", ABI_PATH, form, f"Content-Length: {1 << 40}"))
+    answer = send(server.port, head("POST", ABI_PATH, FORM_LINE, f"Content-Length: {1 << 40}"))
     assert answer is not None
     assert answer.status == 413
     chunk = b"100000\r\n" + b"x" * MIB + b"\r\n"
     for path, size in ((SIGNATURES_PATH, 2), (ABI_PATH, 17), (ABI_PATH, 33)):
-        message = head("POST", path, form, "Transfer-Encoding: chunked")
+        message = head("POST", path, FORM_LINE, "Transfer-Encoding: chunked")
         answer = send(server.port, message + chunk * size + b"0\r\n\r\n")
         assert answer is None or answer.status == (413 if server.is_on_waitress() else 411)
         assert answer is None or size > 32 or list(answer.json()) == ["detail"]
@@ -297,11 +297,10 @@ def test_bodies_over_every_limit_are_refused(server: Server) -> None:
 def test_a_body_that_is_cut_short_stores_nothing(server: Server) -> None:
     """By Content-Length, in the middle of a chunk and between two; the text that came would be a valid one."""
     text = b"text_signature=cutShort(uint256)"
-    form = f"Content-Type: {FORM['Content-Type']}"
-    chunked = head("POST", SIGNATURES_PATH, form, "Transfer-Encoding: chunked")
+    chunked = head("POST", SIGNATURES_PATH, FORM_LINE, "Transfer-Encoding: chunked")
     in_chunks = 400 if server.is_on_waitress() else 411  # granian does not tell that one is cut short
     for message, status in (
-        (head("POST", SIGNATURES_PATH, form, f"Content-Length: {len(text) + 5}") + text, 400),
+        (head("POST", SIGNATURES_PATH, FORM_LINE, f"Content-Length: {len(text) + 5}") + text, 400),
         (chunked + b"%x\r\n" % (len(text) + 5) + text, in_chunks),
         (chunked + b"%x\r\n" % len(text) + text + b"\r\n", in_chunks),
     ):
