@@ -129,14 +129,14 @@ def post_text(at: Place, text: str, path: str = SIGNATURES_PATH) -> Answer:
     return request(at, "POST", path, urlencode({"text_signature": text}).encode(), FORM)
 
 
-def send(port: int, data: bytes, *, half_close: bool = False, method: str = "GET") -> Answer | None:
+def send(port: int, data: bytes, *, half_close: bool = False) -> Answer | None:
     """Send bytes as they are; None if the server closes the connection without an answer."""
     with socket.create_connection((HOST, port), timeout=SAFETY_SECONDS) as connection:
         with suppress(OSError):  # the server may close first, and may have answered
             connection.sendall(data)
             if half_close:
                 connection.shutdown(socket.SHUT_WR)
-        response = HTTPResponse(connection, method=method)
+        response = HTTPResponse(connection)
         try:
             response.begin()
             return _answer(response)
@@ -330,6 +330,13 @@ def until(look: Callable[[], Found | None], what: str) -> Found:
     raise AssertionError(f"waited {SAFETY_SECONDS} s for {what}")
 
 
+def free_port() -> int:
+    """A port that nobody has at the moment."""
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        return int(free.getsockname()[1])
+
+
 def is_ready(port: int) -> bool:
     """Whether a server listens there and is ready."""
     with suppress(OSError):
@@ -348,19 +355,6 @@ def only(server: Server, worker: int) -> Iterator[None]:
     finally:
         for pid in others:
             os.kill(pid, signal.SIGCONT)
-
-
-@contextmanager
-def pinned(server: Server, worker: int) -> Iterator[HTTPConnection]:
-    """A connection that this worker has taken and keeps."""
-    connection = HTTPConnection(HOST, server.port, timeout=SAFETY_SECONDS)
-    try:
-        with only(server, worker):
-            connection.request("GET", "/healthz")
-            connection.getresponse().read()
-        yield connection
-    finally:
-        connection.close()
 
 
 # An application without a server.

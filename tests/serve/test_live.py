@@ -46,6 +46,7 @@ from tests.serve.support import (
     children_of,
     connected,
     found,
+    free_port,
     get,
     only,
     opened,
@@ -421,8 +422,5 @@ def test_an_address_has_one_server(server: Server, tmp_path: Path) -> None:
 
     taken = "Address already in use; choose another with --port (0 picks a free one)\n"
     assert told(server.port) == (2, taken)
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
-    with lock_address(HOST, port):
+    with lock_address(HOST, port := free_port()):
         assert told(port)[1].startswith("another sigdir serve has this address; ")

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tests.serve.support import (
     SIGNATURES_PATH,
     TRANSFER,
     application,
+    free_port,
     get,
     is_ready,
     listening,
@@ -138,12 +138,8 @@ def test_a_proxy_by_its_snippet(tmp_path: Path, name: str) -> None:
     found = shutil.which(name, path=f"{FOLDERS}:/usr/sbin:/usr/bin")
     if found is None:
         pytest.skip(f"{name} is not installed")
-    with (
-        application(tmp_path / "warehouse", trust_proxy=True) as app, listening(app) as upstream, socket.socket() as free,
-    ):  # fmt: skip
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
-        free.close()
+    with application(tmp_path / "warehouse", trust_proxy=True) as app, listening(app) as upstream:
+        port = free_port()
         process = subprocess.Popen([found, *PROXIES[name](port, upstream, tmp_path)], env={"HOME": str(tmp_path)})
         try:
             until(lambda: process.poll() is not None or is_ready(port), "the proxy")

@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,7 +26,8 @@ from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.examples import long_except
 from tests.processes import Command
-from tests.serve.support import HOST, JSON, Process, family, get, is_ready, post_text, request, until
+from tests.serve.support import HOST, JSON, Process, family, free_port, get, is_ready, post_text, request, until
+from tests.serve.test_counts import requests, scraped
 from tests.serve.test_live import has_ended, waits_for_a_lock
 
 WIRE = ROOT.parent / "shared" / "wire"
@@ -55,10 +55,7 @@ def command_of(line: str, port: int) -> list[str]:
 @contextmanager
 def started(line: str, tmp_path: Path) -> Iterator[tuple[Process, int]]:
     """The server over a new warehouse, when it is ready, and its port. What is left of it is killed."""
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
-    command = command_of(line, port)
+    command = command_of(line, port := free_port())
     (counts := tmp_path / "counts").mkdir()
     variables = environment(tmp_path / "warehouse") | {"PROMETHEUS_MULTIPROC_DIR": str(counts)}
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # the server may be another environment's
@@ -79,14 +76,6 @@ def started(line: str, tmp_path: Path) -> Iterator[tuple[Process, int]]:
         process.wait(SAFETY_SECONDS)
 
 
-def counted(port: int, route: str) -> float:
-    """How many requests of a route all workers have counted."""
-    text = get(port, "/metrics").body.decode()
-    return sum(
-        float(n) for n in re.findall(rf'^sigdir_http_requests_total{{.*route="{route}".*}} (.*)$', text, re.MULTILINE)
-    )
-
-
 def test_each_server_has_a_line() -> None:
     """A line that no longer matches would leave a server untried."""
     assert list(LINES) == [
@@ -99,10 +88,10 @@ def test_a_server_by_its_line(tmp_path: Path, name: str) -> None:
     """The recorded cases; costly requests in a process of their own; one count for all workers; SIGTERM finishes a POST
     that waits for the right to write, and leaves no process."""
     with started(LINES[name], tmp_path) as (process, port):
-        before = counted(port, "/healthz")
+        before = requests(scraped(port), route="/healthz")
         for _ in range(20):
             assert get(port, "/healthz").status == 200
-        assert counted(port, "/healthz") - before == 20
+        assert requests(scraped(port), route="/healthz") - before == 20
         if (WIRE / "replay.py").exists():
             command = [sys.executable, str(WIRE / "replay.py"), f"http://{HOST}:{port}", "--seed"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False)
