@@ -13,7 +13,7 @@ from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import working_copy
 from sigdir.warehouse.transfer.backup import push
 from sigdir.warehouse.transfer.working_copy import pull
-from tests.conftest import command_line, import_files
+from tests.conftest import command_line, import_lines
 from tests.faulty_store import BUCKET, SECRET, s3_server
 from tests.serve.support import (
     EVENT,
@@ -45,12 +45,9 @@ PATHS = [
 @pytest.fixture(scope="module")
 def primary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The warehouse of a primary, with two imports."""
-    folder = tmp_path_factory.mktemp("primary")
-    (folder / "one.txt").write_text(f"{SPAM}\n{TRANSFER}\nerror Broken(uint256)\n")
-    (folder / "two.txt").write_text(f"function transfer(address to, uint256 value)\nevent {EVENT}\nunder_score()\n")
-    for name in ("one.txt", "two.txt"):
-        import_files([folder / name], folder / "warehouse")
-    return folder / "warehouse"
+    folder = tmp_path_factory.mktemp("primary") / "warehouse"
+    import_lines(folder, SPAM, TRANSFER, "error Broken(uint256)")
+    return import_lines(folder, "function transfer(address to, uint256 value)", f"event {EVENT}", "under_score()")
 
 
 @pytest.fixture(scope="module")

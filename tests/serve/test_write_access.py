@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from falcon.testing import TestClient
 from sigdir.cli.serve import serve
 from sigdir.serve.app import create_app, routes
 from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.writer import Writer
 from sigdir.serve.http.routing import methods_of
+from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.index.view import Reader
 from tests.pipeline.support import invoke
 from tests.serve.support import (
@@ -58,19 +61,18 @@ READING: dict[str, dict[str, Any]] = {
 """A body of each POST that stores nothing."""
 
 
+@dataclass(frozen=True, slots=True)
 class Served:
     """An application over a warehouse of its own, in this process."""
 
-    def __init__(self, root: Path, storage: tuple[Any, Any]) -> None:
-        self.root, self.storage = root, storage
-        self.reader: Reader = storage[0]
+    root: Path
+    storage: tuple[Reader, Writer]
 
     def client(self, **settings: Any) -> TestClient:
         return TestClient(create_app(Settings(self.root, **settings), *self.storage))
 
     def rows(self) -> int:
-        view = self.reader.current()
-        return sum(view.count(collection) for collection in view.segments)
+        return sum(map(self.storage[0].current().count, COLLECTIONS))
 
 
 @pytest.fixture
