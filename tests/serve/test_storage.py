@@ -237,6 +237,7 @@ def test_a_warehouse_that_is_moved_away_is_not_made_again(stored: Stored) -> Non
     for number in range(3):
         publish(Paths(other), [f"other{number}()"])
     assert post_text(server.port, "before()").status == 201
+    until(lambda: read_snapshot(Paths(folder)).count(SIGNATURES) == len(whole(server.port)), "the row to be folded")
     [worker] = server.workers()
     folder.rename(away)
     other.rename(folder)
