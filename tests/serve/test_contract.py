@@ -12,7 +12,7 @@ import pytest
 from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.contract import read_contract
 from tests.pipeline.support import invoke
-from tests.serve.support import FORM, SPAM, TRANSFER, Application, multipart, post, request, selector
+from tests.serve.support import SPAM, TRANSFER, Application, multipart, post, request, selector
 from tests.signatures.assembly import creation_code, dispatcher, metadata, reads_words
 from tests.signatures.test_bytecode import CONTRACTS
 
@@ -41,13 +41,12 @@ def test_a_contract_is_explained(app: Application) -> None:
     assert not found["is_creation"]
 
 
-def test_creation_code_forms_and_uploads(app: Application) -> None:
-    """Creation code gives the same interface; the code may be sent as JSON, as a form or as a file."""
+def test_creation_code_and_forms(app: Application) -> None:
+    """Creation code gives the same interface; the code may be sent as a form."""
     wanted = explained(app, "0x" + CODE)
     assert explained(app, creation_code(bytes.fromhex(CODE)).hex()) == wanted | {"is_creation": True}
     body, headers = multipart({"code": CODE})
     assert request(app, "POST", PATH, body, headers).json() == wanted
-    assert request(app, "POST", PATH, f"code={CODE}".encode(), FORM).json() == wanted
 
 
 def test_code_beside_other_inputs(app: Application) -> None:

@@ -7,10 +7,9 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlencode
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 from falcon.testing import TestClient
 
@@ -19,7 +18,6 @@ from sigdir.serve.bulk.resolve import MAX_FULL_HASHES, MAX_HASHES, as_list, hash
 from sigdir.serve.http.answers import JSON, NDJSON, HttpError
 from sigdir.serve.lists.paging import page_of, parse
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import render_texts
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.snapshot import Snapshot
@@ -175,17 +173,11 @@ def test_texts_that_are_too_long_together_are_not_rendered(monkeypatch: pytest.M
     rows = [Row(id, id, f"{id:0998}()", id.to_bytes(4)) for id in range(1, 41)]
     segments = tuple(segment_of(some, by_hash=True) for some in (rows[:20], rows[20:]))
     view = View(Snapshot(), {SIGNATURES: segments, EVENT_SIGNATURES: ()}, "", b"")
-    rendered: list[int] = []
-
-    def render(segment: Segment, rows: npt.NDArray[np.int64]) -> list[bytes]:
-        rendered.append(len(rows))
-        return render_texts(segment, rows)
-
-    monkeypatch.setattr(resolve, "render_texts", render)
+    monkeypatch.setattr(resolve, "render_texts", rendering := Mock(wraps=render_texts))
     monkeypatch.setattr(resolve, "MAX_ANSWER", 39_999)
     with pytest.raises(HttpError) as refused:
         resolved(view, [row.hash.hex().encode() for row in rows])
-    assert (refused.value.status, rendered) == (413, [20])
+    assert (refused.value.status, rendering.call_count) == (413, 1)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +315,7 @@ def test_texts_come_with_their_place_reasons_and_declaration(client: TestClient)
 
 
 def test_hashes_may_be_mixed_unknown_and_wrong(client: TestClient) -> None:
-    """Each has its line, in the order of the request; by POST too."""
+    """Each has its line, in the order of the request; by POST too. No hash, and too many of them, are refused."""
     plain = selector("plain(uint256)")
     found = full(client, "zz", "00000000", plain)
     assert found[0] == {"hash": "zz", "error": "neither 8 nor 64 hex digits"}
@@ -331,10 +323,6 @@ def test_hashes_may_be_mixed_unknown_and_wrong(client: TestClient) -> None:
     assert [one["reasons"][0] for one in found[2]["texts"]] == ["named by 1 source"]
     posted = client.simulate_post(f"{RESOLVE_PATH}?full=1&format=json", body=f"zz\n00000000\n{plain}")
     assert posted.json == found
-
-
-def test_what_a_lookup_by_get_refuses(client: TestClient) -> None:
-    """No hash, and more hashes than a full answer has."""
     assert client.simulate_get(RESOLVE_PATH).json.keys() == {"hash"}
     many = "\n".join(f"{number:08x}" for number in range(MAX_FULL_HASHES + 1))
     answer = client.simulate_post(f"{RESOLVE_PATH}?full=1", body=many)
@@ -425,9 +413,9 @@ def test_search_results_show_the_commonest_declaration(client: TestClient) -> No
     for query in (A9, "transfer"):
         page = client.simulate_get(f"/search/?q={query}").text.replace("<wbr>", "")
         assert f'<span class="declared text">{DECLARED}</span>' in page
-    page = client.simulate_get(f"/search/?q={A9}").text.replace("<wbr>", "")
-    assert page.index(f">{TRANSFER.replace('(', '(')}</a>") < page.index(f">{SPAM}</a>")
-    assert '<span class="tag">looks mined to collide</span>' in page
+        if query == A9:
+            assert page.index(f">{TRANSFER}</a>") < page.index(f">{SPAM}</a>")
+            assert '<span class="tag">looks mined to collide</span>' in page
 
 
 def test_a_post_is_told_of_a_well_known_text_of_its_selector(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tests.serve.support import EVENTS_PATH, FORM, SIGNATURES_PATH, opened, sele
 RUDE, RUDE_EVENT, RUDE_STAGED = "veryRude(uint256)", "VeryRude(uint256)", "rudeLater(uint256)"
 """The second half of each name is searched for; no request has the whole name."""
 
-KINDS = [("function", RUDE), ("event", RUDE_EVENT), ("function", RUDE_STAGED)]
+HIDDEN = (f"function {RUDE}", f"event {RUDE_EVENT}", f"function {RUDE_STAGED}")
 OTHERS = 40
 CALLDATA = selector(RUDE) + f"{7:064x}"
 HASHES = f"{selector(RUDE)}\n{topic(RUDE_EVENT)}\n{selector(RUDE_STAGED)}\n"
@@ -163,7 +163,7 @@ def test_no_route_shows_a_suppressed_text(served: Served) -> None:
     shows = {route: "rude" in served.shown(route) for route in ASKED}
     assert {route for route, is_shown in shows.items() if not is_shown} == SHOWING_NOTHING
     assert set(served.counts()) == {(OTHERS + 2, 3)}
-    served.suppress(*(f"{kind} {text}" for kind, text in KINDS))
+    served.suppress(*HIDDEN)
     render(served.paths)
     assert {route for route in ASKED if "rude" in served.shown(route)} == set()
     assert set(served.counts()) == {(OTHERS, 2)}
@@ -182,7 +182,7 @@ def test_no_route_shows_a_suppressed_text(served: Served) -> None:
 def test_pages_have_no_holes(served: Served) -> None:
     """Each page but the last is full, the feed and the dumps agree; what is taken off the list is back as it was."""
     before = served.get(f"{SIGNATURES_PATH}?hex_signature={selector(RUDE)}").json
-    served.suppress(*(f"{kind} {text}" for kind, text in KINDS))
+    served.suppress(*HIDDEN)
     rows = served.get(f"{SIGNATURES_PATH}?ordering=created_at&page_size=1000").json["results"]
     pages = [served.get(f"{SIGNATURES_PATH}?ordering=created_at&page_size=7&page={n}").json for n in range(1, 7)]
     assert [len(page["results"]) for page in pages] == [7, 7, 7, 7, 7, 5]
@@ -195,7 +195,7 @@ def test_pages_have_no_holes(served: Served) -> None:
     assert version["rows"] == {"signatures": OTHERS, "event-signatures": 2}
     assert sum(file["rows"] for file in version["files"]) == OTHERS + 2
     assert served.get(f"{SIGNATURES_PATH}?hex_signature={selector(RUDE)}").json["count"] == 0
-    served.suppress(*(f"{kind} {text}" for kind, text in KINDS), remove=True)
+    served.suppress(*HIDDEN, remove=True)
     assert served.get(f"{SIGNATURES_PATH}?hex_signature={selector(RUDE)}").json == before
     tidy(served.paths)
     assert list(served.paths.visible.glob("*")) == []
