@@ -205,30 +205,21 @@ def lines_of(app: Application, path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in answer.body.splitlines()]
 
 
-def test_a_collection_as_ndjson_is_what_the_lists_have(app: Application) -> None:
+def test_a_collection_is_what_the_lists_have(app: Application) -> None:
+    """As NDJSON, as CSV and as Parquet: one file is sent as it is, and of several one is written."""
     rows = whole(app)
     assert lines_of(app, "/dumps/latest/signatures.ndjson") == rows
     assert lines_of(app, "/dumps/1/signatures.ndjson") == rows[:ROWS]
     assert lines_of(app, "/dumps/0/signatures.ndjson") == []
-
-
-def test_a_collection_as_csv_has_the_same_rows(app: Application) -> None:
     names = ["id", "created_at", "text_signature", "hex_signature"]
     answer = followed(app, "/dumps/latest/signatures.csv")
     assert (answer.status, answer.header("Content-Type")) == (200, "text/csv; charset=utf-8")
-    header, *rows = csv.reader(io.StringIO(answer.body.decode(), newline=""))
+    header, *lines = csv.reader(io.StringIO(answer.body.decode(), newline=""))
     assert header == names
-    assert rows == [[str(row[name]) for name in names] for row in whole(app)]
-
-
-def test_a_collection_as_parquet_is_its_file_or_made_of_all(app: Application) -> None:
-    """One file is sent as it is, and of several one is written; rows come in the order of their ids."""
-    assert pq.read_table(io.BytesIO(followed(app, "/dumps/1/signatures.parquet").body)).num_rows == ROWS
-    several = get(app, "/dumps/2/signatures.parquet")
-    assert several.status == 200
-    ids = pq.read_table(io.BytesIO(several.body))["id"].to_pylist()
-    lines = get(app, "/dumps/2/signatures.ndjson").body.splitlines()
-    assert ids == [json.loads(line)["id"] for line in lines]
+    assert lines == [[str(row[name]) for name in names] for row in rows]
+    one, several = followed(app, "/dumps/1/signatures.parquet"), get(app, "/dumps/2/signatures.parquet")
+    assert pq.read_table(io.BytesIO(one.body)).num_rows == ROWS
+    assert pq.read_table(io.BytesIO(several.body))["id"].to_pylist() == [row["id"] for row in rows]
 
 
 def test_a_dump_and_the_changes_after_it_are_everything(app: Application) -> None:

@@ -130,7 +130,10 @@ def test_a_lookup_can_be_kept_until_it_changes(app: Application) -> None:
 
 
 def test_search_answers_by_hash_and_kind(app: Application) -> None:
-    """A pattern fits the whole text, as it is spelt; spam is left out; without wildcards any length will do."""
+    """A pattern fits the whole text, as it is spelt; spam is left out; without wildcards any length will do.
+
+    There are the hundred oldest of each kind at most.
+    """
     found = result(app, SEARCH, query="under_score()")
     assert found == {"function": {selector("under_score()"): [name("under_score()")]}, "event": {}}
     assert set(result(app, SEARCH, query="under?score()")["function"]) == {
@@ -143,10 +146,6 @@ def test_search_answers_by_hash_and_kind(app: Application) -> None:
     found = result(app, SEARCH, query="many_msg*", filter="false")["function"]
     assert found == {selector(SPAM): [name(SPAM, filtered=True)]}
     assert result(app, SEARCH, query="a" * 5000 + "()") == {"function": {}, "event": {}}
-
-
-def test_search_has_a_hundred_of_each_kind_at_most(app: Application) -> None:
-    """The oldest ones."""
     found = result(app, SEARCH, query="?any*(uint256)")
     assert [texts[0]["name"] for texts in found["function"].values()] == MANY[:100]
     assert len(found["event"]) == 100

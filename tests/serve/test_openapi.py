@@ -260,7 +260,7 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
 def test_the_document_has_every_parameter_of_a_list(collection: Collection) -> None:
-    """Its filters and its pages; a cursor is as the server makes it."""
+    """Its filters and its pages, and the widths of its hashes; a cursor is as the server makes it."""
     path = LISTS[collection]
     listed = [openapi.resolve(parameter) for parameter in openapi.document()["paths"][path]["get"]["parameters"]]
     schemas = {parameter["name"]: parameter["schema"] for parameter in listed if parameter["in"] == "query"}
@@ -268,13 +268,9 @@ def test_the_document_has_every_parameter_of_a_list(collection: Collection) -> N
     hashes = ",".join(["ab" * collection.hash_bytes, "0x" + "CD" * collection.hash_bytes])
     assert re.fullmatch(schemas["hex_signature__in"]["pattern"], hashes)
     [after] = [p for p in openapi.document()["paths"]["/api/v1/changes/"]["parameters"] if p["name"] == "after"]
-    for id in (0, 9, 10, 2**40 + 11, 2**60 - 1):
+    for id in (0, 10, 2**60 - 1):
         assert re.fullmatch(schemas["cursor"]["pattern"], cursor_at(collection, id))
         assert re.fullmatch(after["schema"]["pattern"], cursor_at(collection, id))
-
-
-@pytest.mark.parametrize("collection", COLLECTIONS)
-def test_the_widths_of_hashes_in_the_document_are_those_of_the_collection(collection: Collection) -> None:
     name = {SIGNATURES: "Signature", EVENT_SIGNATURES: "EventSignature"}[collection]
     part = {SIGNATURES: "SelectorPart", EVENT_SIGNATURES: "TopicPart"}[collection]
     components, digits = openapi.document()["components"], 2 * collection.hash_bytes

@@ -423,7 +423,7 @@ def test_a_post_is_told_of_a_well_known_text_of_its_selector(tmp_path: Path) -> 
 
     A text of a standard and one that bytecode has are such rivals; one that a list names is not.
     """
-    abi = [{"type": "function", "name": name, "inputs": []} for name in ("f8491", "g")]
+    abi: list[Line] = [{"type": "function", "name": name, "inputs": []} for name in ("f8491", "g")]
     code = dispatcher(bytes.fromhex(selector(text)[2:]) for text in ("f8491()", "g()"))
     artifact = {"contractName": "Token", "abi": abi, "deployedBytecode": "0x" + code.hex()}
     (tmp_path / "Token.json").write_text(json.dumps(artifact))

@@ -102,7 +102,7 @@ class Served:
 
     def suppress(self, *texts: str, remove: bool = False) -> None:
         entries = [entry for text in texts for entry in entries_of(text)]
-        change_list(self.paths, **{"remove" if remove else "add": entries})
+        change_list(self.paths, add=() if remove else entries, remove=entries if remove else ())
         self.reader.refreshed()
 
     def get(self, path: str, **headers: str) -> Result:
