@@ -75,13 +75,10 @@ def test_the_text_of_the_abi_comes_first(app: Application, abi: Any) -> None:
     assert decoded(app, abi=[*WORK_ABI, {"type": "poem"}])["contract"]["unread"] == 1
 
 
-def test_a_text_that_the_directory_lacks_is_the_abis(app: Application) -> None:
+def test_a_function_that_the_abi_lacks_is_ruled_out_unless_it_has_a_fallback(app: Application) -> None:
+    """Errors and calls inside may be another contract's. A text that the directory lacks is the ABI's."""
     [only] = decoded(app, data=selector("other()"), abi=OTHER_ABI)["candidates"]
     assert (only["text_signature"], only["confidence"]) == ("other()", "high")
-
-
-def test_a_function_that_the_abi_lacks_is_ruled_out_unless_it_has_a_fallback(app: Application) -> None:
-    """Errors and calls inside may be another contract's."""
     assert set(memberships(decoded(app, abi=OTHER_ABI)).values()) == {False}
     assert set(memberships(decoded(app, abi=[*OTHER_ABI, {"type": "fallback"}])).values()) == {None}
     late = decoded(app, data=selector("Late()"), abi=OTHER_ABI, **{"as": "revert"})

@@ -235,6 +235,9 @@ def test_an_import_reports_every_text(app: Application) -> None:
 def test_a_body_of_another_shape_is_refused(app: Application, path: str, value: Any, status: int) -> None:
     """A body without a list of texts, of another type, or over the size limit is an error in the envelope."""
     error(post(app, path, value), status)
+
+
+def test_a_body_that_is_no_json_is_refused(app: Application) -> None:
     error(request(app, "POST", IMPORT, b"{", JSON), 400)
     error(request(app, "POST", IMPORT, b"f()", {"Content-Type": "text/plain"}), 415)
 

@@ -206,21 +206,11 @@ def test_a_range_of_a_file_is_as_described(app: Application, described: dict[str
 def test_a_validator_finds_nothing_wrong_with_the_document(app: Application, schema: Any) -> None:
     """It is OpenAPI 3.1 by the official schema, its references lead somewhere, and no component is without use."""
     schema.validate()
-    document = get(app, DOCUMENT).json()
-    assert document["openapi"] == "3.1.0"
-    known = {f"#/components/{kind}/{name}" for kind, named in document["components"].items() for name in named}
-    assert set(_references(document)) == known
-
-
-def _references(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("$ref"), str):
-            yield value["$ref"]
-        for inner in value.values():
-            yield from _references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner)
+    answer = get(app, DOCUMENT)
+    assert answer.json()["openapi"] == "3.1.0"
+    components = answer.json()["components"].items()
+    known = {f"#/components/{kind}/{name}" for kind, named in components for name in named}
+    assert set(re.findall(r'"\$ref":"([^"]*)"', answer.body.decode())) == known
 
 
 def test_the_limits_in_the_document_are_those_of_the_code() -> None:

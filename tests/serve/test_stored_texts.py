@@ -88,7 +88,7 @@ def _walk(app: Application, collection: str, text: str, hash: str) -> None:
     routes = [
         f"{path}?hex_signature={hash}", f"{path}{row['id']}/", f"{path}{row['id']}/evidence/", f"{path}?text_signature={name}",
         f"/api/v1/resolve/?hash={hash}", f"/api/v1/resolve/?hash={hash}&full=1", f"/{files}/{hash[2:]}",
-        f"/{collection}/{hash}/", f"/search/?q={hash}", f"/search/?q={name}", f"/search/results/?q={name}", "/browse/",
+        f"/{collection}/{hash}/", f"/search/?q={hash}", f"/search/?q={name}", f"/search/results/?q={name}",
         f"/signature-database/v1/lookup?{kind}={hash}", f"/signature-database/v1/lookup?{kind}={hash}&filter=false",
         f"/signature-database/v1/search?query={name}", f"/submit/?text={name}",
     ]  # fmt: skip
@@ -144,7 +144,7 @@ def test_a_contract_with_all_of_them_is_explained(app: Application) -> None:
     assert "known texts left out" in found["note"]
     assert f"{FUNCTIONS['32 tuples deep']}: too long or nested too deeply to declare" in found["solidity"]
     answered(app, "/api/v1/decode/", {"code": code})
-    for path in (f"/decode/?data=0x{code}", "/statistics/", "/"):
+    for path in (f"/decode/?data=0x{code}", "/statistics/", "/browse/functions/", "/browse/events/", "/"):
         answered(app, path)
 
 
