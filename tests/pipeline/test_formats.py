@@ -622,7 +622,7 @@ _PAIRS = [_PAIR, _PAIR, parameter("tuple[2]", components=_PAIR["components"])]
 _CONTRACT = {"_format": "hh-sol-artifact-1", "contractName": "Context", "abi": [], "bytecode": "0x"}
 _TOPICS_TOO = (
     f"signature;bytes4;hash;type\n{TRANSFER};0xa9059cbb;{topic(TRANSFER)};\n{TRANSFER};0xa9059cbc;{topic(TRANSFER)};\n"
-    f"{MOVED};;0x{TOPIC};event\n"
+    f"{MOVED};;0x{TOPIC};event\nb();0x4df7e3d0;0x12;\n"
 )
 _MANY_DIGITS = [f'{{"text_signature": {sign}{"9" * 10_000}}}' for sign in ("", "1e")]
 _SURROGATE = '{"text_signature": "a\\ud800()"}'
@@ -711,7 +711,8 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
         "list.csv", f'code,"{name}"\n0xa9059cbb,"{TRANSFER}"\n', Reading("csv", [TRANSFER]),
     ) for name in ("what, it is", 'a ""quoted"" one', "100%?", "[text]")},
     "a selector beside the whole hash": (
-        "input", _TOPICS_TOO, Reading("csv", [TRANSFER], [MOVED], [Reject("hash_mismatch", TRANSFER, 0, 3)]),
+        "input", _TOPICS_TOO,
+        Reading("csv", [TRANSFER], [MOVED], [Reject("hash_mismatch", TRANSFER, 0, 3), Reject("bad_entry", "b()", 0, 5)]),
     ),
     "what Foundry looked up in vain": (  # Foundry keeps an empty text
         "input", json.dumps({

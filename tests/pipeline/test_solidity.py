@@ -504,6 +504,7 @@ PLACES: list[tuple[str, str, str, list[str]]] = [
     # Base paths.
     ("contracts/x/A.sol", "contracts/y/S.sol", "contracts/y/S.sol", ["other/contracts/y/S.sol"]),
     ("contracts/x/A.sol", "y/S.sol", "contracts/y/S.sol", []),
+    ("test/A.sol", "y/S.sol", "contracts/y/S.sol", []),
     ("contracts/x/A.sol", "y/S.sol", "", ["contracts/y/S.sol", "y/S.sol"]),
 ]  # fmt: skip
 """The importing file, its import, the file that it refers to or none, and other files."""
