@@ -257,7 +257,7 @@ ANSWERS: dict[str, tuple[Callable[[socket.socket], None], str]] = {
     "headers, dripped": (for_ever(b"a", OK, 0.01), SLOW),
     "body, dripped": (for_ever(b" ", OK + b"Content-Length: 100000\r\n\r\n", 0.01), SLOW),
     "body without an end": (for_ever(b" " * 500, OK + b"\r\n"), "an answer of over 5,000 bytes"),
-    "chunks of one byte": (for_ever(b"1;" + b"x" * 60_000 + b"\r\n \r\n", CHUNKED), "an answer of over 5,000 bytes"),
+    "trailers": (for_ever(b"a: b\r\n" * 1_000, CHUNKED + b"0\r\n"), "an answer of over 5,000 bytes"),
     # a hundred headers would be refused before it is slow
     "redirects, dripped": (for_ever(b"HTTP/1.1 302 Found\r\nLocation: /x\r\n", pause=0.1), SLOW),
 }
