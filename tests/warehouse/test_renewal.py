@@ -130,7 +130,7 @@ class Imports:
         return renewal
 
 
-@pytest.mark.parametrize("seed", long_except(range(2), range(12)))
+@pytest.mark.parametrize("seed", long_except({1}, range(12)))
 def test_sources_add_and_renew(tmp_path: Path, seed: int) -> None:
     """Import after import, in chunks or not, the files have what the rule says, and each thing once."""
     draw, imports = random.Random(seed), Imports(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 
 from sigdir.warehouse.table.stores import MissingObject, ObjectExists, Store, StoreError, is_url, objects_at, open_store
 from tests.conftest import ROOT
-from tests.faulty_store import BUCKET, KEY, S3, SECRET, Fault
+from tests.faulty_store import BUCKET, KEY, S3, SECRET, Fault, Kind
 
 
 @pytest.fixture(params=["file", "memory", "s3"])
@@ -84,11 +84,11 @@ def test_a_lost_answer_is_no_conflict(s3: S3) -> None:
 
 
 @pytest.mark.parametrize("kind", ["500", "truncated"])
-def test_a_short_failure_is_survived(s3: S3, kind: str) -> None:
+def test_a_short_failure_is_survived(s3: S3, kind: Kind) -> None:
     """One failed request is asked again."""
     store = Store(f"s3://{BUCKET}/short-{kind}")
     store.put("name", data := b"x" * 100_000)
-    s3.faults.append(Fault(kind, "GET", "name", times=1))  # type: ignore[arg-type]
+    s3.faults.append(Fault(kind, "GET", "name", times=1))
     assert b"".join(store.pieces("name")) == data
 
 
@@ -96,8 +96,9 @@ def test_a_lasting_failure_is_named(s3: S3, tmp_path: Path, monkeypatch: pytest.
     """The error says which object and why, in one line, and has no credentials in it; also where nothing listens."""
     store = Store(f"s3://{BUCKET}/lasting")
     store.put("name", b"1" * 1000)
-    for kind, reason in (("500", "InternalError"), ("expired", "ExpiredToken"), ("404", "NoSuchKey")):
-        s3.faults[:] = [Fault(kind, "GET", "name")]  # type: ignore[arg-type]
+    reasons: dict[Kind, str] = {"500": "InternalError", "expired": "ExpiredToken", "404": "NoSuchKey"}
+    for kind, reason in reasons.items():
+        s3.faults[:] = [Fault(kind, "GET", "name")]
         with pytest.raises(StoreError, match=rf"^s3://{BUCKET}/lasting/name: .*{reason}") as raised:
             store.download("name", tmp_path / "copy")
         assert not any(part in str(raised.value) for part in ("\n", KEY, SECRET))

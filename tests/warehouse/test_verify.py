@@ -96,7 +96,8 @@ def test_a_sound_warehouse_is_clean(base: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in paths.root.rglob("*.parquet")}
     result = call_command("verify", "--json", "--quiet", "--warehouse", paths.root)
     report = json.loads(result.stdout)
-    assert (result.exit_code, report["clean"], report["findings"], report["notes"]) == (0, True, [], [])
+    assert (result.exit_code, report["clean"]) == (0, True)
+    assert (report["findings"], report["notes"]) == ([], [])
     assert report["rows"] == {SIGNATURES: 602, EVENT_SIGNATURES: 61}
     assert report["staged"] == {SIGNATURES: 2, EVENT_SIGNATURES: 1}
     assert (report["version"], report["files"]) == (3, 6)
@@ -366,7 +367,6 @@ def test_damaged_rejects_are_found(paths: Paths) -> None:
     ("change", "what"),
     [
         ("UPDATE staged SET digest = zeroblob(32) WHERE text_signature = 'waiting(uint256)'", "hash"),
-        ("UPDATE staged SET text_signature = 'waiting(uint)' WHERE text_signature = 'waiting(uint256)'", "text"),
         ("UPDATE staged SET id = 700 WHERE text_signature = 'waiting(uint256)'", "sequence"),
         ("UPDATE staged SET created_at = created_at - 60000000 WHERE text_signature = 'waiting(uint256)'", "order"),
         ("UPDATE staged SET id = 5 WHERE text_signature = 'waiting(uint256)'", "fold"),
