@@ -89,10 +89,11 @@ def test_evidence(known: Known, database: Database, expected: Expected) -> None:
 
 
 def test_summaries_of_scattered_texts(known: Known) -> None:
-    """Texts of several blocks get their own summaries, in the order in which they are asked for."""
+    """Single texts and those of several blocks get their own summaries, in the order in which they are asked for."""
     reader = SummaryReader(known.paths, known.snapshot, SIGNATURES)
     scattered = np.array([70, 1 << 18, 3, 4, 5, 3])  # the second is nobody's: one list names it
-    for ids in (scattered[:1], scattered, np.concatenate([np.tile(np.arange(1, 200), 2), scattered])):
+    single = np.arange(1, 71).reshape(-1, 1)
+    for ids in (*single, scattered, np.concatenate([np.tile(np.arange(1, 200), 2), scattered])):
         counts, declarations = reader.of(ids)
         for row, id in enumerate(ids.tolist()):
             text = known.summary(SIGNATURES, id, "", datetime.now(UTC))
