@@ -139,13 +139,11 @@ def test_what_a_killed_query_spilled_is_removed_by_the_next(
     shared.chmod(0o700)
     (dead / "duckdb_temp_storage-0.tmp").write_bytes(b"x" * 1000)
     with RunFolder(shared) as living:
-        warehouse = sigdir.open(small.root)
-        assert warehouse.sql("SELECT 1").rows() == [(1,)]
-        assert not dead.exists()
-        assert living.path.exists()
-        assert len(list(shared.iterdir())) == 2
-        warehouse.close()
-        del warehouse
+        with sigdir.open(small.root) as warehouse:
+            assert warehouse.sql("SELECT 1").rows() == [(1,)]
+            assert not dead.exists()
+            assert living.path.exists()
+            assert len(list(shared.iterdir())) == 2
         assert list(shared.iterdir()) == [living.path]
 
 
