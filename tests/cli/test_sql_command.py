@@ -148,7 +148,9 @@ ONE_STATEMENT = "parameters and --output need exactly one statement"
         (["SELECT 1; SELECT ?", "1"], ONE_STATEMENT),
         (["SELECT 1; SELECT 2", "--output", "both.csv"], ONE_STATEMENT),
         (["SELECT 1", "--memory-limit", "much"], "memory limit 'much'"),
-        (["SELECT 1", "--as-of", "yesterday"], "neither a version nor a time"),
+        (["SELECT 1", "--as-of", "0001-01-01T00:00+14:00"], "'0001-01-01T00:00+14:00' is neither a version nor a time"),
+        (["SELECT 1", "--as-of", "99"], "Error: "),
+        (["FROM x", "--file", "x=/"], "Error: "),
         (["SELECT 1", "--as-of", "2020-01-01T08:00Z"], "has no version at 2020-01-01T08:00:00.000Z; the first is of 2"),
         (["CREATE TABLE t AS SELECT 1"], "Error: "),
         (["SELECT 'a\udcff'"], "Error: '\\udcff' at character 10: the query is no UTF-8\n"),
@@ -157,7 +159,6 @@ ONE_STATEMENT = "parameters and --output need exactly one statement"
 def test_an_error_says_what_is_wrong_and_what_to_do(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
-    """In the message, with names, columns and folders; no file is written."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "list.txt").touch()
     assert message in error_of(folder, *arguments)
@@ -175,7 +176,6 @@ def test_a_file_that_is_not_utf_8_is_named_with_its_line(folder: Path, tmp_path:
 
 
 def test_times_keep_their_zone_and_what_is_before_1970(folder: Path) -> None:
-    """They are those of the engine's own text."""
     values = "VALUES ('1950-06-07 08:09:10.000011+02'::TIMESTAMPTZ), (NULL), ('9999-12-31 23:59:59+00')"
     query = f"SELECT t, strftime(t AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ') AS text FROM ({values}) AS v(t)"
     assert [row["t"] == row["text"] for row in rows_of(folder, query)] == [True] * 3
