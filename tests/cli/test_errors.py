@@ -42,6 +42,7 @@ def fail_with(error: BaseException, state: str = "nothing was changed") -> click
     [
         (BadTarget("x.csv", "is a folder"), 2, "Error: x.csv: is a folder"),
         (Busy("publish.lock is held by process 7"), 3, "Error: publish.lock is held by process 7"),
+        (OSError(errno.ENOSPC, NO_SPACE, "a/b"), 2, f"Error: a/b: {NO_SPACE}; nothing was changed"),
         (OSError(errno.ENOSPC, NO_SPACE), 2, f"Error: {NO_SPACE}; nothing was changed"),
         (OSError(errno.ENOSPC, NO_SPACE, "a", None, "b"), 2, f"Error: b: {NO_SPACE}; nothing was changed"),
         (OSError(errno.ENOENT, "gone", "a", None, "b"), 2, "Error: a: gone; nothing was changed"),

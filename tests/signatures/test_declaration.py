@@ -70,6 +70,7 @@ def test_a_declaration_has_one_spelling(written: str, declaration: str) -> None:
         (UNKNOWN, Kind.EVENT, "Set(uint a)", Kind.EVENT, "event Set(uint256 a)"),
         (UNKNOWN, Kind.EVENT, "error Low(uint a)", Kind.ERROR, "error Low(uint256 a)"),
         (EVENTS, Kind.UNKNOWN, "Set(uint a)", Kind.EVENT, "event Set(uint256 a)"),
+        (UNKNOWN, Kind.EVENT, "Set(uint256)", Kind.EVENT, ""),
         (UNKNOWN, Kind.UNKNOWN, "Set(uint256)", Kind.UNKNOWN, ""),
         (FUNCTIONS, Kind.UNKNOWN, "f(uint indexed a)", Kind.UNKNOWN, "f(uint256 a)"),
         (UNKNOWN, Kind.UNKNOWN, "f(uint indexed a)", Kind.EVENT, "event f(uint256 indexed a)"),

@@ -159,6 +159,7 @@ REJECTED: list[tuple[str, str, int]] = [
     ("f ", "bad_entry", 3),
     ("function", "bad_entry", 9),
     ("f()x", "bad_entry", 4),
+    ("f()external", "bad_entry", 4),
     ("f() x", "bad_entry", 5),
     ("event E() anonymously", "bad_entry", 11),
     ("f()\0", "bad_entry", 4),

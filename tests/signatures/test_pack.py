@@ -183,6 +183,7 @@ def test_a_pack_leaves_out_what_no_abi_can_have() -> None:
         ([b"\1", b"f\n", b"()\n", b"\0", b""], "shares more"),
         ([b"\0", b"f\n", b"()\n" * 2, b"\0", b""], "2 lines for 1"),
         ([b"\0", b"f\n", b"()\n", b"", b""], "names or places"),
+        ([b"\0\0", b"f\n", b"()\n", b"\0", b""], "names or places"),
         ([b"\0", b"f\n", b"()\n)", b"\0", b""], "does not end"),
         ([b"\0", b"f\n", b"()\n", b"\0", b"a\nb\n"], "2 lines for 1"),
     ],

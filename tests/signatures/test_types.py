@@ -23,6 +23,7 @@ def test_a_list_is_cut_into_its_types(parts: list[str]) -> None:
         ("f(bool,())", "a tuple without members, which no contract takes at column 8 in 'f(bool,())'"),
         ("f(bool", "a parenthesis that is not closed at column 6 in 'f(bool'"),
         ("f(bool[1234567890123456789])", "an array whose length has 19 digits at column 7 in "),
+        (f"f(bool[{'9' * 5000}])", "an array whose length has 5000 digits at column 7 in "),  # more than int() reads
         ("f(bool,uint8[2][00])", "an array without elements, which no contract takes at column 16 in "),
         ("f(uint8" + "[]" * 16 + "[2])", f"nested more than {MAX_DEPTH} deep at column 40 in "),
         ("f(" + "(" * 17 + "bool" + ")" * 18, f"nested more than {MAX_DEPTH} deep at column 19 in "),
