@@ -24,14 +24,13 @@ from sigdir.signatures.types import parse_declaration
 from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.examples import examples
 from tests.pipeline.test_export_pack import export
-from tests.serve.support import digest
+from tests.serve.support import SPAM, TRANSFER, digest
 from tests.signatures.strategies import valid
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="no node on this machine")
 
 SCRIPT = Path(__file__).with_name("pack.mjs")
 INDEX = ROOT / "clients" / "js" / "index.js"
-TRANSFER, SPAM = "transfer(address,uint256)", "many_msg_babbage(bytes1)"
 
 
 def in_node(folder: Path, packs: Iterable[bytes], hashes: Iterable[str] = (), **key: str | None) -> Any:

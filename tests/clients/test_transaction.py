@@ -18,14 +18,11 @@ from tests.clients.support import CAST, Front, Served, chain, need
 from tests.clients.test_docs import PAGE
 from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.pipeline.support import CommandResult, invoke
-from tests.serve.support import application, get
+from tests.serve.support import SPAM, TRANSFER, application, get
 
 EXAMPLES = ROOT / "docs" / "examples"
 SENDER, RECIPIENT = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 TOKEN, BEACON = "0x" + "a1" * 20, "0x" + "c3" * 20
-TRANSFER = "transfer(address,uint256)"
-SPAM = "many_msg_babbage(bytes1)"
-"""It has the selector of ``TRANSFER`` too, and other arguments."""
 DEPLOYED = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 TRACE, DECODED, FAILED = re.findall(
     r"^```text\n(.*?)^```", PAGE.partition("## Explain a transaction")[2], re.MULTILINE | re.DOTALL

@@ -14,7 +14,8 @@ from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 from sigdir.serve.pages.decode import EXAMPLE, LOG_EXAMPLE, MULTICALL_EXAMPLE, PROXY_EXAMPLE
 from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.examples import long_except
-from tests.serve.support import HOST, Application, application, digest, listening
+from tests.serve import support
+from tests.serve.support import HOST, SPAM, Application, application, digest, listening
 from tests.signatures.assembly import dispatcher, error_code, event_code, metadata, reads_words
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -30,8 +31,8 @@ FLAGS = [
     "AimEnabled,PreconnectToSearch"),
 ]  # fmt: skip
 
-COLLIDING = "many_msg_babbage(bytes1)"
-TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+COLLIDING = SPAM
+TOPIC = f"0x{support.TOPIC}"
 CODE = "0x" + (
     dispatcher(
         [digest("transfer(address,uint256)")[:4], b"\1\2\3\4"],

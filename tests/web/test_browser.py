@@ -13,10 +13,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from sigdir.serve.pages.decode import EXAMPLE
 from tests.examples import long_except
-from tests.serve.support import HOST, SIGNATURES_PATH, found, get, request
+from tests.serve.support import HOST, SIGNATURES_PATH, TRANSFER, found, get, request
 from tests.web.conftest import COLLIDING, PHONE, SOME_PATHS, Open
-
-TRANSFER = "transfer(address,uint256)"
 
 
 def rows(page: Page, heading: str) -> list[str]:
