@@ -94,7 +94,8 @@ def test_tables_of_code_hashes_share_the_interface_of_the_code(warehouse: Path, 
     """CSV, Parquet and JSON lines give addresses the interface of an artifact with this code, before it or after it."""
     code = "5f3560e01c8063a9059cbb14610014575f5ffd005b00"
     code_hash = "0x" + code_keccak256(bytes.fromhex(code)).hex()
-    rows = {"chain_id": [1, 1, 10], "address": [TOKEN, "0xnothing", OTHER], "code_hash": [code_hash] * 3}
+    addresses = [TOKEN, "0xnothing", OTHER]
+    rows: dict[str, list[Any]] = {"chain_id": [1, 1, 10], "address": addresses, "code_hash": [code_hash] * 3}
     write_table(tmp_path / "a.csv", rows)
     write_table(tmp_path / "b.parquet", rows | {"address": [TOKEN.upper().replace("0X", "0x"), OTHER, PROXY]})
     write_table(tmp_path / "c.jsonl", rows)

@@ -148,7 +148,7 @@ def test_text_in_splits(session: Any, tmp_path: Path, s3: S3) -> None:
     text = head + "\n".join([*lines(1_000), long, *lines(1_000, 1_000)])
     assert len(text) > 3.2 * _SMALL_BLOCK, "one cut has to be beside the long line"
     texts = [f"text{number}_{'x' * (number % 50)}(uint256,address)x" for number in range(2_000)]
-    files = {
+    files: dict[str, str | bytes] = {
         "a.txt": text,
         "c.parquet": parquet_bytes({"text_signature": texts}, row_group_size=1_000, compression=None),
     }

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
@@ -613,7 +613,7 @@ def test_failing_commands(tmp_path: Path, warehouse: Path, invoke: Command) -> N
     (folder / "empty").mkdir()
     none = "no such file or folder"
     skipped = "(skipped: 1 of no known format, 1 not signatures, by their names)"
-    failures: list[tuple[list[str | Path], str]] = [
+    failures: list[tuple[Sequence[str | Path], str]] = [
         *(([folder / name], f"{folder}/{name}: {part}") for name, part in ONE_OF_EACH.items()),
         ([folder / "missing.txt"], f"{folder}/missing.txt: {none}"),
         ([good, folder / "missing"], f"{folder}/missing: {none}"), ([folder / "self.txt"], f"self.txt: {none}"),
