@@ -446,6 +446,8 @@ def _add(run: ImportRun, run_files: RunFiles, parts: list[ReadPart]) -> None:
             first.files[0].add(part.files[0])
         run_files.fetch(part.paths())
         for collection, spill in part.spills.items():
+            if not spill.rows:
+                continue  # its files are not among the paths
             state.add_rows(spill, (numbers[number] for number in part.input_of_batch[collection]))
         for table in rejects_in(part.rejects) if part.rejects is not None else ():
             of_file = pc.add(table["line"], lines - (part is not first))

@@ -339,6 +339,7 @@ def test_executors_without_a_shared_folder(
     lists, url = open_store(f"s3://{BUCKET}/far-{tmp_path.name}"), f"s3://{BUCKET}/{tmp_path.name}/far"
     shapes(tmp_path / "in")
     write_files(tmp_path / "in", {"a/list.txt": "\n".join(lines(5000)), "a/b/S.sol": "error No(uint a);\n"})
+    write_files(tmp_path / "in" / "a", {"functions.txt": "only()\n" + "#" * 600_000})
     for file in (tmp_path / "in").rglob("*"):
         if file.is_file():
             lists.put(file.relative_to(tmp_path / "in").as_posix(), file)
