@@ -5,7 +5,6 @@ The proxy passes conditional puts on one at a time, because moto's are not atomi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ BUCKET = "signatures"
 SECRET = "c2VjcmV0LW9mLXRoZS10ZXN0cw"  # noqa: S105 - moto takes any
 KEY = "AKIATESTS"
 
-Kind = Literal["500", "slow", "truncated", "404", "expired", "lost answer"]
+Kind = Literal["500", "truncated", "404", "expired", "lost answer"]
 
 
 @dataclass
@@ -111,6 +110,7 @@ def _handler(server: S3, moto: int) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -126,8 +126,6 @@ def _handler(server: S3, moto: int) -> type[BaseHTTPRequestHandler]:
                 status, text = _ERRORS[fault.kind]
                 self._answer(status, [], text.encode())
                 return
-            if fault is not None and fault.kind == "slow":
-                time.sleep(1.0)
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_CONNECTION}
             # moto looks for the object and then makes it: two of sixteen conditional puts won once.
             with creating if self.headers.get("If-None-Match") else nullcontext():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.verify import verify
-from tests.serve.support import JSON, Row, Server, pinned, selector, until
+from tests.conftest import SAFETY_SECONDS
+from tests.serve.support import HOST, JSON, Row, Server, only, selector, until
 from tests.torture.clients import Client, look_up, rows_above
 from tests.torture.ledger import Ledger, Owed, Rows, check_order, check_owed
 from tests.torture.plan import ImportedContract
@@ -50,6 +53,19 @@ def by_http(server: Server, paths: Paths, ledger: Ledger, chance: random.Random,
                 for row in chance.sample(acknowledged, min(_LOOKUPS, len(acknowledged))):
                     lookups += look_up(client, collection, row)
     return lookups
+
+
+@contextmanager
+def pinned(server: Server, worker: int) -> Iterator[HTTPConnection]:
+    """A connection that this worker has taken and keeps."""
+    connection = HTTPConnection(HOST, server.port, timeout=SAFETY_SECONDS)
+    try:
+        with only(server, worker):
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+        yield connection
+    finally:
+        connection.close()
 
 
 def sql_rows(root: Path, collection: Collection) -> Rows:
