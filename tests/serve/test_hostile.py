@@ -191,7 +191,6 @@ def test_connections_that_are_torn_are_forgotten(server: Server) -> None:
 
 
 FLOODS = [
-    b"X: " + b"y" * 100_000 + b"\r\n",
     b"".join(b"X-%d: y\r\n" % number for number in range(20_000)),
     b"X: " + b"y" * MIB + b"\r\n",
     b"X: " + b"y" * MIB,
@@ -214,6 +213,12 @@ def test_floods_of_headers_are_refused(server: Server) -> None:
                 refused = answer_on(connection)
                 assert refused.status in (400, 431)
                 assert b"Traceback" not in refused.body
+
+
+def test_a_header_has_64_kib(patient: Server) -> None:
+    answer = send(patient.port, head("GET", "/", "X: " + "y" * 100_000))
+    assert answer is not None
+    assert answer.status == 431
 
 
 def test_lengths_that_lie_store_nothing(server: Server) -> None:
