@@ -109,6 +109,7 @@ def _pattern(path: str, call: ast.Call) -> re.Pattern[Any]:
     return re.compile(*values)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", [path for path, source in sources().items() if re.search(r"\bre\.", source)])
 def test_a_pattern_is_linear(path: str) -> None:
     for use in _uses(path):

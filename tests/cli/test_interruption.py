@@ -87,7 +87,7 @@ def require_a_clean_end(status: int, lines: list[str]) -> None:
         assert status == 0, lines
 
 
-@pytest.mark.parametrize("name", long_except({"import", "stream"}, LONG))
+@pytest.mark.parametrize("name", long_except({"import"}, LONG))
 def test_a_long_command_ends_at_any_moment(folder: Path, name: str) -> None:
     """And what is stored is whole afterwards."""
     arguments = [argument.format(folder=folder) for argument in LONG[name]]

@@ -327,7 +327,8 @@ def pulled(url: str, folder: Path) -> Paths:
     return copy
 
 
-@pytest.mark.parametrize("imports", [("/a",), pytest.param(("/a/list.txt", "", "--dry-run"), marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("imports", [("/a",), ("/a/list.txt", "", "--dry-run")])
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
 def test_executors_without_a_shared_folder(
     tmp_path: Path, s3: S3, far: tuple[Path, str], imports: tuple[str, ...]

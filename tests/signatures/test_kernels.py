@@ -124,6 +124,7 @@ def test_without_a_writable_folder_kernels_are_compiled_in_memory(installation: 
     )
 
 
+@pytest.mark.long
 def test_kernels_are_replaced_when_all_are_compiled(installation: Installation) -> None:
     """An interrupted `sigdir compile` keeps those that there were; one that ends keeps what another one compiles now."""
     assert installation.look()[1] > 0
