@@ -54,13 +54,13 @@ MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { 
 PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 test: export PYTEST_DEBUG_TEMPROOT := $(MEMORY)
-test: dev ## run the tests: with a quarter of the examples, without the longest (5 minutes)
+test: dev ## run the tests: with a quarter of the examples, without the longest (3 minutes)
 	$(PYTEST) -n 4 -m "not long" -o tmp_path_retention_policy=failed
 
 test-all: dev ## all tests, as CI does: also those that kill at every moment, fill memory, read the real corpora
 	$(PYTEST) -n 4
 
-test-quick: dev ## run the tests that need no browser and start no process (a minute)
+test-quick: dev ## run the tests that need no browser and start no process (40 seconds)
 	$(PYTEST) -n 2 -m "not slow and not long"
 
 lint: dev ## ruff and mypy, strict

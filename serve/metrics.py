@@ -12,10 +12,11 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import falcon
@@ -96,11 +97,23 @@ class Counts:
 
     def of_all_processes(self) -> CollectorRegistry:
         """The counts of all processes that share the folder; without one those of this process."""
-        if COUNTS_FOLDER not in os.environ:
+        if (folder := os.environ.get(COUNTS_FOLDER)) is None:
             return self._registry
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)
+        registry.register(_CountsInFiles(Path(folder)))
         return registry
+
+
+@dataclass(frozen=True)
+class _CountsInFiles(Collector):
+    """As prometheus_client's own collector, which raises for a file that a starting process has just made, still empty."""
+
+    _folder: Path
+
+    def collect(self) -> Iterable[Metric]:
+        written = [str(file) for file in self._folder.glob("*.db") if file.stat().st_size]
+        merged: Iterable[Metric] = MultiProcessCollector.merge(written)
+        return merged
 
 
 _MAX_PATH = 200

@@ -28,7 +28,7 @@ from sigdir.serve.core import misses
 from sigdir.serve.core.budget import BudgetProcess, Cost
 from sigdir.serve.core.misses import Misses, wanted
 from sigdir.serve.core.process import limited_memory
-from sigdir.serve.core.settings import Settings
+from sigdir.serve.core.settings import COUNTS_FOLDER, Settings
 from sigdir.serve.metrics import Counts
 from sigdir.serve.servers.startup import answer_costly
 from sigdir.warehouse.index.view import TakesLong, short_only
@@ -179,6 +179,13 @@ def test_a_dashboard_has_what_it_needs(app: Application) -> None:
         promql_parser.parse(expression)
     named = {name for one in expressions for name in re.findall(r"\b(?:sigdir|process)_\w+", one)}
     assert named - names == {"sigdir_replica_lag_seconds"}  # of a replica alone
+
+
+def test_a_starting_worker_ends_no_scrape(app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of its counts is empty for a moment."""
+    (tmp_path / "counter_1.db").touch()
+    monkeypatch.setenv(COUNTS_FOLDER, str(tmp_path))
+    assert "sigdir_build_info" in {name for name, _ in scraped(app)}
 
 
 def test_a_damaged_log_ends_no_scrape(tmp_path: Path) -> None:
