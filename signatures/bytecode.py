@@ -174,8 +174,7 @@ def _fit(declared: str, used: str) -> Fit:
     if is_word or is_used_word:
         # Code that never reads a dynamic value shows its offset, a word.
         return Fit.LOOSE if used == "uint256" else Fit.DIFFERS
-    both = {declared, used}
-    return Fit.ALIKE if both == {"string", "bytes"} or used.endswith("[]") == declared.endswith("[]") else Fit.LOOSE
+    return Fit.ALIKE if used.endswith("[]") == declared.endswith("[]") else Fit.LOOSE
 
 
 _ENCODED_AS = {"address": "uint160", "bool": "uint8", "function": "bytes24"}

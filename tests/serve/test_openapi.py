@@ -265,6 +265,7 @@ def test_the_document_has_every_parameter_of_a_list(collection: Collection) -> N
     part = {SIGNATURES: "SelectorPart", EVENT_SIGNATURES: "TopicPart"}[collection]
     components, digits = openapi.document()["components"], 2 * collection.hash_bytes
     row = components["schemas"][name]["properties"]
+    assert row.keys() == set(components["schemas"][name]["required"])
     assert row["bytes_signature"]["minLength"] == row["bytes_signature"]["maxLength"] == collection.hash_bytes
     assert row["hex_signature"]["pattern"] == f"^0x[0-9a-f]{{{digits}}}$"
     assert components["parameters"][part]["schema"]["pattern"] == f"^(0x)?[0-9a-fA-F]{{1,{digits}}}$"
