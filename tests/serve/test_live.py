@@ -276,8 +276,7 @@ def test_a_killed_worker_is_replaced(counted: Server) -> None:
     if counted.is_on_waitress():
         assert found(counted.port, "byTheKilledWorker") == [row]
 
-    until(lambda: len(counted.workers()) == 2 and first not in counted.workers(), "a new worker")
-    (new,) = set(counted.workers()) - {second}
+    (new,) = until(lambda: set(counted.workers()) - {first, second}, "a new worker")
     until(lambda: is_served(HOST, counted.port), "a worker that listens")  # the other one may not do so yet
     with answered_by(counted, new):  # it may still be loading; the request waits for it
         assert found(counted.port, "byTheKilledWorker") == [row]
