@@ -381,6 +381,7 @@ class ReadPart:
 
     files: list[FileReport]
     spills: dict[Collection, Spill]
+    """Of the collections that have rows."""
     input_of_batch: dict[Collection, list[int]]
     rejects: Path | None
     skipped: list[Unread]
@@ -391,7 +392,7 @@ class ReadPart:
     def paths(self) -> list[Path]:
         """The files to be read."""
         rejects = [self.rejects] if self.rejects is not None else []
-        return [path for spill in self.spills.values() if spill.rows for path in spill.files()] + rejects
+        return [path for spill in self.spills.values() for path in spill.files()] + rejects
 
 
 class _NeedsOthers(PipelineError):
@@ -418,8 +419,9 @@ def read_input(ref: InputRef, options: Options, folder: Path) -> ReadPart | None
         state.finish_reading()
     for file in report.files:  # the places of rejects are resolved
         file.file_names, file.sections = None, Sections()
+    spills = {collection: spill for collection, spill in state.spills.items() if spill.rows}
     return ReadPart(
-        report.files, state.spills, state.input_of_batch, state.rejects_path, report.skipped, report.faults,
+        report.files, spills, state.input_of_batch, state.rejects_path, report.skipped, report.faults,
         source.line_breaks if isinstance(source, Split) else 0,
     )  # fmt: skip
 
@@ -446,8 +448,6 @@ def _add(run: ImportRun, run_files: RunFiles, parts: list[ReadPart]) -> None:
             first.files[0].add(part.files[0])
         run_files.fetch(part.paths())
         for collection, spill in part.spills.items():
-            if not spill.rows:
-                continue  # its files are not among the paths
             state.add_rows(spill, (numbers[number] for number in part.input_of_batch[collection]))
         for table in rejects_in(part.rejects) if part.rejects is not None else ():
             of_file = pc.add(table["line"], lines - (part is not first))

@@ -106,12 +106,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class _CountsInFiles(Collector):
-    """As prometheus_client's own collector, which raises for a file that a starting process has just made, still empty."""
+    """The sums of all files of counts. A file that a starting process has just made is still empty: it is left out, and
+    prometheus_client's own collector would raise.
+    """
 
     _folder: Path
 
     def collect(self) -> Iterable[Metric]:
-        written = [str(file) for file in self._folder.glob("*.db") if file.stat().st_size]
+        written = [str(file) for file in self._folder.iterdir() if file.suffix == ".db" and file.stat().st_size]
         merged: Iterable[Metric] = MultiProcessCollector.merge(written)
         return merged
 
