@@ -71,14 +71,13 @@ def noticed(mutation: Mutation, mark: str) -> str:
     tests = sorted(Path("tests").rglob("test_*.py"))
     related = [test for test in tests if re.search(rf"\b{name}\b", test.read_text())]
     layer = Path("tests", mutation.file.parts[0])
+    others = [test for test in tests if test.is_relative_to(layer) and test not in related]
     mutation.file.write_bytes(mutation.changed(before))
     try:
-        for part in (related, [test for test in tests if test.is_relative_to(layer) and test not in related]):
+        for part in filter(None, (related, others)):
             command = [*_PYTEST, mark, *map(str, part)]
-            done = (
-                subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False) if part else None
-            )
-            if done is not None and done.returncode not in (0, 5):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+            if done.returncode not in (0, 5):
                 failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
                 return failed[1] if failed else f"status {done.returncode}"
         return ""
