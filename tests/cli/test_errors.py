@@ -160,7 +160,7 @@ LONG = "more than 524,288 characters, the most that are read"
 def test_what_decode_cannot_read_is_refused_for_what_it_is(
     warehouse: Path, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    """A binary file not as text that has too many parentheses, a long one not by the length of the part which was read."""
+    """The reason says that a file is binary, and how long a long one is: not what the part of it that was read looks like."""
     (tmp_path / "code.bin").write_bytes(b"(" * 9 + bytes(range(256)) * 40)
     (tmp_path / "long.hex").write_text("a" * (1 << 20))
     words = [word.format(folder=tmp_path) for word in ["decode", *arguments, "--warehouse", str(warehouse)]]
