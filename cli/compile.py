@@ -26,9 +26,9 @@ def compile(quiet: bool) -> None:
     """Compile the kernels now, so that no later command waits for it.
 
     The grammar, the hash, and the search and rendering of rows are compiled for this machine's
-    processor: once after an installation, and again after an upgrade. Without this command the
-    first import or the first start of a server does it. The result is kept beside the code, or in
-    NUMBA_CACHE_DIR.
+    processor: once after an installation, and again after an upgrade; what is compiled already
+    stays. Without this command the first import or the first start of a server does it. The result
+    is kept beside the code, or in NUMBA_CACHE_DIR.
 
     Exit status: 0 done, 2 no folder for compiled kernels can be written to, 130 interrupted.
 
@@ -39,9 +39,10 @@ def compile(quiet: bool) -> None:
     """
     if kernels.FOLDER is None:
         raise Failure("no folder for compiled kernels can be written to; set NUMBA_CACHE_DIR to one that can")
-    with kernels.replacing(kernels.FOLDER), reporter(quiet) as progress:
+    with reporter(quiet) as progress:
         progress.stage("compiling kernels, once; 15 seconds on an idle machine", len(STEPS))
         _run(progress)
+    kernels.remove_other_editions(kernels.FOLDER)
     if not quiet:
         click.echo(f"kernels are compiled, in {kernels.FOLDER}")
 

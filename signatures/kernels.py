@@ -1,15 +1,16 @@
 """The decorator of compiled functions, and the folder that keeps what numba compiled.
 
-numba compiles a kernel when it is called first. All of them take 20 seconds of processor time, and the next process loads them in half a
-second. They are kept in the first of these folders that can be written to:
+numba compiles a kernel when it is called first. All of them take 20 seconds of processor time, and the next process
+loads them in half a second. They are kept in the first of these folders that can be written to:
 
 1. ``NUMBA_CACHE_DIR``, where it is set;
 2. ``__pycache__/kernels`` beside this file;
 3. ``signature-directory/kernels`` in ``XDG_CACHE_HOME``, by default ``~/.cache``;
 4. ``signature-directory-UID/kernels`` in ``TMPDIR``, by default ``/tmp``.
 
-Folders 3 and 4 begin as a copy of folder 2, so a read-only installation whose kernels are compiled needs no compiling.
-The copy is made again when the installation's kernels were compiled again, as after an upgrade.
+numba compiles a kernel again if its own file changed, but not if a function or a constant that it has from another file
+did. So each edition of those files has a folder of its own in there, and after an upgrade nothing old is used.
+A read-only installation whose kernels are compiled needs no compiling: folders 3 and 4 begin as a copy of folder 2.
 Where no folder can be written to, each process compiles for itself, in memory. ``NUMBA_CACHE_DIR`` is set for this
 process and its children.
 
@@ -25,8 +26,9 @@ import shutil
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +38,19 @@ from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_SCRATCH = "new-"
+SHARED = (
+    "collections",
+    "evidence",
+    "fingerprints",
+    "grammar",
+    "grammar_rows",
+    "keccak_rows",
+    "kernels",
+    "search_terms",
+    "types",
+)
+"""The modules of this folder that kernels of other files have functions or constants from."""
+
 _SLOW_SECONDS = 1.5  # a single small kernel takes less, and is not worth a line
 _INSTALLED = Path(__file__).parent / "__pycache__" / "kernels"
 
@@ -68,17 +82,23 @@ the speller that was 60 % of the time.
 """
 
 
+def _edition() -> str:
+    """A name that changes when a shared file does, as numba tells whether a kernel's own file changed."""
+    found = [(name, Path(__file__).with_name(f"{name}.py").stat()) for name in SHARED]
+    return sha256(repr([(name, file.st_size, file.st_mtime_ns) for name, file in found]).encode()).hexdigest()[:16]
+
+
 def _writable_folder() -> Path | None:
-    wanted = os.environ.get("NUMBA_CACHE_DIR")
-    if wanted and _is_writable(Path(wanted)):
-        return Path(wanted)
-    if _is_writable(_INSTALLED):
-        return _INSTALLED
-    users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    for base in (users / "signature-directory", _private_temporary()):
-        if base is not None and base.is_absolute() and _is_writable(base / "kernels"):
-            _copy_installed(base / "kernels")
-            return base / "kernels"
+    edition = _edition()
+    wanted = Path(os.environ.get("NUMBA_CACHE_DIR") or _INSTALLED)
+    for base in (wanted.parent if wanted.name == edition else wanted, _INSTALLED):  # a parent process has set it
+        if _is_writable(base / edition):
+            return base / edition
+    users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "signature-directory"
+    for parent in (users, _private_temporary()):
+        if parent is not None and parent.is_absolute() and _is_writable(parent / "kernels"):
+            _copy_installed(parent / "kernels", edition)
+            return parent / "kernels" / edition
     return None
 
 
@@ -102,49 +122,26 @@ def _private_temporary() -> Path | None:
     return folder if is_ours else None
 
 
-def _copy_installed(folder: Path) -> None:
-    """Copy each folder of the installation's kernels that is new or was compiled again since it was copied.
-
-    numba names the inner folders by the place of the source, so installations do not share them. A file beside the
-    copy has the time of the folder that was copied.
-    """
-    with suppress(OSError):
-        for installed in _INSTALLED.iterdir():
-            compiled_at, marker = str(installed.stat().st_mtime_ns), folder / f"{installed.name}.copied"
-            if marker.exists() and marker.read_text() == compiled_at:
-                continue
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                copied, old = Path(scratch) / "new", Path(scratch) / "old"
-                shutil.copytree(installed, copied, copy_function=shutil.copyfile)
-                copied.chmod(0o700)
-                if (folder / installed.name).exists():
-                    (folder / installed.name).rename(old)
-                copied.rename(folder / installed.name)  # fails where another process was faster
-                marker.write_text(compiled_at)
-
-
-@contextmanager
-def replacing(folder: Path) -> Iterator[None]:
-    """Processes that are started within the block compile anew; at its end that takes the place of all in ``folder``.
-
-    numba recompiles a kernel if its own file changed, but not if a file that it uses did. An interruption keeps what
-    there was. A folder that the user named is only added to: it may hold kernels of other programs.
-    """
-    if _IS_NAMED:
-        yield
+def _copy_installed(folder: Path, edition: str) -> None:
+    """Copy the installation's kernels, unless that was done."""
+    copy = folder / edition
+    if copy.exists():
         return
-    with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
-        os.environ["NUMBA_CACHE_DIR"] = scratch
-        try:
-            yield
-        finally:
-            os.environ["NUMBA_CACHE_DIR"] = str(folder)
-        for old in folder.iterdir():
-            if not old.name.startswith(_SCRATCH):  # another process may compile, too
-                shutil.rmtree(old, ignore_errors=True)
-        for new in Path(scratch).iterdir():
-            with suppress(OSError):  # the other one was faster
-                new.rename(folder / new.name)
+    with suppress(OSError), tempfile.TemporaryDirectory(dir=folder) as scratch:
+        copied = Path(scratch) / edition
+        shutil.copytree(_INSTALLED / edition, copied, copy_function=shutil.copyfile)
+        for inner in (copied, *copied.iterdir()):
+            inner.chmod(0o700)
+        copied.rename(copy)  # fails where another process was faster
+    copy.mkdir(exist_ok=True)
+
+
+def remove_other_editions(folder: Path) -> None:
+    """Delete what was compiled from other editions of the code, in a folder that is ours alone."""
+    if folder.parent != _INSTALLED:
+        return
+    for other in set(folder.parent.iterdir()) - {folder}:
+        shutil.rmtree(other, ignore_errors=True)
 
 
 class _SlowCompiles(event.Listener):
@@ -183,7 +180,6 @@ def _say() -> None:
         )
 
 
-_IS_NAMED = "NUMBA_CACHE_DIR" in os.environ
 FOLDER = _writable_folder()
 """Where compiled kernels are kept; None if no folder can be written to."""
 if FOLDER is not None:

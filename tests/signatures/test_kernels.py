@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sigdir.signatures.kernels import SHARED
 from tests.conftest import ROOT, SAFETY_SECONDS
 
 # Runs a small kernel, and prints the folder of the kernels and the number of kernels that had to be compiled.
@@ -21,7 +24,7 @@ from sigdir.signatures import kernels
 with event.install_recorder("numba:compile") as compiled:
     from sigdir.signatures.grammar_rows import is_canonical
     assert is_canonical(np.frombuffer(b"f(uint8)", np.uint8), 0, 8)
-print(kernels.FOLDER)
+print(kernels.FOLDER and kernels.FOLDER.parent)
 print(len(compiled.buffer))
 """
 FOLDER = "from sigdir.signatures import kernels; print(kernels.FOLDER)"
@@ -37,7 +40,8 @@ class Installation:
         self.home.mkdir()
         self.temporary.mkdir()
         self.private = self.temporary / f"signature-directory-{os.getuid()}"
-        self.kernels = self.library / "sigdir" / "signatures" / "__pycache__" / "kernels"
+        self.modules = self.library / "sigdir" / "signatures"
+        self.kernels = self.modules / "__pycache__" / "kernels"
         shutil.copytree(ROOT / "sigdir", self.library / "sigdir", ignore=shutil.ignore_patterns("__pycache__"))
 
     def run(self, code: str = LOOK, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -51,7 +55,7 @@ class Installation:
         )
 
     def look(self, **variables: str) -> tuple[str, int]:
-        """The folder of the kernels, and how many kernels were compiled."""
+        """The folder of the kernels of all editions, and how many kernels were compiled."""
         done = self.run(**variables)
         assert done.returncode == 0, done.stderr
         folder, compiled = done.stdout.splitlines()
@@ -87,27 +91,49 @@ def test_a_writable_installation_keeps_its_kernels(installation: Installation) -
 
 
 @pytest.mark.long
-def test_a_copy_follows_an_installation_that_is_compiled_again(installation: Installation) -> None:
-    """After an upgrade the copy would be compiled anew, or keep code that numba does not know to be old."""
+def test_nothing_old_is_used_after_an_upgrade(installation: Installation) -> None:
+    """numba itself compiles a kernel again if its own file changed, and this constant stands in another one."""
     installation.look()
-    make_readonly(installation.library)
-    copy = installation.home / ".cache/signature-directory/kernels"
-    assert installation.look() == (str(copy), 0)
-    for file in copy.rglob("*.nbi"):
-        file.write_bytes(b"of an earlier version")
-    for folder in installation.kernels.iterdir():
-        os.utime(folder)
-    assert installation.look() == (str(copy), 0)
-    assert [file for file in copy.rglob("*.nbi") if file.read_bytes() == b"of an earlier version"] == []
+    types = installation.modules / "types.py"
+    types.write_text(re.sub(r"^MAX_TUPLES = .*$", "MAX_TUPLES = 0", types.read_text(), flags=re.MULTILINE))
+    assert "AssertionError" in installation.run().stderr
+
+
+def test_the_shared_files_are_those_that_kernels_use() -> None:
+    used = {"kernels"}
+    for path in (*ROOT.glob("signatures/*.py"), *ROOT.glob("warehouse/*/*.py"), *ROOT.glob("pipeline/formats/*.py")):
+        used |= set(_used_by_kernels(path))
+    assert sorted(used) == list(SHARED)
+
+
+def _used_by_kernels(path: Path) -> Iterator[str]:
+    """The modules of ``signatures`` whose names stand in the bodies of a file's compiled functions, or in its constants."""
+    tree = ast.parse(path.read_text())
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
+    kernels = [node for node in functions if re.search("kernel|jitable", ast.unparse(node.decorator_list[0]))]
+    if not kernels:
+        return
+    constants = [node for node in tree.body if isinstance(node, ast.Assign)]
+    parts = [*constants, *(statement for node in kernels for statement in node.body)]
+    names = {node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)}
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    for node in imports:
+        folder, _, module = (node.module or "").rpartition(".")
+        if folder.startswith("sigdir.") and names & {alias.name for alias in node.names}:
+            assert folder == "sigdir.signatures", f"{path} uses {node.module}"
+            yield module
 
 
 @pytest.mark.long
 def test_a_named_folder_comes_first(installation: Installation, tmp_path: Path) -> None:
     """NUMBA_CACHE_DIR, and XDG_CACHE_HOME before ~/.cache."""
     named = str(tmp_path / "named")
-    assert installation.run(FOLDER, NUMBA_CACHE_DIR=named).stdout == f"{named}\n"
+    kept_in = Path(installation.run(FOLDER, NUMBA_CACHE_DIR=named).stdout.strip())
+    assert str(kept_in.parent) == named
+    assert installation.run(FOLDER, NUMBA_CACHE_DIR=str(kept_in)).stdout == f"{kept_in}\n", "as a child process sees it"
     make_readonly(installation.library)
-    assert installation.run(FOLDER, XDG_CACHE_HOME=named).stdout == f"{named}/signature-directory/kernels\n"
+    in_cache = installation.run(FOLDER, XDG_CACHE_HOME=named).stdout
+    assert in_cache == f"{named}/signature-directory/kernels/{kept_in.name}\n"
 
 
 @pytest.mark.long
@@ -125,15 +151,11 @@ def test_without_a_writable_folder_kernels_are_compiled_in_memory(installation: 
 
 
 @pytest.mark.long
-def test_kernels_are_replaced_when_all_are_compiled(installation: Installation) -> None:
-    """An interrupted `sigdir compile` keeps those that there were; one that ends keeps what another one compiles now."""
-    assert installation.look()[1] > 0
-    block = "with suppress(KeyboardInterrupt), kernels.replacing(kernels.FOLDER):"
-    code = f"from contextlib import suppress; from sigdir.signatures import kernels\n{block}"
-    assert installation.run(f"{code} raise KeyboardInterrupt\n{LOOK}").stdout.endswith("\n0\n")
-    (other := installation.kernels / "new-other").mkdir()
-    assert installation.run(f"{code} pass").returncode == 0
-    assert list(installation.kernels.iterdir()) == [other]
+def test_compiling_leaves_the_newest_edition_alone(installation: Installation) -> None:
+    (installation.kernels / "0123456789abcdef").mkdir(parents=True)
+    ran = installation.run("from sigdir.signatures import kernels; kernels.remove_other_editions(kernels.FOLDER)")
+    assert ran.returncode == 0, ran.stderr
+    assert [str(folder) for folder in installation.kernels.iterdir()] == [installation.run(FOLDER).stdout.strip()]
 
 
 def test_a_temporary_folder_that_others_may_enter_is_not_used(installation: Installation) -> None:
