@@ -396,7 +396,7 @@ def _contract_text(file: Path) -> str:
         text = content.read(_MAX_CONTRACT_BYTES + 1)
     if len(text) > _MAX_CONTRACT_BYTES:
         raise Failure(f"{file}: more than {_MAX_CONTRACT_BYTES >> 20} MiB")
-    return text.decode("utf-8", "replace")
+    return text.decode("utf-8-sig", "replace")
 
 
 def _explain(alternatives: list[Input], called: _Given, source: Source, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import BinaryIO, NoReturn
 
@@ -94,7 +95,7 @@ def _text(file: BinaryIO, most: int) -> str:
         raise Failure(f"more than {most:,} characters, the most that are read")
     if found := _CONTROL.search(text):
         raise Failure(f"binary data: byte {found.start() + 1:,} is 0x{found[0].hex()}; write the bytes as hex digits")
-    return text.decode("ascii", "replace")
+    return text.removeprefix(BOM_UTF8).decode("ascii", "replace")
 
 
 def _lines(found: ContractInterface) -> Iterator[str]:

@@ -16,9 +16,10 @@ README = (ROOT / "README.md").read_text()
 NAMES = ("multicall.hex", "transfer.json", "error.hex", "token.hex")
 
 
-def test_code_is_explained_by_the_command(app: Application) -> None:
-    """Its shape says that it is code; all of its functions are known."""
-    ran = invoke(app.folder, "decode", "auto", f"@{FOLDER / 'token.hex'}")
+def test_code_is_explained_by_the_command(app: Application, tmp_path: Path) -> None:
+    """Its shape says that it is code; all of its functions are known. An editor may have added a byte order mark."""
+    (file := tmp_path / "token.hex").write_text((FOLDER / "token.hex").read_text(), "utf-8-sig")
+    ran = invoke(app.folder, "decode", "auto", f"@{file}")
     assert (ran.status, ran.stderr) == (0, "")
     assert "transfer(address,uint256)" in ran.stdout.decode()
 
