@@ -32,7 +32,7 @@ from sigdir.cli.main import INTERRUPTED_STATUS, end_interrupted
 from sigdir.cli.options import StoreUrl, local_folder, mend
 from sigdir.signatures import interruption
 from sigdir.signatures.errors import SigdirError
-from sigdir.warehouse.table.errors import Busy, DiskFull
+from sigdir.warehouse.table.errors import Busy, DiskFull, UnreadableWarehouse
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -72,7 +72,7 @@ class Command(click.Command):
                 ctx.params["folder"] = local_folder(place, ctx.params.get("version"), makes, self._makes)
             try:
                 result = super().invoke(ctx)
-            except SigdirError as error:
+            except UnreadableWarehouse as error:
                 folder = ctx.params.get("folder")
                 if isinstance(folder, Path) and (mended := mend(folder)):
                     raise Failure(f"{error}; {mended}") from error

@@ -726,3 +726,6 @@ def test_a_command_mends_the_copy_that_it_reads(url: str, one: Paths, place: str
     assert (away.exit_code, mended.exit_code) == (2, 2)
     assert mended.stderr == f"{away.stderr.strip()}; what is damaged was fetched again: run the command again\n"
     assert file.read_bytes() == before
+    flip(file)
+    assert call_command("import", "/no/such/file", "--warehouse", copy.root).exit_code == 2
+    assert file.read_bytes() != before, "a mistyped name is no reason to read the whole copy"
