@@ -166,7 +166,7 @@ def test_a_publisher_that_died_before_it_noted_its_entry_is_made_up_for(paths: P
 def test_a_damaged_checkpoint_is_noticed_and_can_be_removed(checkpointed: Paths, rows: int) -> None:
     """It has a digest of its bytes. Without the checkpoint the entries are read."""
     with_versions(checkpointed, rows, first=4)
-    [file] = checkpointed.checkpoint_files(4)
+    file = checkpointed.checkpoint(4)
     raw = file.read_bytes()
     name = range(raw.index(FIELD.encode()), raw.index(FIELD.encode()) + len(FIELD))
     for at in range(0, len(raw), 97):

@@ -5,9 +5,9 @@ A Snapshot is immutable. Readers and publishers get theirs from the same two fun
 
 Checkpoints: the state of the table as a Parquet file, which is read instead of the entries up to it.
 
-One row an action, in the column of its kind. A checkpoint of ours is one file, with a digest of its bytes in the
-footer; of other programs those in several parts are read too. Version 1 of Delta's protocol for readers has these
-kinds alone.
+One row an action, in the column of its kind. A checkpoint of ours has a digest of its bytes in the footer. One that
+another program wrote in several parts is passed over: entries are never cleaned up, so it only saves time. Version 1 of
+Delta's protocol for readers has these kinds alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -65,7 +64,7 @@ CHECKPOINT_VERSIONS = 100
 _KEPT_MILLISECONDS = 7 * 24 * 3600 * 1000
 """So long a removed file is in checkpoints: Delta's default. Other programs' vacuum leaves it that long."""
 
-_NAME = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
+_NAME = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 _STATE = ("protocol", "metaData", "txn", "add")
 """The kinds of actions that a reader needs."""
@@ -93,48 +92,35 @@ _SCHEMA: Final = pa.schema({
 """A checkpoint of ours; the columns and fields that version 2 of the protocol for writers knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A checkpoint: ``files`` hold the state at ``version``, in the order of their parts."""
-
-    version: int
-    files: tuple[Path, ...]
-
-
-def newest_complete(paths: Paths, last: int) -> Checkpoint | None:
-    """The newest checkpoint up to version ``last`` that has all its parts; None if there is none.
+def newest_checkpoint(paths: Paths, last: int) -> int | None:
+    """The version of the newest checkpoint up to version ``last``; None if there is none.
 
     It is found by its name. The file that points at the newest one is for other programs.
     """
-    found: dict[tuple[int, int], list[Path]] = {}
-    for file in sorted(paths.log.glob("*.checkpoint*.parquet")):
-        name = _NAME.fullmatch(file.name)
-        if name and int(name[1]) <= last:
-            found.setdefault((int(name[1]), int(name[2] or 1)), []).append(file)
-    complete = [(version, files) for (version, parts), files in found.items() if len(files) == parts]
-    return Checkpoint(complete[-1][0], tuple(complete[-1][1])) if complete else None
+    names = (_NAME.fullmatch(file.name) for file in paths.log.glob("*.parquet"))
+    return max((version for name in names if name and (version := int(name[1])) <= last), default=None)
 
 
-def read_checkpoint(paths: Paths, checkpoint: Checkpoint, kinds: Sequence[str] = _STATE) -> Iterator[dict[str, Any]]:
+def read_checkpoint(paths: Paths, version: int, kinds: Sequence[str] = _STATE) -> Iterator[dict[str, Any]]:
     """The actions of a checkpoint, as an entry's JSON has them.
 
     The file's bytes are compared with its digest. Raises UnreadableWarehouse.
     """
     import pyarrow.parquet as pq  # 11 ms, which a log without a checkpoint is read without
 
-    for file in checkpoint.files:
-        try:
-            raw = file.read_bytes()
-            parquet = pq.ParquetFile(pa.BufferReader(raw))
-            digest = (parquet.metadata.metadata or {}).get(FIELD.encode())
-            if digest is not None and not is_whole(raw, digest.decode()):
-                raise ValueError("not the bytes that were written")
-            table = parquet.read(columns=list(kinds))
-            for kind in table.column_names:
-                rows = table[kind].to_pylist(maps_as_pydicts="strict")
-                yield from ({kind: row} for row in rows if row is not None)
-        except (pa.ArrowException, OSError, *DAMAGED) as error:
-            raise damaged_checkpoint(paths, file, error) from error
+    file = paths.checkpoint(version)
+    try:
+        raw = file.read_bytes()
+        parquet = pq.ParquetFile(pa.BufferReader(raw))
+        digest = (parquet.metadata.metadata or {}).get(FIELD.encode())
+        if digest is not None and not is_whole(raw, digest.decode()):
+            raise ValueError("not the bytes that were written")
+        table = parquet.read(columns=list(kinds))
+        for kind in table.column_names:
+            rows = table[kind].to_pylist(maps_as_pydicts="strict")
+            yield from ({kind: row} for row in rows if row is not None)
+    except (pa.ArrowException, OSError, *DAMAGED) as error:
+        raise damaged_checkpoint(paths, file, error) from error
 
 
 def write_checkpoint(paths: Paths, version: int) -> None:
@@ -165,11 +151,11 @@ def write_checkpoint(paths: Paths, version: int) -> None:
 
 def _reconciled(paths: Paths, version: int) -> list[Mapping[str, Any]]:
     """The actions that make up a version: the last one for each file, each watermark, the protocol and the table."""
-    before = newest_complete(paths, version - 1)
+    before = newest_checkpoint(paths, version - 1)
     kept: dict[tuple[str, str], Mapping[str, Any]] = {}
     for action in chain(
-        read_checkpoint(paths, before, _SCHEMA.names) if before else (),
-        *(read_actions(paths, number) for number in range(before.version + 1 if before else 0, version + 1)),
+        () if before is None else read_checkpoint(paths, before, _SCHEMA.names),
+        *(read_actions(paths, number) for number in range(0 if before is None else before + 1, version + 1)),
     ):
         key = _key(action)
         if key is not None:
@@ -268,8 +254,9 @@ def read_state(paths: Paths, version: int | None = None) -> Snapshot:
     last = existing_version(paths, version)
     if last is None:
         return Snapshot()
-    checkpoint = newest_complete(paths, last)
-    snapshot = advance(paths, _of_checkpoint(paths, checkpoint) if checkpoint else Snapshot(writer_version=0), last)
+    checkpoint = newest_checkpoint(paths, last)
+    before = Snapshot(writer_version=0) if checkpoint is None else _of_checkpoint(paths, checkpoint)
+    snapshot = advance(paths, before, last)
     if not snapshot.writer_version:
         raise UnreadableWarehouse(f"{paths.table}: not a table of Delta: no entry has its protocol")
     return replace(snapshot, manifest=manifest_at(paths, last))
@@ -295,15 +282,15 @@ def advance(paths: Paths, snapshot: Snapshot, last: int | None = None) -> Snapsh
     return _snapshot_of(version, files.values(), watermarks, manifest, writer_version)
 
 
-def _of_checkpoint(paths: Paths, checkpoint: Checkpoint) -> Snapshot:
+def _of_checkpoint(paths: Paths, version: int) -> Snapshot:
     """The version of a checkpoint, without its evidence. Raises UnreadableWarehouse where the checkpoint is damaged."""
     try:
-        changes = changes_of(paths, read_checkpoint(paths, checkpoint))
+        changes = changes_of(paths, read_checkpoint(paths, version))
     except DAMAGED as error:
-        raise damaged_checkpoint(paths, checkpoint.files[0], error) from error
+        raise damaged_checkpoint(paths, paths.checkpoint(version), error) from error
     files = {file.path: file for file in changes.added}.values()
     watermarks = dict.fromkeys(COLLECTIONS, 0) | changes.watermarks
-    return _snapshot_of(checkpoint.version, files, watermarks, None, changes.writer_version or 0)
+    return _snapshot_of(version, files, watermarks, None, changes.writer_version or 0)
 
 
 def _snapshot_of(

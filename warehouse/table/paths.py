@@ -175,9 +175,6 @@ class Paths:
     def checkpoint(self, version: int) -> Path:
         return self.log / f"{version:020d}.checkpoint.parquet"
 
-    def checkpoint_files(self, version: int) -> list[Path]:
-        return sorted(self.log.glob(f"{version:020d}.checkpoint*.parquet"))
-
     def partition(self, collection: Collection) -> Path:
         return self.table / f"collection={collection}"
 

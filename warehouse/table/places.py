@@ -281,12 +281,11 @@ class WorkingCopy(Folder):
         super().place_entry(version, entry, run)
 
     def upload_checkpoint(self, version: int) -> None:
-        files = self.paths.checkpoint_files(version)
-        try:
-            for file in [*files, self.paths.last_checkpoint] if files else []:
+        if not (checkpoint := self.paths.checkpoint(version)).exists():
+            return
+        with suppress(StoreError):  # the next one, a hundred versions later, comes by itself
+            for file in (checkpoint, self.paths.last_checkpoint):
                 self.store.put(self.paths.name(file), file)
-        except StoreError:
-            return  # the next one, a hundred versions later, comes by itself
 
     def write_suppressed(self, raw: bytes) -> None:
         super().write_suppressed(put_suppressed(self.paths, self.store, raw))
