@@ -137,6 +137,7 @@ def test_a_command_loads_only_what_it_needs(
     assert not others.intersection(modules)
 
 
+@pytest.mark.long
 def test_many_small_versions_need_few_descriptors(warehouse: Path) -> None:
     """An import a day makes many small data files, with ten columns each. Shells allow 256 open files, or 1,024."""
     for day in range(8):
@@ -161,6 +162,7 @@ def test_the_console_script_runs_nothing_of_its_folder(tmp_path: Path, warehouse
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_sigdir_is_imported_in_a_project_with_packages_of_the_same_names(tmp_path: Path, warehouse: Path) -> None:
     """A project's own ``pipeline`` stays its own, and sigdir never loads it."""
     empty_warehouse(warehouse)

@@ -108,6 +108,7 @@ def test_a_mirror_ends_at_any_moment(folder: Path, tmp_path: Path) -> None:
             require_a_clean_end(*interrupted(tmp_path / "warehouse", arguments, 0.3 + 0.6 * moment))
 
 
+@pytest.mark.long
 def test_no_process_that_compiles_outlives_its_command(tmp_path: Path) -> None:
     """Signals go to the command alone, which ends the processes that it has started."""
     (folder := tmp_path / "kernels").mkdir()

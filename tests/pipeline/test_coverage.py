@@ -86,6 +86,7 @@ def test_a_row_that_cannot_be_read_is_counted_and_named(warehouse: Path, tmp_pat
     assert (refused.status, "no column selector or topic beside a column count" in refused.stderr) == (2, True)
 
 
+@pytest.mark.long
 def test_memory_grows_with_contracts_and_not_with_days(tmp_path: Path) -> None:
     """Of 300 days with the same 1,000 contracts no more is kept than of a few; all are added up."""
     contracts = pa.array([number.to_bytes(20) for number in range(1000)], pa.binary())

@@ -136,6 +136,7 @@ def lines(count: int, first: int = 0) -> Iterator[str]:
                 yield f"text{number}_{'x' * (number % 50)}(uint256,address)"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_splits")
 def test_text_in_splits(session: Any, tmp_path: Path, s3: S3) -> None:
     """Ranges of a text with a byte order mark, comments, CRLF and a line longer than two blocks give the same rows.
@@ -273,6 +274,7 @@ def test_every_shape(session: Any, tmp_path: Path, options: dict[str, Any]) -> N
     assert len(report.faults) == 1
 
 
+@pytest.mark.long
 def test_inputs_in_a_store(session: Any, tmp_path: Path) -> None:
     """Objects are read by tasks, each as a whole, whatever is in their names."""
     shapes(tmp_path / "in")
@@ -399,6 +401,7 @@ def test_a_task_that_others_wrote(tmp_path: Path) -> None:
         there.load("1-read/000000.task")
 
 
+@pytest.mark.long
 def test_an_interrupted_import_leaves_nothing(warehouse: Path, tmp_path: Path) -> None:
     """SIGTERM while tasks run ends the command with status 130 and removes the run."""
     pytest.importorskip("pysail")

@@ -211,6 +211,7 @@ def test_a_query_whose_client_hangs_up_ends(server: Server) -> None:
     assert get(server.port, f"{path}?{urlencode(endless | {'seconds': '0.2'})}").status == 422
 
 
+@pytest.mark.long
 def test_a_query_has_the_seconds_of_the_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own limit ends it and says so, not what is for a process that does not hear that."""
     monkeypatch.setattr(budget, "_SQL_SECONDS", 1.0)
@@ -276,6 +277,7 @@ def test_the_budget_grows_with_the_request() -> None:
     assert budget_of(16 << 20).seconds == 9.0
 
 
+@pytest.mark.long
 def test_a_worker_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
     """One that was stopped, as one whose thread holds the GIL: the others' requests would wait for it for ever."""
     with serving(tmp_path / "warehouse", "--silent-seconds", "3") as server:

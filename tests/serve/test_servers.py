@@ -126,6 +126,7 @@ __import__("os")._exit(0)
 """
 
 
+@pytest.mark.long
 def test_another_server_may_open_as_many_files_as_the_command(tmp_path: Path) -> None:
     """The first request raises the limit that a shell gives: a large data file holds ten descriptors. A new warehouse is
     named, because its folder may be mistyped."""

@@ -168,6 +168,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path, kind: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_ctrl_c_while_a_server_starts_ends_it_without_a_traceback(tmp_path: Path) -> None:
     """It goes to the whole process group of a terminal, and must not reach the workers."""
     paths = Paths(empty_warehouse(tmp_path / "warehouse"))

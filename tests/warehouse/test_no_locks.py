@@ -40,6 +40,7 @@ for arguments in json.loads(sys.argv[1]):
 CASES = {"flock": READERS, "flock of a backup": [BACKUP], "fcntl": [*READERS, BACKUP]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", long_except({"fcntl"}, CASES))
 def test_readers_need_no_locks(tmp_path: Path, case: str) -> None:
     """Neither of whole files, as for spilling, nor of ranges, as for staging. A backup locks its target alone."""
