@@ -2,7 +2,7 @@
 
 ::
 
-    0xa9059cbb,transfer(address,uint256)                OpenChain; commas in the text are not quoted
+    0xa9059cbb,transfer(address,uint256)                OpenChain; commas in the text need no quotes
 
     ======= contracts/Token.sol:Token =======           solc --hashes, for each contract
     Function signatures:
@@ -84,6 +84,8 @@ def is_openchain(source: Source) -> bool:
 def openchain_entries(source: Source) -> Iterator[Entry]:
     for number, line in source.lines():
         declared, text = _parted(line, b",")
+        if text[:1] == b'"' == text[-1:]:  # as pandas and DuckDB write a text with commas
+            text = text[1:-1]
         yield entry_with_hash(text, number, declared)
 
 

@@ -205,7 +205,7 @@ FORMATS = (
         "huff", "Huff's #define function, event and error", "", "the keyword", huff.looks_like, _packed(huff.entries),
     ),
     Format(
-        "openchain", "lines 0xhash,signature", "OpenChain's export; commas in the signature are not quoted",
+        "openchain", "lines 0xhash,signature", "OpenChain's export; commas in the signature need no quotes",
         _BY_HASH, hash_lines.is_openchain, _packed(hash_lines.openchain_entries), is_by_line=_always,
     ),
     Format(

@@ -710,6 +710,10 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
     **{f"a header with {name}": (
         "list.csv", f'code,"{name}"\n0xa9059cbb,"{TRANSFER}"\n', Reading("csv", [TRANSFER]),
     ) for name in ("what, it is", 'a ""quoted"" one', "100%?", "[text]")},
+    **{f"lines of hashes and texts in quotes, the first of {lines[0]}": (
+        "input", "".join(f"{line}\n" for line in [*lines, f'{topic(MOVED)},"{MOVED}"', '0xa9059cbb,"x(uint,bool)"']),
+        Reading("openchain", ["b()", TRANSFER][::step], [MOVED], [Reject("hash_mismatch", "x(uint,bool)", 0, 4)]),
+    ) for step in (1, -1) for lines in [["0x4df7e3d0,b()", f'0xa9059cbb,"{TRANSFER}"'][::step]]},
     "a selector beside the whole hash": (
         "input", _TOPICS_TOO,
         Reading("csv", [TRANSFER], [MOVED], [Reject("hash_mismatch", TRANSFER, 0, 3), Reject("bad_entry", "b()", 0, 5)]),
