@@ -27,7 +27,7 @@ _UNCHECKED_BYTES = 1 << 30
 _PAGE_BYTES = 1 << 27
 """The largest page once it is unpacked; a text has at most 64 KiB, and writers end pages at 1 MiB."""
 _OTHER_VALUE = object()
-"""Stands in a sample for a value that is neither text nor a number."""
+"""Stands for a value that is no text, and in a sample no number either."""
 
 
 def looks_like(source: Source) -> bool:
@@ -105,7 +105,7 @@ def rows_of(table: ParquetTable) -> Iterator[Entry]:
         )
         for text, kind, *written in zip(texts, kinds, *hashes, strict=True):
             number += 1
-            if text is None:
+            if not isinstance(text, bytes):
                 yield Entry(b"", number, reject_reason=BAD_ENTRY)
             else:
                 total += len(text)
@@ -166,10 +166,10 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )  # fmt: skip
 
 
-def _bytes(column: pa.Array) -> list[bytes | None]:
+def _bytes(column: pa.Array) -> list[Any]:
     """The values as bytes. Text too, because a string column may hold invalid UTF-8.
 
-    A value of another type is None. If the column would be too large, values that are longer than any
+    A value of another type is _OTHER_VALUE. If the column would be too large, values that are longer than any
     text may be are cut.
     """
     if not pa.types.is_dictionary(column.type):
@@ -184,12 +184,12 @@ def _bytes(column: pa.Array) -> list[bytes | None]:
     return [cut[at] if at is not None else None for at in indices.to_pylist()]
 
 
-def _plain_bytes(column: pa.Array) -> list[bytes | None]:
+def _plain_bytes(column: pa.Array) -> list[Any]:
     kind = column.type
     if _is_bytes(kind) or pa.types.is_fixed_size_binary(kind):
         values: list[bytes | None] = column.cast(pa.large_binary()).to_pylist()
         return values
-    return [None] * len(column)
+    return [_OTHER_VALUE if is_valid else None for is_valid in column.is_valid().to_pylist()]
 
 
 def _is_plain(kind: pa.DataType) -> bool:

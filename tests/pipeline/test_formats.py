@@ -1151,6 +1151,20 @@ def test_types_of_the_text_column(read: Read) -> None:
     assert reading == Reading("parquet", ["a()", "c()"], [], [Reject("encoding", r"b(\xff)", 3, 2)])
 
 
+@pytest.mark.parametrize("name", ["hex_signature", "hash", "selector", "byte_sig"])
+def test_types_of_the_hash_column(read: Read, name: str) -> None:
+    """A hash that is neither text nor bytes is a reject, as it is in JSON and CSV; a row without one is accepted."""
+    dictionary = pa.array([7, None]).dictionary_encode()
+    for column in (
+        pa.array([7, None], pa.uint32()),
+        dictionary,
+        pa.array([True, None]),
+        pa.array([["0x0dbe671f"], None]),
+    ):
+        reading = read("input", parquet_bytes({"text_signature": ["a()", "b()"], name: column}))
+        assert reading == Reading("parquet", ["b()"], [], [Reject("bad_entry", "a()", 0, 1)])
+
+
 def test_parquet_of_many_row_groups(read: Read) -> None:
     """Line numbers continue across row groups and batches."""
     texts = [f"f{number}()" if number % 1_000 else f"f{number}(uint7)" for number in range(1, 70_001)]
