@@ -159,7 +159,7 @@ class _Decoding:
         self._progress.rows(len(rows))
         self._progress.advance(len(rows))
 
-    def _rows(self, given: Iterable[tuple[list[str], str | None, int | None, str | None]]) -> list[Row]:
+    def _rows(self, given: Iterable[tuple[list[str] | None, str | None, int | None, str | None]]) -> list[Row]:
         read = [self._with_contract(_read(topics, data), chain, called) for topics, data, chain, called in given]
         decoded = iter(self._decoder.rows([one for one in read if not isinstance(one, Row)]))
         return [one if isinstance(one, Row) else next(decoded) for one in read]
@@ -235,11 +235,11 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _read(topics: list[str], data: str | None) -> Input | Row:
-    if data is None:
+def _read(topics: list[str] | None, data: str | None) -> Input | Row:
+    if data is None and not topics:
         return Row(reason="no input, no topic and no data")
     try:
-        return read_input(Form.CALLDATA, data, topics)
+        return read_input(Form.CALLDATA, data or "", topics)
     except BadData as error:
         return Row(reason=str(error))
 
@@ -264,7 +264,9 @@ RESULT = ("row", *Row._fields)
 _INPUT, _TOPICS = ("input", "data", "calldata"), ("topic0", "topic1", "topic2", "topic3")
 _CALLED = ("to", "to_address", "address", "contract_address")
 _CHAIN = ("chain", "chain_id", "chainid")
-_TOPIC_LIST = "topics"  # BigQuery has one list
+_TOPIC_LIST = "topics"  # BigQuery has one list, ethereum-etl its text
+_BESIDE_TOPICS = r"""[][{}()"',\s]+"""
+"""What stands between and around the topics of a text: of JSON, of Postgres, of Python, or with a comma or a space each."""
 _READ = (*_INPUT, _TOPICS[0], _TOPIC_LIST)
 """A file has at least one of these columns."""
 _JSON = ("values", "arguments", "nested", "display")
@@ -299,13 +301,13 @@ def _file_rows(engine: ScratchTables, source: str) -> _FileRows:
     if found.keys().isdisjoint(_READ):
         raise BadInput(source, f"it has none of the columns {', '.join(_READ)}")
     texts = {name: _text(found[name], types[found[name]]) for name in (*_INPUT, *_TOPICS) if name in found}
-    topics = _topics(found, types, texts)
+    topics, data = _topics_and_data(found, types, texts)
     read = {found[name] for name in (*_INPUT, _TOPIC_LIST, *_TOPICS) if name in found}
     kept = {name: type for name, type in types.items() if name not in read}
     columns = [
         'row_number() OVER () - 1 AS "row"',
         f"{topics} AS topics",
-        f"CASE WHEN len({topics}) > 0 THEN {_log_data(texts)} ELSE {_call_data(texts)} END AS data",
+        f"{data} AS data",
         f"TRY_CAST({_first_text(_CHAIN, found, types)} AS BIGINT) AS chain",  # also of 0x89, as nodes have it
         f"{_first_text(_CALLED, found, types)} AS called",
         *(f"{identifier(name)} AS k{number}" for number, name in enumerate(kept)),
@@ -325,29 +327,40 @@ def _first_text(names: Iterable[str], found: Mapping[str, str], types: Mapping[s
     return "NULL::VARCHAR" if name is None else _text(name, types[name])
 
 
+def _topics_and_data(found: Mapping[str, str], types: Mapping[str, str], texts: Mapping[str, str]) -> tuple[str, str]:
+    """The topics of a log, NULL for a call; and the data of either.
+
+    A row of a table with topics is a log, except one without topics and data that has the input of a call. The data of a
+    log may be empty while the input of its transaction stands beside it.
+    """
+    call_data = _first_filled([texts[name] for name in _INPUT if name in texts])
+    if found.keys().isdisjoint((*_TOPICS, _TOPIC_LIST)):
+        return "NULL::VARCHAR[]", call_data
+    topics, data = _topics(found, types, texts), texts.get("data", "NULL::VARCHAR")
+    is_call = f"len({topics}) = 0 AND {_filled(data)} IS NULL AND {_filled(call_data)} IS NOT NULL"
+    return f"CASE WHEN NOT ({is_call}) THEN {topics} END", f"CASE WHEN {is_call} THEN {call_data} ELSE {data} END"
+
+
 def _topics(found: Mapping[str, str], types: Mapping[str, str], texts: Mapping[str, str]) -> str:
-    """The topics as a list; empty without the first one."""
+    """The topics as a list."""
     name = found.get(_TOPIC_LIST)
     if name is None:
-        topics = f"[{', '.join(texts.get(topic, 'NULL::VARCHAR') for topic in _TOPICS)}]"
+        topics = f"[{', '.join(texts[topic] for topic in _TOPICS if topic in texts)}]"
     elif types[name] == "BLOB[]":
         topics = f"list_transform({identifier(name)}, lambda topic: hex(topic))"
     else:
-        topics = f"TRY_CAST({identifier(name)} AS VARCHAR[])"
-    given = f"list_filter({topics}, lambda topic: topic <> '')"
-    return f"CASE WHEN coalesce(({topics})[1], '') = '' THEN []::VARCHAR[] ELSE {given} END"
+        topics = f"regexp_split_to_array({_text(name, types[name])}, {quoted(_BESIDE_TOPICS)})"
+    return f"coalesce(list_filter({topics}, lambda topic: topic NOT IN {_NO_VALUE}), [])"
 
 
-def _log_data(texts: Mapping[str, str]) -> str:
-    """A log's data, which may be empty while the input of its transaction stands beside it."""
-    return f"coalesce({texts['data']}, '')" if "data" in texts else _call_data(texts)
+def _first_filled(texts: list[str]) -> str:
+    """The first of these columns that is not empty, else the first."""
+    return f"coalesce({', '.join([*map(_filled, texts), *texts, 'NULL::VARCHAR'])})"
 
 
-def _call_data(texts: Mapping[str, str]) -> str:
-    """The first of a call's columns that is not empty, else the first."""
-    given = [texts[name] for name in _INPUT if name in texts]
-    filled = [f"nullif(nullif({text}, ''), '0x')" for text in given]
-    return f"coalesce({', '.join([*filled, *given, 'NULL::VARCHAR'])})"
+def _filled(text: str) -> str:
+    """NULL for empty data."""
+    return f"nullif(nullif({text}, ''), '0x')"
 
 
 def _text(name: str, type: str) -> str:
@@ -408,11 +421,14 @@ def _objects(engine: ScratchTables, source: str, objects: str) -> str:
 
 def _hashes_query(rows: _FileRows) -> str:
     """The commonest selectors and topics as hex digits, each with the numbers of topics of its rows, and the number of all rows."""
-    digits = "lower(regexp_replace(coalesce(topics[1], left(data, 10)), '^0[xX]', ''))"
-    hash = f"CASE WHEN len(topics) > 0 THEN {digits} ELSE left({digits}, 8) END"
+    digits = "lower(regexp_replace({}, '^0[xX]', ''))"
+    selector, topic = f"left({digits.format('left(data, 10)')}, 8)", digits.format("topics[1]")
     return f"""
         SELECT hash, list(DISTINCT topics), sum(count(*)) OVER ()
-        FROM (SELECT {hash} AS hash, len(topics) AS topics FROM ({rows.query}))
+        FROM (
+            SELECT CASE WHEN topics IS NULL THEN {selector} ELSE {topic} END AS hash, coalesce(len(topics), 0) AS topics
+            FROM ({rows.query})
+        )
         GROUP BY hash ORDER BY count(*) DESC, hash LIMIT {_NAMED}
     """
 

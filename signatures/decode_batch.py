@@ -77,9 +77,9 @@ class Row(NamedTuple):
     """How a descriptor shows it to whoever signs it, as JSON; None without a descriptor."""
 
 
-def read_input(form: Form, data: str, topics: Sequence[str]) -> Input:
-    """An input of hex digits; raises BadInput. It is a log where it has topics."""
-    if topics:
+def read_input(form: Form, data: str, topics: Sequence[str] | None) -> Input:
+    """An input of hex digits; raises BadInput. It is a log where there is a list of topics, which may be empty."""
+    if topics is not None:
         return log_input([hex_bytes(topic, "topics") for topic in topics], hex_bytes(data, "data"))
     return Input(form, hex_bytes(data, "input"))
 

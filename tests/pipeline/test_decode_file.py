@@ -331,15 +331,53 @@ def test_odd_rows(warehouse: Path, tmp_path: Path) -> None:
     found = decoded(tmp_path / "a.jsonl", tmp_path / "o.parquet", warehouse)
     assert [row["confidence"] for row in found] == ["none", "none", "high"]
     transfer = "0x" + call(TRANSFER, TO, 1).hex()
+    calls = [{"input": "0x", "data": transfer}, {"input": transfer, "data": "0x"}]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(map(orjson.dumps, calls)))
+    found = decoded(tmp_path / "a.jsonl", tmp_path / "o.parquet", warehouse)
+    assert [json.loads(row["values"]) for row in found] == [[TO, "1"]] * 2
     given: list[dict[str, Any]] = [
-        {"input": "0x", "data": transfer}, {"input": transfer, "data": "0x"},
+        calls[1],
         {"topics": TOPICS, "data": "0x" + word(5).hex(), "input": transfer},
         {"topics": [*TOPICS, "0x" + word(7).hex()], "data": "", "input": transfer},
     ]  # fmt: skip
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(map(orjson.dumps, given)))
     found = decoded(tmp_path / "a.jsonl", tmp_path / "o.parquet", warehouse)
-    assert [json.loads(row["values"]) for row in found] == [[TO, "1"], [TO, "1"], [TO, OTHER, "5"], [TO, OTHER, "7"]]
+    assert [json.loads(row["values"]) for row in found] == [[TO, "1"], [TO, OTHER, "5"], [TO, OTHER, "7"]]
     assert {row["exact"] for row in found} == {True}
+
+
+JOINED, NO_TOPICS = ",".join(TOPICS), "A log without topics is of an anonymous event; its text has to be given."
+
+
+@pytest.mark.parametrize("name", ["logs.csv", "logs.parquet", "logs.jsonl"])
+def test_topics_in_one_text(warehouse: Path, tmp_path: Path, name: str) -> None:
+    """As ethereum-etl, Postgres and others write them. One that is not understood makes a row with its reason, no call."""
+    given = [JOINED, f"{{{JOINED}}}", f"[{JOINED}]", " ".join(TOPICS), json.dumps(TOPICS), repr(TOPICS)]
+    bad = {"?": "'?' at digit 1 is not a hex digit", TOPICS[0] + ";": "';' at digit 65 is not a hex digit"}
+    data = ["0x" + word(5).hex()] * len(given) + ["0x" + call(TRANSFER, TO, 1).hex()] * len(bad)
+    write_table(tmp_path / name, {"topics": [*given, *bad], "data": data})
+    found = decoded(tmp_path / name, tmp_path / "out.parquet", warehouse)
+    assert [json.loads(row["values"]) for row in found[: len(given)]] == [[TO, OTHER, "5"]] * len(given)
+    assert [row["reason"] for row in found[len(given) :]] == [f"topics: {reason}" for reason in bad.values()]
+
+
+@pytest.mark.parametrize("name", ["logs.csv", "logs.parquet", "logs.jsonl"])
+@pytest.mark.parametrize(
+    "topics",
+    [
+        {"topics": [None, "", "[]"]}, {"topics": pa.array([None, [], [None]], pa.list_(pa.string()))},
+        {"topics": pa.array([None, [], [None]], pa.list_(pa.binary()))},
+        {topic: [None, "", None] for topic in COLUMNS[3:]},
+    ],
+)  # fmt: skip
+def test_a_log_without_topics_is_no_call(warehouse: Path, tmp_path: Path, name: str, topics: dict[str, Any]) -> None:
+    """Its data may begin with a selector."""
+    if isinstance(lists := topics.get("topics"), pa.Array) and not name.endswith(".parquet"):
+        topics = {"topics": list(map(json.dumps, lists.to_pylist())) if name.endswith(".csv") else lists.to_pylist()}
+    write_table(tmp_path / name, {**topics, "data": ["0x" + call(TRANSFER, TO, 1).hex()] * 3})
+    found = decoded(tmp_path / name, tmp_path / "out.parquet", warehouse)
+    assert [(row["kind"], row["hash"], row["reason"]) for row in found] == [("log", None, NO_TOPICS)] * 3
+    assert pq.read_schema(tmp_path / "out.parquet").names[-1] != "uint256"
 
 
 def test_the_command_writes_ndjson_and_a_summary(warehouse: Path, tmp_path: Path) -> None:

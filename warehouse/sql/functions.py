@@ -149,7 +149,7 @@ def create_functions(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, 
     documents = _Documents(snapshot.evidence, ranking)
 
     def decode_calldata_hex(data: pa.ChunkedArray, contracts: pa.ChunkedArray) -> pa.StringArray:
-        return documents.of(((data, ()) for data in data.to_pylist()), contracts)
+        return documents.of(((data, None) for data in data.to_pylist()), contracts)
 
     def decode_log_hex(topics: pa.ChunkedArray, data: pa.ChunkedArray, contracts: pa.ChunkedArray) -> pa.StringArray:
         given = ([one for one in words or () if one is not None] for words in topics.to_pylist())
@@ -175,7 +175,9 @@ class _Documents:
         self._described = lru_cache(_KNOWN_CONTRACTS)(self._descriptors_of)
         self._contract = lru_cache(_KNOWN_CONTRACTS)(self._contract_of)
 
-    def of(self, pairs: Iterable[tuple[str | None, Sequence[str]]], contracts: pa.ChunkedArray) -> pa.StringArray:
+    def of(
+        self, pairs: Iterable[tuple[str | None, Sequence[str] | None]], contracts: pa.ChunkedArray
+    ) -> pa.StringArray:
         """The answers for data with topics, by contracts as the functions take them, null for none.
 
         None where there is no data, or a part of it is no bytes, hex or a word.
@@ -184,7 +186,7 @@ class _Documents:
         from sigdir.signatures.decode_input import BadInput
         from sigdir.signatures.readings import Form
 
-        def read(data: str | None, topics: Sequence[str]) -> Input | None:
+        def read(data: str | None, topics: Sequence[str] | None) -> Input | None:
             try:
                 return None if data is None else read_input(Form.AUTO, data, topics)
             except BadInput:
