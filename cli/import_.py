@@ -111,9 +111,10 @@ def _evidence_lines(report: ImportReport) -> Iterator[str]:
         if file.usage:
             selectors, topics = (file.usage["hashes"][collection] for collection in COLLECTIONS)
             days = f", {' to '.join(file.usage['days'])}" if file.usage["days"] else ""
+            earlier = f"; earlier counts of {file.source} no longer hold" if report.published else ""
             yield (
                 f"{one_line(file.path)}: {file.usage['uses']:,} uses of {counted(selectors, 'selector')} and"
-                f" {counted(topics, 'topic')}{days}; earlier counts of {file.source} no longer hold"
+                f" {counted(topics, 'topic')}{days}{earlier}"
             )
     if left_out := report.total("variants_left_out"):
         yield f"declarations left out: {left_out:,}, of texts with over {MAX_VARIANTS} in a batch; the texts are kept"

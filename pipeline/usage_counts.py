@@ -126,53 +126,63 @@ def usage_of(source: Source) -> UsageCounts:
     found, bad = UsageCounts(), BadRows()
     for batch in column_batches(source, roles):
         found.rows += batch.rows
-        found.days = _ends(found.days, _days(batch, bad))
-        _add(sums, batch, bad, source.contracts.chain if source.contracts is not None else 1)
+        is_read = _add(sums, batch, bad, source.contracts.chain if source.contracts is not None else 1)
+        found.days = _ends(found.days, _days(batch, is_read, bad))
     found.tables = {table: some.merged() for table, some in sums.items()}
     found.unread = bad.sentences()
     return found
 
 
-def _add(sums: dict[str, UsageSums], batch: ColumnBatch, bad: BadRows, chain: int) -> None:
-    counts, is_count = integers_of(batch.columns["count"])
-    is_count &= counts <= MAX_COUNT
-    bad.add(f"no count from 0 to {MAX_COUNT:,}", batch, is_count)
-    places, is_place = _places(batch, bad, chain)
-    is_hash = np.zeros(batch.rows, np.bool_)
-    for collection, role in ((SIGNATURES, "hash"), (EVENT_SIGNATURES, "hash"), (EVENT_SIGNATURES, "topic")):
-        if role in batch.columns:
-            hashes, has_one = hashes_of(batch.columns[role], collection.hash_bytes)
-            for table, keys, counted in (
-                (str(collection), hashes, has_one),
-                (by_contract(collection), np.hstack([hashes, places]), has_one & is_place),
-            ):
-                mine = np.flatnonzero(counted & ~is_hash & is_count)
-                sums[table].add(keys[mine], counts[mine].astype(np.int64))
-            is_hash |= has_one
-    bad.add("no selector of 4 bytes and no topic of 32", batch, is_hash)
+def _add(sums: dict[str, UsageSums], batch: ColumnBatch, bad: BadRows, chain: int) -> npt.NDArray[np.bool_]:
+    """Add the counts of some rows; returns which rows were read."""
+    counts, is_read = integers_of(batch.columns["count"])
+    is_read &= counts <= MAX_COUNT
+    bad.add(f"no count from 0 to {MAX_COUNT:,}", batch, is_read)
+    found = [
+        (collection, *hashes_of(batch.columns[role], collection.hash_bytes))
+        for collection, role in ((SIGNATURES, "hash"), (EVENT_SIGNATURES, "hash"), (EVENT_SIGNATURES, "topic"))
+        if role in batch.columns
+    ]
+    is_hash = np.any([has_one for *_, has_one in found], axis=0)
+    bad.add("no selector of 4 bytes and no topic of 32", batch, is_hash | ~is_read)
+    is_read &= is_hash
+    places, is_place = _places(batch, is_read, bad, chain)
+    is_left = is_read.copy()
+    for collection, hashes, has_one in found:
+        for table, keys, counted in (
+            (str(collection), hashes, has_one),
+            (by_contract(collection), np.hstack([hashes, places]), has_one & is_place),
+        ):
+            mine = np.flatnonzero(counted & is_left)
+            sums[table].add(keys[mine], counts[mine].astype(np.int64))
+        is_left &= ~has_one
+    return is_read
 
 
-def _places(batch: ColumnBatch, bad: BadRows, chain: int) -> tuple[Array, npt.NDArray[np.bool_]]:
+def _places(
+    batch: ColumnBatch, is_read: npt.NDArray[np.bool_], bad: BadRows, chain: int
+) -> tuple[Array, npt.NDArray[np.bool_]]:
     """The chain and the address of each row, uint8 of (rows, PLACE_BYTES), and which rows have them."""
     addresses, is_place = np.zeros((batch.rows, ADDRESS_BYTES), np.uint8), np.zeros(batch.rows, np.bool_)
     if "address" in batch.columns:
         addresses, is_place = hashes_of(batch.columns["address"], ADDRESS_BYTES)
         is_none = values(batch.columns["address"].is_null())
-        bad.add("no address of 20 bytes", batch, is_place | is_none, "counted without a contract: ")
+        bad.add("no address of 20 bytes", batch, is_place | is_none | ~is_read, "counted without a contract: ")
     chains, is_chain = chains_of(batch, chain)
-    bad.add("no number of a chain", batch, is_chain | ~is_place, "counted without a contract: ")
+    bad.add("no number of a chain", batch, is_chain | ~is_place | ~is_read, "counted without a contract: ")
     places = np.hstack([chains.astype(">u8").view(np.uint8).reshape(-1, PLACE_BYTES - ADDRESS_BYTES), addresses])
     return places, is_place & is_chain
 
 
-def _days(batch: ColumnBatch, bad: BadRows) -> Days:
-    """The first and the last day of some rows."""
+def _days(batch: ColumnBatch, is_read: npt.NDArray[np.bool_], bad: BadRows) -> Days:
+    """The first and the last day of the rows that were read."""
     if "day" not in batch.columns:
         return NO_DAYS
     days = days_of(batch.columns["day"])
-    is_good = values(days.is_valid()) | values(batch.columns["day"].is_null())
+    is_day = values(days.is_valid())
+    is_good = is_day | values(batch.columns["day"].is_null()) | ~is_read
     bad.add("none such as 2026-01-31", batch, is_good, "counted without a day: ")
-    return _ends(values(days.drop_null().view(pa.int64())).view("M8[s]").astype(NO_DAYS.dtype))
+    return _ends(values(days.view(pa.int64()))[is_day & is_read].view("M8[s]").astype(NO_DAYS.dtype))
 
 
 def _ends(*days: Days) -> Days:

@@ -64,10 +64,10 @@ def test_what_is_named_by_use_and_by_hash(warehouse: Path, tmp_path: Path) -> No
 
 
 def test_a_row_that_cannot_be_read_is_counted_and_named(warehouse: Path, tmp_path: Path) -> None:
-    """Selectors of 3 bytes, counts below 0 and absurd ones cost their row; a file without the columns is refused."""
+    """Selectors of 3 bytes, counts below 0 and absurd ones cost their row, for one reason; a file without the columns is refused."""
     good, bad = f"0x{keccak256(TRANSFER)[:4].hex()}", "0xa9059c"
     (table := tmp_path / "bad.csv").write_text(
-        f"selector,count\n{good},1\n{bad},2\n{good},-3\n{good},{10**30}\n{good},\nzzzzzzzz,4\n"
+        f"selector,count,day,contract\n{good},1,,\n{bad},2,x,x\n{good},-3,x,x\n{good},{10**30},,\n{bad},,x,x\nzzzzzzzz,4,,\n"
     )
     found = invoke(warehouse, "coverage", table, "--json")
     answer = json.loads(found.stdout)
@@ -78,9 +78,7 @@ def test_a_row_that_cannot_be_read_is_counted_and_named(warehouse: Path, tmp_pat
     ]
     (nested := tmp_path / "nested.jsonl").write_text(f'{{"selector":"{good}","count":[1],"day":{{"a":1}}}}\n')
     unread = json.loads(invoke(warehouse, "coverage", nested, "--json").stdout)["unread"]
-    assert [sentence.partition(":")[0] for sentence in unread] == [
-        "1 row was counted without a day", "1 row was not read",
-    ]  # fmt: skip
+    assert [sentence.partition(":")[0] for sentence in unread] == ["1 row was not read"]
     (other := tmp_path / "other.csv").write_text("a,b\n1,2\n")
     refused = invoke(warehouse, "coverage", other)
     assert (refused.status, "no column selector or topic beside a column count" in refused.stderr) == (2, True)
@@ -165,11 +163,14 @@ def test_the_days_of_a_source(tmp_path: Path) -> None:
         return sigdir.open(warehouse).sql(query).rows()
 
     november = [f"2026-11-02 00:00:00.000 UTC,{hash},5", f"2026-11-01,{hash},3", f",{hash},1", f"1.11.2026,{hash},1"]
-    first = add("november.csv", *november)
+    first = add("november.csv", *november, "2026-12-01,0xzz,5")
     assert first["usage"] == {
-        "rows": 4, "hashes": {"signatures": 1, "event-signatures": 0}, "uses": 10, "days": ["2026-11-01", "2026-11-02"],
+        "rows": 5, "hashes": {"signatures": 1, "event-signatures": 0}, "uses": 10, "days": ["2026-11-01", "2026-11-02"],
     }  # fmt: skip
-    assert first["warnings"] == ["1 row was counted without a day: none such as 2026-01-31; the first is row 4"]
+    assert first["warnings"] == [
+        "1 row was not read: no selector of 4 bytes and no topic of 32; the first is row 5",
+        "1 row was counted without a day: none such as 2026-01-31; the first is row 4",
+    ]
     assert not add("november.csv", *november)["published"]
     assert counted() == [("november.csv", 10, date(2026, 11, 1), date(2026, 11, 2))]
     add("other.csv", f"2026-11-03,{hash},4", source="november.csv")
@@ -179,6 +180,7 @@ def test_the_days_of_a_source(tmp_path: Path) -> None:
     shown = invoke(warehouse, "import", "--usage", tmp_path / "2026-11-04.csv").stdout.decode()
     assert "2 uses of 1 selector and 0 topics, 2026-11-04 to 2026-11-04" in shown
     assert "No candidates" not in shown
+    assert ("nothing new" in shown, "no longer hold" in shown) == (True, False)
 
 
 def test_usage_orders_search_and_what_a_contract_distinguishes(tmp_path: Path) -> None:
