@@ -83,7 +83,7 @@ def _source_licence(value: str) -> tuple[str, str]:
 @click.option("--padded", is_flag=True, help="For ranges: with sizes that many of them share, which hides more.")
 @click.option(
     "--licence", "licences", type=_source_licence, multiple=True, metavar="SOURCE=TEXT",
-    help="For dataset: the licence of a source, which the data card names. SOURCE is a label and may have *.",
+    help="For dataset: the licence of a source, which the data card names. SOURCE may have *; the longest that fits counts.",
 )  # fmt: skip
 @json_option("Report as JSON.")
 @quiet_option()

@@ -64,9 +64,15 @@ _ROWS = f"""
     SELECT hex_signature AS hash, {", ".join(list(_COLUMNS)[1:])} FROM ranked WHERE collection = ?
     ORDER BY hex_signature, position"""
 _SOURCES = """
-    SELECT source, sum(named)::BIGINT AS texts
-    FROM (SELECT source, count(DISTINCT id) AS named FROM sightings WHERE uses IS NULL GROUP BY source, collection)
-    GROUP BY source ORDER BY texts DESC, source"""
+    SELECT source FROM (SELECT DISTINCT source, collection, id FROM sightings WHERE uses IS NULL)
+    GROUP BY source ORDER BY count(*) DESC, source"""
+_NAMED_TEXTS = """
+    SELECT line, count(*) AS texts FROM (
+        SELECT DISTINCT line, collection, id
+        FROM sightings JOIN (SELECT unnest($sources::VARCHAR[]) AS source, unnest($lines::VARCHAR[]) AS line) USING (source)
+        WHERE uses IS NULL AND list_contains($collections, collection))
+    GROUP BY line ORDER BY texts DESC, line"""
+_LISTED = '`sigdir sql "SELECT DISTINCT source FROM sightings WHERE uses IS NULL"`'
 _MOST_SOURCES = 200
 
 Licences = Sequence[tuple[str, str]]
@@ -79,7 +85,7 @@ def write_dataset(
 
     Raises BadTarget for a licence of a source that there is not.
     """
-    sources = _licensed(warehouse.sql(_SOURCES).rows(), licences)
+    sources = _licensed(warehouse, collections, licences)
     counts: dict[Collection, int] = {}
     for collection in collections:
         progress.stage(f"dataset {collection}", warehouse.count(collection))
@@ -90,21 +96,31 @@ def write_dataset(
     return counts
 
 
-def _licensed(sources: Iterable[tuple[str, int]], licences: Licences) -> list[tuple[str, int, str]]:
-    """Sources with their texts and licences. Those of one pattern are one row, as are those beyond the first 200."""
+def _licensed(
+    warehouse: Warehouse, collections: Sequence[Collection], licences: Licences
+) -> list[tuple[str, int, str]]:
+    """The card's sources, how many texts each names, and its licence.
+
+    Those of one pattern are one line, as are those beyond the first 200. A text that several sources of a line name
+    counts once. Of several patterns that fit a source the longest counts.
+    """
     stated = dict(licences)
-    texts = dict.fromkeys(stated, 0)
-    for source, count in sources:
-        name = next((pattern for pattern in stated if fnmatchcase(source, pattern)), source)
-        texts[name] = texts.get(name, 0) + count
-    for pattern in stated:
-        if not texts[pattern]:
-            raise BadTarget(DATASET, f"no source is named {printable(pattern)!r}; `sigdir history` lists them")
-    named = [(f"`{name}`", count, stated.get(name, "not stated")) for name, count in texts.items()]
-    shown, others = named[: len(stated) + _MOST_SOURCES], named[len(stated) + _MOST_SOURCES :]
-    if others:
-        shown.append((f"{len(others):,} other sources", sum(count for _, count, _ in others), "not stated"))
-    return shown
+    sources = [source for (source,) in warehouse.sql(_SOURCES).rows()]
+    lines: dict[str, str] = {}
+    for pattern in sorted(stated, key=len):
+        fitting = [source for source in sources if source == pattern or fnmatchcase(source, pattern)]
+        if not fitting:
+            raise BadTarget(DATASET, f"no source of texts is named {printable(pattern)!r}; {_LISTED} lists them")
+        lines |= dict.fromkeys(fitting, pattern)
+    unstated = [source for source in sources if source not in lines]
+    others = f"{len(unstated) - _MOST_SOURCES:,} other sources"
+    lines |= dict.fromkeys(unstated[_MOST_SOURCES:], others)
+    shown = [lines.get(source, source) for source in sources]
+    named = {"sources": sources, "lines": shown, "collections": [collection.value for collection in collections]}
+    texts = dict.fromkeys(stated, 0) | dict(warehouse.sql(_NAMED_TEXTS, named).rows())
+    rest = texts.pop(others, None)
+    card = [(f"`{line}`", count, stated.get(line, "not stated")) for line, count in texts.items()]
+    return card if rest is None else [*card, (others, rest, "not stated")]
 
 
 def _card(number: int, counts: Mapping[Collection, int], sources: Iterable[tuple[str, int, str]]) -> str:

@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import sigdir
+from sigdir.pipeline import export_tables
 from sigdir.pipeline.errors import BadTarget
 from sigdir.pipeline.export import Options, run_export
 from sigdir.pipeline.progress import Reporter
-from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.signatures.types import parse_declaration
 from tests.conftest import ROOT, import_files
 from tests.pipeline.support import invoke, keccak256
@@ -69,7 +70,7 @@ def test_the_card_names_counts_sources_and_licences(stored: Path, dataset: Path)
     assert "| `list\\|*` | 2 | CC0 \\| really |" in card
     assert "| not stated |" in card
     assert f"| `signatures.parquet` | {pq.read_metadata(dataset / 'signatures.parquet').num_rows:,} |" in card
-    with pytest.raises(BadTarget, match="no source is named 'other'"):
+    with pytest.raises(BadTarget, match="no source of texts is named 'other'; `sigdir sql "):
         export(stored, "dataset", "never", licences=(("other", "MIT"),))
     assert not stored.with_name("never").exists()
     with pytest.raises(BadTarget, match="--licence is for dataset"):
@@ -78,14 +79,34 @@ def test_the_card_names_counts_sources_and_licences(stored: Path, dataset: Path)
     assert (done.status, "is not a source, = and its licence" in done.stderr) == (2, True)
 
 
-def test_the_card_counts_a_text_once(tmp_path: Path) -> None:
-    """A source whose files declare it in two ways names one text."""
-    for name, text in (("a.sol", "function f(uint256 a)"), ("b.sol", "function f(uint256 b)")):
-        (tmp_path / "both").mkdir(exist_ok=True)
-        (tmp_path / "both" / name).write_text(f"interface I {{ {text} external; }}")
-    assert invoke(tmp_path / "warehouse", "import", tmp_path / "both", "--source", "both", "-q").status == 0
-    card = export(tmp_path / "warehouse", "dataset", "data") / "README.md"
-    assert "| `both` | 1 | not stated |" in card.read_text()
+def test_the_card_counts_a_text_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each line, of however many sources and declarations, if it is in the files; the longest pattern counts."""
+    files = {
+        "both/a.sol": "interface I { function f(uint256 a) external; event E(); }",
+        "both/deep/b.sol": "interface I { function f(uint256 b) external; }",
+        "both/deep/[c].txt": "f(uint256)\ng()\n", "one.txt": "f(uint256)\n", "two.txt": "f(uint256)\n",
+    }  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for name in ("both", "one.txt", "two.txt"):
+        import_files([tmp_path / name], tmp_path / "warehouse")
+
+    def sources(*licences: tuple[str, str], **options: Any) -> list[str]:
+        folder = export(
+            tmp_path / "warehouse", "dataset", f"data{len(list(tmp_path.iterdir()))}", licences=licences, **options
+        )
+        return (folder / "README.md").read_text().split("| --- | --- | --- |\n")[1].split("\n\n")[0].splitlines()
+
+    patterns = [("both/*", "X"), ("both/deep/*", "MIT")]
+    lines = ["| `both/*` | 2 | X |", "| `both/deep/*` | 2 | MIT |"]
+    unstated = [f"| `{name}.txt` | 1 | not stated |" for name in ("one", "two")]
+    assert sources(*patterns) == [*lines, *unstated]
+    assert sources(*patterns[::-1]) == [*lines[::-1], *unstated]
+    assert sources(*patterns, collections=(SIGNATURES,))[0] == "| `both/*` | 1 | X |"
+    assert sources(("both/deep/[c].txt", "CC0"))[0] == "| `both/deep/[c].txt` | 2 | CC0 |"
+    monkeypatch.setattr(export_tables, "_MOST_SOURCES", 0)
+    assert sources(("both/*", "X"))[1:] == ["| 2 other sources | 1 | not stated |"]
 
 
 # The table of declarations.
