@@ -109,7 +109,7 @@ def _csv(source: Source, path: str, names: list[str]) -> Any:
     return pyarrow.csv.open_csv(
         path,
         pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
-        pyarrow.csv.ParseOptions(delimiter=separator),
+        pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
         pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()), include_columns=names, strings_can_be_null=True
         ),

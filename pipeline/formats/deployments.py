@@ -1,4 +1,4 @@
-"""Tables of contracts: a row an address, with the hash of its code, its implementation, or one of its texts.
+"""Tables of contracts: a row an address, with the hash of its code, its implementation, its ABI, or one of its texts.
 
 ::
 
@@ -6,19 +6,23 @@
     1,0xdac17f958d2ee523a2206206994597c13d831ec7,0xb44fb4e949d0f78f87f79ee46428f23a2a5713ce6fc6e0beb3dda78c2ac1ea55
 
 Parquet, CSV with a header, or JSON lines. Without a column of chains they are on the chain that the import names. A
-table with a column of texts has candidates, which its addresses declare; one of selectors says which functions they have.
+table with a column of texts or of ABIs has candidates, which its addresses declare; one of selectors says which functions
+they have.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from sigdir.pipeline.contract_rows import ContractRows
 from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats import parquet
 from sigdir.pipeline.formats.column_tables import (
     CHAIN_NAMES,
     BadRows,
@@ -30,10 +34,12 @@ from sigdir.pipeline.formats.column_tables import (
     head_of,
     roles_of,
 )
+from sigdir.pipeline.formats.json_contracts import read_rows
+from sigdir.pipeline.formats.json_reader import first_object, is_document, values_of
 from sigdir.pipeline.formats.tables import Columns, Table, encoded
 from sigdir.pipeline.source import Source
 from sigdir.signatures.arrow import numbers, values
-from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.candidates import Entry, ReadTask, pack
 from sigdir.signatures.evidence import Contract, Deployed, Kind, Witness
 from sigdir.warehouse.evidence.contracts import ADDRESS_BYTES, BY_CODE, BY_TEXTS, KEY_BYTES
 
@@ -43,9 +49,12 @@ NAMES = {
     "code": ("codehash", "runtimecodehash", "bytecodehash", "codehashkeccak", "extcodehash"),
     "target": ("implementation", "implementationaddress", "target", "proxytarget"),
     "selectors": ("selectors", "selector"),
+    "abi": ("abi",),
 }
 _OF_CONTRACTS = ("code", "target", "selectors")
 _ADDRESS = re.compile(r"(0[xX])?[0-9a-fA-F]{40}")
+_LINES = 256
+"""Lines of JSON that are read at once; an ABI may have a megabyte."""
 _SELECTOR = re.compile(r"0[xX][0-9a-fA-F]{8}(?![0-9a-fA-F])")
 
 
@@ -55,35 +64,60 @@ def looks_like(source: Source) -> bool:
     if "address" not in roles:
         return False
     head = head_of(source)
-    is_told = any(role in roles for role in _OF_CONTRACTS) or head.columns(is_named=True) is not None
+    is_told = _says_more(roles) or head.columns(is_named=True) is not None
+    # One object with an address and an ABI is an artifact: without a chain of its own it may be of any.
+    is_told |= _has_abis(head, roles) and ("chain" in roles or not is_document(source))
     return is_told and _has_addresses(head, roles["address"]) and not has_open_texts(source)
 
 
-def read(source: Source) -> Iterator[Candidates]:
-    """The candidates of a column of texts; what the rows say of contracts goes to the import's contracts."""
+def read(source: Source) -> Iterator[ReadTask]:
+    """The candidates of a column of texts or of ABIs; what the rows say of contracts goes to the import's contracts."""
     roles, bad, contracts = roles_of(source, NAMES), BadRows(), source.contracts
     if "address" not in roles:
         raise BadInput(source.name, "no column is named address")
     chain = contracts.chain if contracts is not None else 1
     head = head_of(source)
     columns = head.columns(is_named=True)
-    roles |= {_role(number): head.names[number] for number in (columns.read if columns else ())}
-    batches = (_good(chain, batch, bad) for batch in column_batches(source, roles))
+    if not _has_abis(head, roles):
+        roles.pop("abi", None)
     if columns is not None:
+        roles |= {_role(number): head.names[number] for number in columns.read}
+        batches = (_good(batch, _places(batch, chain, bad)) for batch in column_batches(source, roles))
         yield from pack((entry for batch in batches for entry in _entries(batch, columns)), source.number)
+    elif "abi" in roles and (contracts is not None or not _says_more(roles)):
+        yield from read_rows(source, _abi_rows(source, roles, chain, bad))
     elif contracts is None:
         raise BadInput(source.name, "a table of contracts is read by this machine alone, without --engine")
     else:
-        for batch in batches:
-            _add(contracts, source.statement, batch, bad)
+        for batch in column_batches(source, roles):
+            _add(contracts, source.statement, _good(batch, _places(batch, chain, bad)), bad)
     source.warnings += bad.sentences()
+
+
+def _says_more(roles: Mapping[str, str]) -> bool:
+    return any(role in roles for role in _OF_CONTRACTS)
 
 
 def _has_addresses(head: Table, name: str) -> bool:
     """Whether at least half of a column's values are addresses: a column `contract` may have names."""
-    at = list(head.names).index(name)
-    values = [row[at] for row in head.rows if at < len(row) and row[at] not in (None, "", b"")]
+    values = _values(head, name)
     return 2 * sum(map(_is_address, values)) >= len(values)
+
+
+def _has_abis(head: Table, roles: Mapping[str, str]) -> bool:
+    """Whether a column `abi` has an ABI and no other column has texts. A contract without a known source has none."""
+    if "abi" not in roles or head.columns(is_named=True) is not None:
+        return False
+    return not head.rows or any(map(_is_list, _values(head, roles["abi"])))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) or (isinstance(value, str | bytes) and value.lstrip()[:1] in ("[", b"["))
+
+
+def _values(head: Table, name: str) -> list[Any]:
+    at = list(head.names).index(name)
+    return [row[at] for row in head.rows if at < len(row) and row[at] not in (None, "", b"")]
 
 
 def _is_address(value: Any) -> bool:
@@ -97,13 +131,18 @@ def _role(number: int) -> str:
     return f"column {number}"
 
 
-def _good(chain: int, batch: ColumnBatch, bad: BadRows) -> tuple[ColumnBatch, Any, Any]:
-    """The rows of a batch whose address and chain can be read, with these."""
+def _places(batch: ColumnBatch, chain: int, bad: BadRows, done: str = "not read: ") -> tuple[Any, Any, Any]:
+    """The chain and the address of each row, and which rows have both; ``done`` is what becomes of the others."""
     addresses, is_good = hashes_of(batch.columns["address"], ADDRESS_BYTES)
-    bad.add("no address of 20 bytes", batch, is_good)
+    bad.add("no address of 20 bytes", batch, is_good, done)
     chains, is_chain = chains_of(batch, chain)
-    bad.add("no number of a chain", batch, is_chain)
-    is_good &= is_chain
+    bad.add("no number of a chain", batch, is_chain, done)
+    return chains, addresses, is_good & is_chain
+
+
+def _good(batch: ColumnBatch, places: tuple[Any, Any, Any]) -> tuple[ColumnBatch, Any, Any]:
+    """The rows of a batch whose address and chain can be read, with these."""
+    chains, addresses, is_good = places
     kept = np.flatnonzero(is_good)
     lines = {"line": numbers(kept + batch.first)}
     columns = {role: column.take(numbers(kept)) for role, column in batch.columns.items()}
@@ -118,14 +157,62 @@ def _entries(batch: tuple[ColumnBatch, Any, Any], columns: Columns) -> Iterator[
     for at, (line, chain, address) in enumerate(zip(lines, chains.tolist(), addresses, strict=True)):
         place = chain.to_bytes(8) + address.tobytes()
         if place not in contracts:
-            deployed = Deployed(chain, address.tobytes())
-            contracts[place] = Contract.at(str(chain), f"0x{address.tobytes().hex()}")._replace(deployed=deployed)
+            contracts[place] = _contract_at(chain, address.tobytes())
         text = read[columns.text][at]
         raw = text if isinstance(text, bytes) else encoded(text or "")
         written = [value for number in columns.hashes if (value := read[number][at]) not in (None, "")]
         entry = columns.entry(raw, line, written, None if columns.kind is None else read[columns.kind][at])
         said = entry.sighting._replace(witness=Witness.DECLARED, contract=contracts[place])
         yield entry._replace(sighting=said)
+
+
+def _contract_at(chain: int, address: bytes, code_hash: bytes = b"") -> Contract:
+    deployed = Deployed(chain, address)
+    return Contract.at(str(chain), f"0x{address.hex()}")._replace(code_hash=code_hash, deployed=deployed)
+
+
+def _abi_rows(
+    source: Source, roles: Mapping[str, str], chain: int, bad: BadRows
+) -> Iterator[tuple[int, Any, Contract | None]]:
+    """The number of each row, what holds its ABI, and the contract; None where its address or chain cannot be read."""
+    for batch, rows in _abi_batches(source, roles):
+        places = _places(batch, chain, bad, "read without an address: ")
+        if source.contracts is not None and _says_more(roles):
+            _add(source.contracts, source.statement, _good(batch, places), bad)
+        codes = [b""] * batch.rows
+        if "code" in batch.columns:
+            found, is_code = hashes_of(batch.columns["code"], KEY_BYTES)
+            codes = [one.tobytes() if good else b"" for one, good in zip(found, is_code, strict=True)]
+        for (number, row), code, at, address, is_good in zip(rows, codes, *places, strict=True):
+            yield number, row, _contract_at(int(at), address.tobytes(), code) if is_good else None
+
+
+def _abi_batches(source: Source, roles: Mapping[str, str]) -> Iterator[tuple[ColumnBatch, list[tuple[int, Any]]]]:
+    """Batches of rows, and what holds the ABI of each: of JSON the whole row, which may have bytecode and sources too.
+
+    Arrow reads a column of JSON only if all of its values have the same members, which ABIs have not.
+    """
+    if parquet.looks_like(source) or first_object(source) is None:
+        for batch in column_batches(source, roles):
+            yield batch, list(enumerate(_abis(batch.columns["abi"]), batch.first))
+        return
+    lines = values_of(source.lines())
+    while some := list(islice(lines, _LINES)):
+        objects = [row if isinstance(row, dict) else {} for _, row in some]
+        values = {role: [row.get(name) for row in objects] for role, name in roles.items() if role != "abi"}
+        columns = {
+            role: pa.array([None if one is None else str(one) for one in of_role], pa.string())
+            for role, of_role in values.items()
+        }
+        yield ColumnBatch(some[0][0], len(some), columns), some
+
+
+def _abis(column: pa.Array) -> list[dict[str, str]]:
+    """An object with each ABI; that of a proxy's clones is one."""
+    if pa.types.is_dictionary(column.type):
+        abis = [*_abis(column.dictionary), {"abi": ""}]
+        return [abis[-1 if at is None else at] for at in column.indices.to_pylist()]
+    return [{"abi": (abi or b"").decode("utf-8", "replace")} for abi in column.cast(pa.large_binary()).to_pylist()]
 
 
 def _add(contracts: ContractRows, label: str, batch: tuple[ColumnBatch, Any, Any], bad: BadRows) -> None:

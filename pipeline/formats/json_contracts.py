@@ -152,7 +152,12 @@ def holds_something(source: Source, value: Any) -> bool:
 def read(source: Source) -> Iterator[ReadTask]:
     if is_document(source):
         return read_value(source, document_of(source), contract_of_file(source))
-    return _tasks(source, _of_lines(source, CodeChecker(source.bytecode)))
+    return read_rows(source, ((number, value, None) for number, value in values_of(source.lines())))
+
+
+def read_rows(source: Source, rows: Iterable[tuple[int, Any, Contract | None]]) -> Iterator[ReadTask]:
+    """The candidates of numbered values, each with the contract whose ABI it is if nothing in it names another."""
+    return _tasks(source, _of_rows(source, rows, CodeChecker(source.bytecode)))
 
 
 def read_value(source: Source, value: Any, contract: Contract | None = None) -> Iterator[ReadTask]:
@@ -181,13 +186,15 @@ def _checked(finding: Entries, checker: CodeChecker) -> Iterable[Entry]:
     return finding.candidates if finding.holder is None else checker.check(finding.candidates, finding.holder)
 
 
-def _of_lines(source: Source, checker: CodeChecker) -> Iterator[list[Entry] | Sources]:
-    for number, value in values_of(source.lines()):
+def _of_rows(
+    source: Source, rows: Iterable[tuple[int, Any, Contract | None]], checker: CodeChecker
+) -> Iterator[list[Entry] | Sources]:
+    for number, value, contract in rows:
         if isinstance(value, Entry):
             yield [value]
             continue
         finding = None
-        for finding in search(source.name, value, source.below):
+        for finding in search(source.name, value, source.below, contract):
             if isinstance(finding, Sources):
                 yield finding
             else:

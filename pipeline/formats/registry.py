@@ -146,7 +146,7 @@ FORMATS = (
     ),
     Format(
         "deployments", "a table of contracts: Parquet, CSV or JSON lines",
-        "`address`, perhaps `chain`, and `code_hash`, `implementation`, `selectors` or a text; see below",
+        "`address`, perhaps `chain`, and `code_hash`, `implementation`, `selectors`, `abi` or a text; see below",
         f"{_BY_HASH} beside a text", deployments.looks_like, deployments.read,
     ),
     Format(

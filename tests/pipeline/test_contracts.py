@@ -166,6 +166,44 @@ def test_the_text_beside_an_address_has_any_name(warehouse: Path, tmp_path: Path
     assert at(warehouse, OTHER).texts == {member("Bad(uint256)", Kind.ERROR)}
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_an_abi_beside_an_address(warehouse: Path, tmp_path: Path, ending: str) -> None:
+    """A table of ABIs gives them to its addresses. A row without an ABI is a reject; one without an address or a chain
+    has its texts read. What else it says of the contract is kept.
+    """
+    code = "5f3560e01c8063a9059cbb14610014575f5ffd005b00"
+    artifact = {"contractName": "C", "abi": [entry(TRANSFER)], "deployedBytecode": "0x" + code}
+    (tmp_path / "C.json").write_text(json.dumps(artifact))
+    abis = [
+        json.dumps(abi, indent=1) for abi in ([entry(WORKED), entry(EVENT, "event")], [entry("a()")], [entry("b()")])
+    ]
+    code_hash = "0x" + code_keccak256(bytes.fromhex(code)).hex()
+    addresses, none = [TOKEN, OTHER, PROXY, "0xnothing", TOKEN], "Contract source code not verified"
+    rows = {"address": addresses, "chain_id": ["1", "10", "one", "1", "1"], "abi": [*abis, abis[2], none]}
+    write_table(tmp_path / f"a.{ending}", rows)
+    write_table(tmp_path / f"b.{ending}", {"contract": [PROXY, OTHER], "ABI": abis[:2], "code_hash": [code_hash, None]})
+    report = imported(warehouse, tmp_path, "--chain", "5")
+    assert report["totals"] == {"read": 10, "imported": 5, "duplicate": 4, "rejected": 1}
+    [why] = [file["warnings"] for file in report["files"] if file["path"].endswith(f"a.{ending}")]
+    assert why == [
+        "1 row was read without an address: no address of 20 bytes; the first is row 4",
+        "1 row was read without an address: no number of a chain; the first is row 3",
+    ]
+    worked = {member(WORKED), member(EVENT, Kind.EVENT)}
+    assert at(warehouse, TOKEN).texts == worked
+    assert at(warehouse, OTHER, 10).texts == at(warehouse, OTHER, 5).texts == {member("a()")}
+    assert at(warehouse, PROXY, 5).texts == worked | {member(TRANSFER)}
+    assert not at(warehouse, PROXY).sources
+
+
+def test_an_artifact_in_one_line_is_no_table(warehouse: Path, tmp_path: Path) -> None:
+    """Its address may be on any chain."""
+    (tmp_path / "C.json").write_text(json.dumps({"address": TOKEN, "abi": [entry("a()")]}))
+    [file] = imported(warehouse, tmp_path / "C.json")["files"]
+    assert file["format"] == "json"
+    assert not at(warehouse, TOKEN).sources
+
+
 def test_members_of_rows_inside_a_line_are_no_columns(warehouse: Path, tmp_path: Path) -> None:
     """A line of JSON with a list of rows is not read as a row that has their members."""
     row = {"chain": 1, "address": TOKEN, "code_hash": "0x" + "11" * 32}

@@ -57,6 +57,7 @@ LISTS = {Said(SET, U, LISTED), Said(LOGGED, E, LISTED)}
 SETS = Said(SET, F, DECLARED, "function set(uint256 value)")
 LOGS = Said(LOGGED, E, DECLARED, "event Set(uint256 value)")
 PLACES = Said(PLACE, F, DECLARED, "function place((address owner, uint256 amount) order)")
+DAI = "0x6b175474e89094c44da98b954eedeac495271d0f"
 STORE_SETS, STORE_LOGS = SETS._replace(contract="Store"), LOGS._replace(contract="Store")
 STORE_PLACES = Said(PLACE, F, DECLARED, "function place((address owner, uint256 amount) o)", "Store")
 STORE_HAS = Said(SET, F, DECLARED, "", "Store")
@@ -95,9 +96,8 @@ SAID = {
         Said("total()", F, DECLARED, "function total()", "C"),
     },
     "Store.json, 0x": {STORE_SETS},
-    "contracts.csv": {
-        Said(text, U, DECLARED, "", "0x6b175474e89094c44da98b954eedeac495271d0f") for text in (SET, "get()")
-    },
+    "contracts.csv": {Said(text, U, DECLARED, "", DAI) for text in (SET, "get()")},
+    "abis.csv": {SETS._replace(contract=DAI)},
     "deployments.json": {STORE_SETS},
     "__local__.json": {STORE_SETS, STORE_PLACES},
     "Store__factory.ts": {SETS},
