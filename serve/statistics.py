@@ -329,6 +329,6 @@ def page(found: Statistics) -> bytes:
 
 def about(found: Statistics) -> str:
     """A sentence that names the version of the numbers."""
-    if found.version < 0 or not found.committed_at:
+    if found.version < 1 or not found.committed_at:  # version 0 has the table and no rows
         return "Nothing is imported yet, so there is nothing to show. Run sigdir import PATH... first."
-    return f"Version {found.version:,}, newest row of {found.committed_at:%Y-%m-%d %H:%M} UTC."
+    return f"Version {found.version:,} of {found.committed_at:%Y-%m-%d %H:%M} UTC."

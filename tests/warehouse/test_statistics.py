@@ -169,6 +169,7 @@ def test_imports_sources_and_reasons_are_those_of_the_history(warehouse: Warehou
     assert (source.path, source.files) == ("in.txt", 1)
     assert {name: getattr(source, name) for name in totals} == totals
     assert (counted.reasons, counted.import_count) == ((("bad_name", 3),), 2)
+    assert counted.committed_at == warehouse.history()[-1]["committed_at"]
     first = statistics(sigdir.open(warehouse.paths.root, 1))
     assert (first.version, first.import_count, first.reasons) == (1, 1, (("bad_name", 2),))
     assert first.total == sum(split.signatures + split.events for split in first.styles) == first.imports[0].imported

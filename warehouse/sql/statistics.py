@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.log.entry import read_entry
 from sigdir.warehouse.sql.warehouse import Warehouse
 
 SELECTORS = 2**32
@@ -139,12 +140,11 @@ def statistics(warehouse: Warehouse, stage: Callable[[str], object] = lambda _: 
     types, parameters, lists = _parameters(warehouse)
     stage("count collisions")
     shared, most_shared, selectors = _shared(warehouse, texts)
-    ((import_count, committed_at),) = warehouse.sql("SELECT count(*), max(committed_at) FROM imports").rows()
+    ((import_count,),) = warehouse.sql("SELECT count(*) FROM imports").rows()
     stage("count imports")
-    growth = _growth(warehouse)
     return Statistics(
         version=warehouse.version,
-        committed_at=growth[-1].at if growth else committed_at,
+        committed_at=read_entry(warehouse.paths, warehouse.version).committed_at if warehouse.version >= 0 else None,
         rows=CountsBy("rows", texts, warehouse.count(EVENT_SIGNATURES)),
         bytes=CountsBy("bytes", _bytes(warehouse, SIGNATURES), _bytes(warehouse, EVENT_SIGNATURES)),
         names=names,
@@ -152,7 +152,7 @@ def statistics(warehouse: Warehouse, stage: Callable[[str], object] = lambda _: 
         selectors=selectors,
         most_shared=most_shared,
         import_count=import_count,
-        growth=growth,
+        growth=_growth(warehouse),
         imports=_imports(warehouse),
         sources=_sources(warehouse),
         types=types,
