@@ -62,7 +62,8 @@ def _covered(collection: Collection, covered: Covered) -> Iterator[str]:
     nouns = ("selectors", "calls") if collection == SIGNATURES else ("topics", "logs")
     parts = ((covered.named, covered.hashes), (covered.named_uses, covered.uses))
     for noun, (named, all) in zip(nouns, parts, strict=True):
-        yield f"{noun:10} {named:>15,} of {all:>15,} named  {100 * named / max(1, all):6.2f} %"
+        percent = 10_000 * named // max(1, all) / 100  # rounded down: all of them are named at 100 % only
+        yield f"{noun:10} {named:>15,} of {all:>15,} named  {percent:6.2f} %"
     for miss in covered.misses:
         yield f"  {miss.hash}  {miss.uses:>15,}"
 

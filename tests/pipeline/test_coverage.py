@@ -60,7 +60,9 @@ def test_what_is_named_by_use_and_by_hash(warehouse: Path, tmp_path: Path) -> No
         }, file  # fmt: skip
         assert [covered["event-signatures"][name] for name in ("hashes", "named", "uses", "named_uses")] == [2, 1, 7, 5]
     shown = invoke(warehouse, "coverage", file).stdout.decode().splitlines()
-    assert [line.split()[-2] for line in shown if line.endswith("%")] == ["50.00", "36.67", "50.00", "71.43"]
+    assert [line.split()[-2] for line in shown if line.endswith("%")] == ["50.00", "36.66", "50.00", "71.42"]
+    (tmp_path / "all.csv").write_text(f"hash,n\n{keccak256(EVENT).hex()},1000000\n{'00' * 32},7\n")
+    assert b" 99.99 %" in invoke(warehouse, "coverage", tmp_path / "all.csv").stdout
 
 
 def test_a_row_that_cannot_be_read_is_counted_and_named(warehouse: Path, tmp_path: Path) -> None:
