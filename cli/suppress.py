@@ -55,5 +55,5 @@ def suppress(texts: tuple[str, ...], remove: bool, no_wait: bool, folder: Path) 
             write_line(f"not on the list: {text}")
     listed = {"remove": entries} if remove else {"add": entries}
     suppressed = change_list(paths, **listed, wait=not no_wait, on_wait=write_line)
-    number = len(suppressed.entries)
+    number = len({text for _, text in suppressed.entries})  # one text may be of both collections
     click.echo(f"{counted(number, 'text')} {'is' if number == 1 else 'are'} suppressed")

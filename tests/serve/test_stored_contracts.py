@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     warehouse = folder / "warehouse"
     import_files([folder / "texts.txt", folder / "proxies.csv"], warehouse)
     assert invoke(warehouse, "import", folder / "abi.json", "--contract", f"1:{TOKEN}").status == 0
-    assert invoke(warehouse, "suppress", "hidden()").status == 0
+    assert invoke(warehouse, "suppress", "hidden()") == (0, b"1 text is suppressed\n", "")
     return folder
 
 
