@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,32 +216,7 @@ def words_of(warehouse: Warehouse) -> Words:
 
 
 QUIT = (".quit", ".exit", "quit", "exit")
-COMMANDS = (".tables", ".refresh", ".help", *QUIT)
 _COMMENT = re.compile(r"^[^\S\n]*--.*$", re.MULTILINE)
-
-
-def parts_of(script: str) -> Iterator[tuple[int, str]]:
-    """The script cut at its commands: SQL or a command, each with the number of its first line.
-
-    Raises QueryError at a line that is a command inside of a statement.
-    """
-    sql: list[str] = []
-    lines = script.splitlines(keepends=True)
-    for number, line in enumerate(lines, 1):
-        word = line.strip().rstrip(";")
-        if not line.startswith(".") and word not in QUIT:
-            sql.append(line)
-        elif is_whole("".join(sql)):
-            if sql:
-                yield number - len(sql), "".join(sql)
-            yield number, word
-            sql.clear()
-        elif line.startswith(".") and word in COMMANDS:
-            raise QueryError(f"line {number}: {word}: end the statement in front of it with ;")
-        else:
-            sql.append(line)
-    if sql or not lines:
-        yield len(lines) - len(sql) + 1, "".join(sql)
 
 
 def is_whole(sql: str) -> bool:
@@ -314,8 +288,8 @@ def sql(
     """Run SQL over the warehouse.
 
     Without QUERY: a shell with history and completion at a terminal, else the statements on standard
-    input, with the shell's commands (.tables, .help) in lines between them. VALUES are bound to ? or
-    $1, $2. They are text; compared with a number they become numbers, elsewhere write $n::INT.
+    input. VALUES are bound to ? or $1, $2. They are text; compared with a number they become
+    numbers, elsewhere write $n::INT.
 
     \b
     Views: signatures, event_signatures (id, text_signature, hex_signature, created_at, import_id,
@@ -365,13 +339,8 @@ def sql(
     if query is None and output is None and sys.stdin.isatty():
         run_shell(warehouse, timeout)
         return
-    run = partial(
-        _run, warehouse, parameters=param or values, format=format, target=output or STDOUT, timeout=timeout
-    )  # fmt: skip
-    if query is None:
-        _run_script(warehouse, _stdin(), run, takes_commands=not (param or values or output))
-    else:
-        run(query)
+    script = _stdin() if query is None else query
+    _run(warehouse, script, param or values, format, output or STDOUT, timeout)
 
 
 def _stdin() -> str:
@@ -390,21 +359,6 @@ def _format_of(output: str, format: str) -> str:
     if format not in WRITERS:
         raise click.UsageError(f"--output {output}: end it with .{', .'.join(WRITERS)}, or name one with --format")
     return format
-
-
-def _run_script(warehouse: Warehouse, script: str, run: Callable[[str], None], takes_commands: bool) -> None:
-    """Run the statements and the shell's commands of standard input, up to the first that fails."""
-    for number, part in parts_of(script):
-        if part in QUIT:
-            return
-        if not part.startswith("."):
-            run(part)
-        elif part not in COMMANDS:
-            raise QueryError(f"line {number}: {part}: no such command; the commands are {', '.join(COMMANDS[:4])}")
-        elif not takes_commands:
-            raise QueryError(f"line {number}: {part}: parameters and --output need exactly one statement")
-        else:
-            run_command(warehouse, words_of(warehouse), part)
 
 
 def _run(

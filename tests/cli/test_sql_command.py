@@ -103,20 +103,7 @@ def test_statements_come_from_standard_input(folder: Path) -> None:
     done = run_sql(folder, "--format", "csv", stdin="SELECT 1 AS a; SELECT b; SELECT 3 AS c")
     assert (done.exit_code, done.stdout) == (2, "a\n1\n")
     assert "byte 7" in error_of(folder, stdin=b"SELECT \xff")
-
-
-def test_commands_of_the_shell_stand_between_the_statements_of_standard_input(folder: Path) -> None:
-    """They do what they do in the shell. An error names the line of one that cannot be run, after what stands before it."""
-    done = run_sql(folder, stdin="SELECT 41 + 1 AS found;\n-- views\n.tables\nSELECT '\n.quit' AS a;\n.quit\nnonsense")
-    assert done.exit_code == 0, done.stderr
-    assert done.stdout.index("42") < done.stdout.index("event_signatures") < done.stdout.index("\\n.quit")
-    commands = ".schema: no such command; the commands are .tables, .refresh, .help, .quit"
-    done = run_sql(folder, stdin="SELECT 41 + 1;\n.schema\n")
-    assert (done.exit_code, done.stderr) == (2, f"Error: line 2: {commands}\n")
-    done = run_sql(folder, stdin="SELECT 41 + 1;\nSELECT 2\n.tables")
-    assert done.stderr == "Error: line 3: .tables: end the statement in front of it with ;\n"
     assert "exactly one statement" in error_of(folder, "--output", folder.parent / "x.csv", stdin="")
-    assert "Error: line 1: .tables: " in error_of(folder, "--output", folder.parent / "x.csv", stdin=".tables")
 
 
 UNNAMED = {"my-list.v2.txt": "my_list", "signatures.csv": "my_signatures", "7.txt": "my_7"}
