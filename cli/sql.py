@@ -305,7 +305,8 @@ def sql(
     bytes or hex text. docs/cookbook.md has questions and their SQL.
 
     A table shows the columns that fit the terminal, without bytes, and the first and last rows; the
-    other formats have everything. Ctrl-C ends the query, a second Ctrl-C does so at once.
+    other formats have everything. Several statements run one after the other, as table, csv or ndjson.
+    Ctrl-C ends the query, a second Ctrl-C does so at once.
 
     \b
     The engine is DuckDB. It reads the warehouse and the files that --file names, nothing else,
@@ -361,6 +362,10 @@ def _format_of(output: str, format: str) -> str:
     return format
 
 
+_ONE_DOCUMENT = ("json", "parquet", "arrow")
+"""Formats in which a program does not look for the rows of a second statement."""
+
+
 def _run(
     warehouse: Warehouse,
     script: str,
@@ -371,8 +376,8 @@ def _run(
 ) -> None:
     """Run the statements of a script one after the other, up to the first that fails."""
     statements = warehouse.database.statements(script)
-    if len(statements) != 1 and (parameters or target != STDOUT):
-        raise QueryError("parameters and --output need exactly one statement")
+    if len(statements) != 1 and (parameters or target != STDOUT or format in _ONE_DOCUMENT):
+        raise QueryError("parameters, --output and the formats json, parquet and arrow need exactly one statement")
     bound: dict[str, Any] | list[Any] = parameters if isinstance(parameters, dict) else list(parameters)
     with open_target(target, packs=True) as out:
         for statement in statements:

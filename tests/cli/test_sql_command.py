@@ -112,7 +112,7 @@ NO_TIMES = (
     "'infinity'::TIMESTAMPTZ", "'290000-01-01'::TIMESTAMP", "'99999-01-01'::DATE", "['infinity'::TIMESTAMP]",
 )  # fmt: skip
 NO_TIME = "until: a time is not within the years 1 to 9999; CAST it to VARCHAR"
-ONE_STATEMENT = "parameters and --output need exactly one statement"
+ONE_STATEMENT = "parameters, --output and the formats json, parquet and arrow need exactly one statement"
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,7 @@ ONE_STATEMENT = "parameters and --output need exactly one statement"
         (["SELECT ?, $b", "1", "--param", "b=2"], "VALUES for ? or --param for $NAME, not both"),
         (["SELECT 1; SELECT ?", "1"], ONE_STATEMENT),
         (["SELECT 1; SELECT 2", "--output", "both.csv"], ONE_STATEMENT),
+        *((["SELECT 1; SELECT 2", "--format", format], ONE_STATEMENT) for format in ("json", "parquet", "arrow")),
         (["SELECT 1", "--memory-limit", "much"], "memory limit 'much'"),
         (["SELECT 1", "--as-of", "0001-01-01T00:00+14:00"], "'0001-01-01T00:00+14:00' is neither a version nor a time"),
         (["SELECT 1", "--as-of", "99"], "Error: "),
