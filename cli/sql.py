@@ -32,6 +32,7 @@ from sigdir.pipeline.target import STDOUT, WRITERS, open_target
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.interruption import noting, waiting
 from sigdir.warehouse import Warehouse
+from sigdir.warehouse.sql.guard import missing_values
 from sigdir.warehouse.sql.search import NAME as SEARCH
 from sigdir.warehouse.sql.views import VIEWS
 from sigdir.warehouse.table.errors import QueryError, WarehouseError
@@ -388,9 +389,7 @@ def _run(
 
 def _require_values(wanted: set[str], bound: dict[str, Any] | list[Any]) -> None:
     """Raise QueryError if a parameter has no value. The message names our options, which the engine does not know."""
-    names_given = bound if isinstance(bound, dict) else map(str, range(1, len(bound) + 1))
-    given = {name.lower() for name in names_given}  # to the engine $A and $a are the same
-    missing = sorted(name for name in wanted if name.lower() not in given)
+    missing = missing_values(wanted, bound if isinstance(bound, dict) else map(str, range(1, len(bound) + 1)))
     names = [name for name in missing if not name.isdigit()]
     if names:
         options = " ".join(f"--param {name}=VALUE" for name in names)

@@ -28,7 +28,7 @@ from sigdir.serve.http.answers import HttpError, detail, field_error
 from sigdir.serve.http.bodies import fields_of, pairs_of, whole_number
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.sql.guard import OUT_OF_MEMORY
+from sigdir.warehouse.sql.guard import OUT_OF_MEMORY, missing_values
 from sigdir.warehouse.sql.time_limit import OverTime, time_limit
 from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse
 from sigdir.warehouse.table.fields import number_or_time
@@ -248,17 +248,11 @@ def _seconds(given: Any, most: float) -> float:
 def bound(values: Mapping[str, Any] | list[Any], wanted: set[str]) -> dict[str, Any] | list[Any]:
     """The values as the engine takes them; raises HttpError where one is missing or has no parameter."""
     by_name = dict(values) if isinstance(values, Mapping) else {str(n): v for n, v in enumerate(values, 1)}
-    folded = {name.lower(): value for name, value in by_name.items()}  # to the engine $A and $a are the same
-    if missing := sorted(missing_values(folded, wanted)):
+    if missing := missing_values(wanted, by_name):
         raise field_error(missing[0], "This parameter of the query needs a value.")
+    folded = {name.lower(): value for name, value in by_name.items()}
     if extra := sorted(folded.keys() - {name.lower() for name in wanted}):
         raise field_error(extra[0][:100], "The query has no such parameter.")
     if all(whole_number(name) is not None for name in wanted):
         return [folded[name] for name in sorted(wanted, key=int)]
     return {name: folded[name.lower()] for name in wanted}
-
-
-def missing_values(values: Mapping[str, Any], wanted: set[str]) -> list[str]:
-    """The parameters without a value."""
-    given = {name.lower() for name in values}
-    return [name for name in wanted if name.lower() not in given]

@@ -11,11 +11,11 @@ import falcon
 
 from sigdir.pipeline.target import json_of, plain, rows_of
 from sigdir.serve.core.budget import Cost
-from sigdir.serve.core.sql_runner import FORMATS, MAX_ROWS, Rows, SqlRequest, SqlRunner, missing_values, request_of
+from sigdir.serve.core.sql_runner import FORMATS, MAX_ROWS, Rows, SqlRequest, SqlRunner, request_of
 from sigdir.serve.http.answers import HTML, HttpError, sentence
 from sigdir.serve.http.caching import not_modified, weak
 from sigdir.serve.pages.page import build, rendered, send
-from sigdir.warehouse.sql.guard import STRANGERS_VIEWS
+from sigdir.warehouse.sql.guard import STRANGERS_VIEWS, missing_values
 
 _MAX_SHOWN = 200
 """Characters of a value."""
@@ -60,7 +60,7 @@ class SqlPage:
         wanted = self._runner.parameters(request.sql, request.as_of)
         given = dict(request.values) if isinstance(request.values, Mapping) else {}
         values["parameters"] = [(name, given.get(name, "")) for name in sorted(wanted)]
-        if not missing_values(given, wanted):
+        if not missing_values(wanted, given):
             values |= self._runner.run(request, _shown)
 
     def _page(self, req: falcon.Request, values: dict[str, Any]) -> bytes:

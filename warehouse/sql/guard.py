@@ -1,4 +1,6 @@
-"""Which SQL may be run: one statement that reads, over our views; and what strangers are told where it fails.
+"""Which SQL may be run: one statement that reads, over our views, with a value for each parameter.
+
+And what strangers are told where it fails.
 
 The parser's whole tree is searched: EXPLAIN ANALYZE runs what it explains, and a common table expression of a SELECT
 may be a COPY or an INSERT. Strangers name our views and their own common table expressions, nothing of the engine's
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -49,6 +51,12 @@ _OF_ROW = re.compile(
     re.DOTALL,
 )
 _OF_STORAGE = ("IO", "HTTP", "Internal", "Fatal", "Permission", "Serialization")
+
+
+def missing_values(wanted: Iterable[str], given: Iterable[str]) -> list[str]:
+    """The parameters of a query that have no value, by their names, or by their places from 1."""
+    folded = {name.lower() for name in given}  # to the engine $A and $a are the same
+    return sorted(name for name in wanted if name.lower() not in folded)
 
 
 def refusal(connection: duckdb.DuckDBPyConnection, query: str, strangers: bool) -> str | None:
