@@ -6,8 +6,8 @@
     1,0xdac17f958d2ee523a2206206994597c13d831ec7,0xb44fb4e949d0f78f87f79ee46428f23a2a5713ce6fc6e0beb3dda78c2ac1ea55
 
 Parquet, CSV with a header, or JSON lines. Without a column of chains they are on the chain that the import names. A
-table with a column of texts or of ABIs has candidates, which its addresses declare; one of selectors says which functions
-they have.
+table with a column of texts or of ABIs has candidates, which its addresses declare; a text without an address, as in
+`sigdir export abis`, is of no contract. A column of selectors says which functions they have.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def read(source: Source) -> Iterator[ReadTask]:
         roles.pop("abi", None)
     if columns is not None:
         roles |= {_role(number): head.names[number] for number in columns.read}
-        batches = (_good(batch, _places(batch, chain, bad)) for batch in column_batches(source, roles))
+        batches = (_good(batch, _places(batch, chain, bad, may_lack=True)) for batch in column_batches(source, roles))
         yield from pack((entry for batch in batches for entry in _entries(batch, columns)), source.number)
     elif "abi" in roles and (contracts is not None or not _says_more(roles)):
         yield from read_rows(source, _abi_rows(source, roles, chain, bad))
@@ -131,13 +131,19 @@ def _role(number: int) -> str:
     return f"column {number}"
 
 
-def _places(batch: ColumnBatch, chain: int, bad: BadRows, done: str = "not read: ") -> tuple[Any, Any, Any]:
-    """The chain and the address of each row, and which rows have both; ``done`` is what becomes of the others."""
-    addresses, is_good = hashes_of(batch.columns["address"], ADDRESS_BYTES)
-    bad.add("no address of 20 bytes", batch, is_good, done)
+def _places(
+    batch: ColumnBatch, chain: int, bad: BadRows, done: str = "not read: ", may_lack: bool = False
+) -> tuple[Any, Any, Any]:
+    """The chain and the address of each row, and which rows have both; ``done`` is what becomes of the others.
+
+    ``may_lack``: a row without an address is good too.
+    """
+    addresses, is_address = hashes_of(batch.columns["address"], ADDRESS_BYTES)
     chains, is_chain = chains_of(batch, chain)
-    bad.add("no number of a chain", batch, is_chain, done)
-    return chains, addresses, is_good & is_chain
+    is_alone = may_lack & values(batch.columns["address"].is_null())
+    bad.add("no address of 20 bytes", batch, is_address | is_alone, done)
+    bad.add("no number of a chain", batch, is_chain | is_alone, done)
+    return chains, addresses, (is_address & is_chain) | is_alone
 
 
 def _good(batch: ColumnBatch, places: tuple[Any, Any, Any]) -> tuple[ColumnBatch, Any, Any]:
@@ -154,14 +160,18 @@ def _entries(batch: tuple[ColumnBatch, Any, Any], columns: Columns) -> Iterator[
     contracts: dict[bytes, Contract] = {}
     read = {number: rows.columns[_role(number)].to_pylist() for number in columns.read}
     lines = rows.columns["line"].to_pylist()
+    has_address = rows.columns["address"].is_valid().to_pylist()
     for at, (line, chain, address) in enumerate(zip(lines, chains.tolist(), addresses, strict=True)):
-        place = chain.to_bytes(8) + address.tobytes()
-        if place not in contracts:
-            contracts[place] = _contract_at(chain, address.tobytes())
         text = read[columns.text][at]
         raw = text if isinstance(text, bytes) else encoded(text or "")
         written = [value for number in columns.hashes if (value := read[number][at]) not in (None, "")]
         entry = columns.entry(raw, line, written, None if columns.kind is None else read[columns.kind][at])
+        if not has_address[at]:
+            yield entry
+            continue
+        place = chain.to_bytes(8) + address.tobytes()
+        if place not in contracts:
+            contracts[place] = _contract_at(chain, address.tobytes())
         said = entry.sighting._replace(witness=Witness.DECLARED, contract=contracts[place])
         yield entry._replace(sighting=said)
 

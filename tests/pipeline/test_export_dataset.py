@@ -16,6 +16,7 @@ from sigdir.pipeline.errors import BadTarget
 from sigdir.pipeline.export import Options, run_export
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
+from sigdir.signatures.grammar import normalise
 from sigdir.signatures.types import parse_declaration
 from tests.conftest import ROOT, import_files
 from tests.pipeline.support import invoke, keccak256
@@ -176,6 +177,21 @@ def test_a_contract_has_a_row_for_each_text(placed: Path) -> None:
     places = functions.select("chain", "address", "hash")
     assert places.equals(places.sort(["chain", "address"], nulls_last=False, maintain_order=True))
     assert places.n_unique() == places.height == functions["address"].null_count() + 6 + 3_501 * 20
+
+
+def test_the_table_is_imported_again(placed: Path) -> None:
+    """Each row is a candidate; no contract has those without an address."""
+    target = export(placed, "abis", "abis.parquet")
+    report, table = import_files([target], placed.with_name("imported")), pl.read_parquet(target)
+    assert (report.totals()["read"], report.totals()["rejected"]) == (table.height, 0)
+    again = sigdir.open(placed.with_name("imported"))
+    assert {text for (text,) in again.sql("SELECT text_signature FROM evidence").rows()} == {
+        normalise(one.encode()).text for one in table["full_signature"]
+    }
+    found = table.filter(pl.col("address").is_not_null()).select("chain", "address").unique()
+    assert sorted(again.sql("SELECT DISTINCT chain, address FROM contracts").rows()) == sorted(
+        (chain, f"0x{address.hex()}") for chain, address in found.rows()
+    )
 
 
 def test_a_contract_has_no_declaration_of_another_kind(tmp_path: Path) -> None:
