@@ -90,5 +90,5 @@ def test_a_program_prints_what_the_page_says(
 
 
 def test_all_programs_of_the_page_are_run() -> None:
-    assert len(programs("python")) == PAGE.count("```python") == 4
+    assert len(programs("python")) == PAGE.count("```python") == 5
     assert len(programs("js")) == PAGE.count("```js") == 5
