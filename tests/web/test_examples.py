@@ -52,6 +52,7 @@ def test_the_readme_shows_what_is_printed(app: Application) -> None:
     printed = ran.stdout.decode().splitlines()
     for line, ours in zip(shown.splitlines(), printed, strict=True):
         assert re.fullmatch(re.escape(line).replace(r"\.\.\.", ".*"), ours), ours
+    assert f"standard error adds `{ran.stderr.strip()}`" in README
 
 
 def test_the_readme_names_files_that_exist() -> None:
