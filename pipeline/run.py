@@ -19,7 +19,7 @@
 The reader of a format whose inputs refer to each other (Solidity) gets them one by one, and yields their
 candidates after all other inputs.
 
-Steps 2 to 5 are threads of this process, or what the caller passes, such as an engine's tasks (``engines/``).
+Steps 2 to 5 are threads of this process, or what the caller passes, such as an engine's tasks (``engine.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What the API and the pages share: how a decoding ended, for the counts of the worker; contracts by code and by address."""
+"""What decoding shares among the API and the pages: the contract in code or at an address; how a decoding ended, which
+the worker counts.
+"""
 
 from __future__ import annotations
 

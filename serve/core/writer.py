@@ -1,5 +1,7 @@
-"""Writing: one commit at a time, in the thread of a request that is alone; requests that have to wait share the next
-one.
+"""What clients send: candidates of an ABI or of Solidity, canonicalised and hashed; and the writer that stores them.
+
+The writer makes one commit at a time, in the thread of a request that is alone; requests that have to wait share the
+next one.
 
 Invariants
     A row is on stable storage before its request is answered.
@@ -7,8 +9,6 @@ Invariants
     transaction we check that the snapshot we looked the text up in is still the newest.
     A suppressed text is not stored.
     A POST of a text that is stored already leaves one sighting, written without an fsync.
-
-Texts that clients send: the candidates of an ABI or of Solidity, canonicalised, hashed, and stored in batches.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class Segment:
     text: Array  # uint8
     hash: Array  # uint8, rows x width of the collection's hash
     hashes: Array | Mapping[bytes, list[int]]
-    """The rows by the first four bytes of their hash: an order as in ``hash_order`` for a data file.
+    """The rows by the first four bytes of their hash: for a data file their order, as ``sort_hashes`` makes it.
 
     For staged rows it is a dict of rising rows, which can grow; it may know rows that were added after this
     segment was made.

@@ -1,15 +1,14 @@
-"""The summaries of a data file's texts at rest: columns beside its index, mapped by servers and read by SQL.
+"""Folders of the cache that are checked before they are used; in such folders the summaries of a data file's texts.
 
-Invariants
+Summaries: columns beside the index of a data file, mapped by servers and read by SQL.
+
+Invariants of summaries
     They are derived from a data file and from the sightings of its ids, and named by both. A version whose evidence says
     nothing new about a file's ids has the same ones: a fold builds those of its own rows alone.
-    A folder has its final name when it is complete, and never changes. It is used only if its files are as they were
-    written; otherwise it is built again.
 
-Folders in the cache, derived from data files: built under another name, checked by their bytes, mapped by every
-process.
+Folders: derived from data files, built under another name, checked by their bytes, mapped by every process.
 
-Invariants
+Invariants of folders
     A folder has its final name only when it is complete and synced, and it never changes.
     ``checksums.json`` has the CRC-32 of each of its files. It finds damage, and is no defence against someone who can write
     there. Reading and comparing takes 0.3 ms a megabyte, with sha256 0.9.

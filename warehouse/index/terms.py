@@ -1,12 +1,10 @@
-"""The rows of a search by structure, segment by segment.
+"""The rows of a search by structure, segment by segment; and the names that differ from a typed one by a typing error.
 
-The conditions that leave few rows come first: a standard, a name, the parameters. What is left of them is compared
-with the others, and where only those are asked with all rows.
+Structure: the conditions that leave few rows come first: a standard, a name, the parameters. What is left of them is
+compared with the others, and where only those are asked with all rows.
 
-Names that differ from a typed one by a typing error.
-
-The measure is optimal string alignment: a letter too many, missing or wrong, or two neighbours swapped, is one
-error each. Letters are compared without regard to case. The text of every row is scanned, as in a search
+Typing errors: the measure is optimal string alignment: a letter too many, missing or wrong, or two neighbours swapped,
+is one error each. Letters are compared without regard to case. The text of every row is scanned, as in a search
 (``search``): the place of the parenthesis rules out most rows, and few of the others need all of their letters.
 10 M rows take 30 to 350 ms on one core, most for a long name with two errors.
 """

@@ -1,4 +1,6 @@
-"""What servers show of a version: the same without the rows of the suppress list. Changes of that list; what is built ahead.
+"""What servers show of a version: the same without the rows of the suppress list.
+
+``change_list`` changes the list, ``prebuild`` builds what servers need of new files before a commit makes them visible.
 
 Invariants
     Everything that answers a request reads a snapshot that ``Visible.snapshot`` has given, so no route can show a

@@ -1,4 +1,7 @@
-"""The manifest of a version's evidence, which its commit names: its sources and its files.
+"""What commits say beside their data files: the manifest of a version's evidence, the history of imports, which import
+brought a row.
+
+The manifest has the evidence's sources and files; a commit's summary names it.
 
 Invariants
     A manifest is complete: with it and the files it names, a version's evidence can be read without any other version.
@@ -11,7 +14,8 @@ Invariants
 
 The sources are in a file of their own, because a fold, which comes every minute, changes the files and no source.
 
-The summaries of the commits: which imports there were, and when; and which one brought a row.
+The history is the summaries of the commits: which imports there were; which version was the newest at a time, found by
+bisection. ``Origins`` has the import of each row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What the sources of an import said before of the texts that they name now.
+"""What an import says anew: which sightings its sources gave before, and which mapped files take the place of others.
+
+Sightings: what the sources of an import said before of the texts that they name now.
 
 A sighting is renewed by a later one of the same source, text and contract; sightings without a contract are alike in
 that. A new one that says nothing beyond the earlier ones is not written: a list that is imported again costs nothing
@@ -12,7 +14,7 @@ makes up to four claims, with and without its kind, with and without its declara
 where a claim in its place has its kind and declaration and is as good. The engine joins them, a part of the import at
 a time.
 
-The mapped files of one publish: contracts and usage, each written before the publish began.
+Mapped files of one publish: contracts and usage, each written before the publish began.
 
 Invariants
     A file says what one import says; its statements are of the import's sources.
