@@ -60,7 +60,7 @@ test: dev ## run the tests: with a quarter of the examples, without the longest 
 test-all: dev ## all tests, as CI does: also those that kill at every moment, fill memory, read the real corpora
 	$(PYTEST) -n 4
 
-test-quick: dev ## run the tests that need no browser and start no process (40 seconds)
+test-quick: dev ## run the quick files: no browsers, no processes, little of the HTTP API (40 seconds)
 	$(PYTEST) -n 2 -m "not slow and not long"
 
 lint: dev ## ruff and mypy, strict

@@ -1,7 +1,6 @@
 """The table of the formats, in the order in which an input is tried against them.
 
-To add a format, write a module that recognises an open source and gives its candidates, and add an entry to FORMATS.
-A format whose inputs refer to each other (Solidity) has a MultiSourceReader as well.
+CONTRIBUTING.md says how to add one.
 """
 
 from __future__ import annotations
