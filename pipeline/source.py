@@ -114,7 +114,7 @@ def unpacked(raw: Any, name: str) -> Any:
     """A stream of the contents of ``raw``; ``raw`` itself where it is not packed. ``name`` is the input's path."""
     magic = raw.peek(10)
     if magic.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=raw)
+        return _Gzip(fileobj=raw)
     if magic.startswith(b"\xfd7zXZ\x00"):
         return _Streams(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_WINDOW_BYTES))
     # A text may begin with "BZh". In a bzip2 stream the digits of pi, or of its square root, follow.
@@ -125,6 +125,13 @@ def unpacked(raw: Any, name: str) -> Any:
         options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
         return _Streams(raw, lambda: zstd.ZstdDecompressor(options=options))
     return raw
+
+
+class _Gzip(gzip.GzipFile):
+    """Gives what was unpacked before an error: ``read`` of the standard library loses up to its whole size."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self.read1(-1 if size is None else size)
 
 
 class _Streams(io.RawIOBase):

@@ -516,7 +516,8 @@ BAD_INPUTS: list[tuple[str, bytes, list[str]]] = [
         for where, content in _cut(pack(_LINES)).items()
     ),
     ("damaged.txt.gz", gzip.compress(_LINES)[:5_000] + bytes(50) + gzip.compress(_LINES)[5_050:], ["unpacked: "]),
-    ("trailing.txt.zst", zstd.compress(b"a()\n") + b"rubbish", ["unpacked: "]),
+    *((f"trailing.txt.{ending}", pack(b"a()\n") + b"rubbish", ["after 4 bytes unpacked: "])
+      for ending, pack in COMPRESSORS.items()),
     ("broken.json", _BROKEN.replace('"f25",', '"f25"', 1).encode(), ["line 130 column 3: broken JSON: "]),
     ("cut.json", b'{"a9059cbb": "transfer(address,uint256)",\n "18160ddd": "tot', ["line 2 column 14: broken JSON: "]),
     ("latin.json", b'{"a9059cbb": "transfer(address,uint256)", "x": "\xe4"}', ["byte 49: not UTF-8"]),
