@@ -27,7 +27,7 @@ _UNCHECKED_BYTES = 1 << 30
 _PAGE_BYTES = 1 << 27
 """The largest page once it is unpacked; a text has at most 64 KiB, and writers end pages at 1 MiB."""
 _OTHER_VALUE = object()
-"""Stands for a value that is no text, and in a sample no number either."""
+"""Stands for a value that is neither text nor a number."""
 
 
 def looks_like(source: Source) -> bool:
@@ -100,7 +100,7 @@ def rows_of(table: ParquetTable) -> Iterator[Entry]:
     number = total = 0
     for batch in batches:
         texts, kinds, *hashes = (
-            _bytes(batch.column(names[at])) if at is not None else [None] * batch.num_rows
+            _values(batch.column(names[at])) if at is not None else [None] * batch.num_rows
             for at in (columns.text, columns.kind, *columns.hashes)
         )
         for text, kind, *written in zip(texts, kinds, *hashes, strict=True):
@@ -166,29 +166,32 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )  # fmt: skip
 
 
-def _bytes(column: pa.Array) -> list[Any]:
-    """The values as bytes. Text too, because a string column may hold invalid UTF-8.
+def _values(column: pa.Array) -> list[Any]:
+    """The values: numbers, and bytes. Text too is bytes, because a string column may hold invalid UTF-8.
 
     A value of another type is _OTHER_VALUE. If the column would be too large, values that are longer than any
     text may be are cut.
     """
     if not pa.types.is_dictionary(column.type):
-        return _plain_bytes(column)
+        return _plain_values(column)
     values, indices = column.dictionary, column.indices
     if not _is_bytes(values.type):
-        return _plain_bytes(values.take(indices))
+        return _plain_values(values.take(indices))
     lengths = pc.binary_length(values).take(indices)
     if (pc.sum(lengths.cast(pa.int64())).as_py() or 0) <= _BATCH_BYTES:
-        return _plain_bytes(values.take(indices))
-    cut = [value and value[: MAX_TEXT_BYTES + 1] for value in _plain_bytes(values)]
+        return _plain_values(values.take(indices))
+    cut = [value and value[: MAX_TEXT_BYTES + 1] for value in _plain_values(values)]
     return [cut[at] if at is not None else None for at in indices.to_pylist()]
 
 
-def _plain_bytes(column: pa.Array) -> list[Any]:
+def _plain_values(column: pa.Array) -> list[Any]:
     kind = column.type
     if _is_bytes(kind) or pa.types.is_fixed_size_binary(kind):
         values: list[bytes | None] = column.cast(pa.large_binary()).to_pylist()
         return values
+    if _is_number(kind):
+        found: list[int | float | None] = column.to_pylist()
+        return found
     return [_OTHER_VALUE if is_valid else None for is_valid in column.is_valid().to_pylist()]
 
 
@@ -200,10 +203,6 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _values(column: pa.Array) -> list[Any]:
-    return column.to_pylist() if _is_number(column.type) else _bytes(column)
 
 
 # The sizes of a Parquet column's pages, which only the page headers tell.

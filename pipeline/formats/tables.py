@@ -50,6 +50,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]*\.[0-9]+")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]+")
 _SHOWN_COLUMNS = 24
 _SHOWN_CHARACTERS = 64
+_SHOWN_HASH = 2 * _SHOWN_CHARACTERS
 
 Row = Sequence[Any]
 """The values of the columns, in their order: text as str or bytes, None for no value. It may be too short."""
@@ -77,7 +78,10 @@ class Columns:
         Hashes of one length tell the collection, a selector beside a whole hash does not.
         """
         if kind is None and len(written) == 1 and self.tells_kind:  # as most rows, in half of the time
-            return Entry(text, line) if written[0] is None else entry_with_hash(text, line, digest_of(written[0]))
+            if written[0] is None:
+                return Entry(text, line)
+            digest = digest_of(written[0])
+            return _with_bad_hash(text, line, written[0]) if digest is None else entry_with_hash(text, line, digest)
         sighting = _KINDS.get(_shown(kind).lower(), LISTED) if kind is not None else LISTED
         collection = sighting.kind.collection
         declared = [digest_of(value) for value in written if value is not None]
@@ -85,13 +89,20 @@ class Columns:
             return Entry(text, line, collection, sighting=sighting)
         known = [digest for digest in declared if digest is not None]
         if len(known) < len(declared):
-            return Entry(text, line, collection, reject_reason=BAD_ENTRY)
+            [bad, *_] = [value for value in written if value is not None and digest_of(value) is None]
+            return _with_bad_hash(text, line, bad, collection)
         longest = known[0] if len(known) == 1 else max(known, key=len)
         if collection == UNKNOWN and self.tells_kind and all(len(digest) == len(longest) for digest in known):
             collection = collection_of(longest)
             sighting = listed(collection)
         agree = all(longest.startswith(digest) for digest in known)
         return Entry(text, line, collection, longest, OK if agree else HASH_MISMATCH, sighting)
+
+
+def _with_bad_hash(text: bytes, line: int, value: Any, collection: int = UNKNOWN) -> Entry:
+    """The reject of a text beside a value that is no hash. It shows both, because the text may be a good one."""
+    shown = value if isinstance(value, bytes) else encoded(str(value)) if isinstance(value, str | int | float) else b"?"
+    return Entry(shown[:_SHOWN_HASH] + b"," + text, line, collection, reject_reason=BAD_ENTRY)
 
 
 def digest_of(value: Any) -> bytes | None:

@@ -315,7 +315,7 @@ SOURCIFY_READING = Reading(
     "parquet",
     [TRANSFER, MOVED, "b()"],
     [],
-    [Reject("hash_mismatch", "a()", 0, 3), Reject("bad_entry", "", 0, 5), Reject("bad_entry", "d()", 0, 6)],
+    [Reject("hash_mismatch", "a()", 0, 3), Reject("bad_entry", "", 0, 5), Reject("bad_entry", "12,d()", 0, 6)],
 )
 
 DATA = Path(__file__).parent / "data"
@@ -386,7 +386,7 @@ MYTHRIL_READING = Reading(
     "sqlite",
     [TRANSFER, "many_msg_babbage(bytes1)", "bare(uint256)"],
     [MOVED],
-    [Reject("hash_mismatch", "x()", 0, 3), Reject("bad_entry", "None", 0, 5), Reject("bad_entry", "seven()", 0, 7)],
+    [Reject("hash_mismatch", "x()", 0, 3), Reject("bad_entry", "None", 0, 5), Reject("bad_entry", "7,seven()", 0, 7)],
 )
 
 # As Foundry prints tables: rows over several lines are joined, rows of Markdown have no rules, constructors are none.
@@ -716,7 +716,7 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
     ) for step in (1, -1) for lines in [["0x4df7e3d0,b()", f'0xa9059cbb,"{TRANSFER}"'][::step]]},
     "a selector beside the whole hash": (
         "input", _TOPICS_TOO,
-        Reading("csv", [TRANSFER], [MOVED], [Reject("hash_mismatch", TRANSFER, 0, 3), Reject("bad_entry", "b()", 0, 5)]),
+        Reading("csv", [TRANSFER], [MOVED], [Reject("hash_mismatch", TRANSFER, 0, 3), Reject("bad_entry", "0x12,b()", 0, 5)]),
     ),
     "what Foundry looked up in vain": (  # Foundry keeps an empty text
         "input", json.dumps({
@@ -740,7 +740,7 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
         ("empty.txt", "text"), ("empty.jsonl", "rows"), ("empty.ndjson", "rows"))},
     **{f"the hash {hash!r}": (
         "input", json_lines({"text_signature": "a()", "hex_signature": hash}, {"text_signature": "b()"}),
-        Reading("rows", ["b()"], [], [Reject("bad_entry", "a()", 0, 1)]),
+        Reading("rows", ["b()"], [], [Reject("bad_entry", f"{hash if isinstance(hash, str | int) else '?'},a()", 0, 1)]),
     ) for hash in BAD_HASHES},
 }  # fmt: skip
 """By what is shown: a file's name, its content, and its reading."""
@@ -1153,16 +1153,14 @@ def test_types_of_the_text_column(read: Read) -> None:
 
 @pytest.mark.parametrize("name", ["hex_signature", "hash", "selector", "byte_sig"])
 def test_types_of_the_hash_column(read: Read, name: str) -> None:
-    """A hash that is neither text nor bytes is a reject, as it is in JSON and CSV; a row without one is accepted."""
-    dictionary = pa.array([7, None]).dictionary_encode()
-    for column in (
-        pa.array([7, None], pa.uint32()),
-        dictionary,
-        pa.array([True, None]),
-        pa.array([["0x0dbe671f"], None]),
-    ):
+    """A hash that cannot be one is a reject, which shows it, as in JSON and CSV; a row without one is accepted."""
+    numbers = pa.array([7, None], pa.uint32())
+    for column, shown in (
+        (numbers, 7), (numbers.dictionary_encode(), 7), (pa.array(["x", None]), "x"), (pa.array([b"\t", None]), "\t"),
+        (pa.array([True, None]), "?"), (pa.array([["0x0dbe671f"], None]), "?"),
+    ):  # fmt: skip
         reading = read("input", parquet_bytes({"text_signature": ["a()", "b()"], name: column}))
-        assert reading == Reading("parquet", ["b()"], [], [Reject("bad_entry", "a()", 0, 1)])
+        assert reading == Reading("parquet", ["b()"], [], [Reject("bad_entry", f"{shown},a()", 0, 1)])
 
 
 def test_parquet_of_many_row_groups(read: Read) -> None:
