@@ -14,6 +14,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.pack import Pack
 from sigdir.signatures.pack_file import BadPack
+from sigdir.signatures.pack_texts import check_canonical
 from sigdir.signatures.rank import noted_reasons, standard_of
 from sigdir.signatures.types import parsed_declaration
 from sigdir.warehouse.table.paths import Paths
@@ -61,14 +62,14 @@ class PackDirectory:
 
     def known(self, hash: bytes) -> list[Known]:
         """The texts as decoding takes them."""
-        return [_known(hash, text, declaration) for text, declaration in self._pack.entries(hash)]
+        return [_known(hash, text, declaration) for text, declaration in self._entries(hash)]
 
     def returns(self, selector: bytes) -> tuple[Returned, ...]:
         """What the declarations of a selector's texts say that it returns; a pack does not know how often they are declared."""
         from sigdir.signatures.abi import returns_of
 
-        found = self._pack.declarations(selector) if len(selector) == SIGNATURES.hash_bytes else ()
-        return tuple(returns_of((one, 0) for one in found))
+        found = self._entries(selector) if len(selector) == SIGNATURES.hash_bytes else ()
+        return tuple(returns_of((declaration, 0) for _, declaration in found if declaration))
 
     def descriptors(self, selector: bytes, place: Place) -> Sequence[Descriptor]:
         """How calls of a function of the contract at a chain and address are shown: a pack has no descriptors."""
@@ -82,7 +83,7 @@ class PackDirectory:
 
     def ranked(self, hash: bytes) -> list[RankedText]:
         """The texts with their reasons."""
-        entries = self._pack.entries(hash)
+        entries = self._entries(hash)
         return [
             RankedText(
                 text, said, (*noted_reasons(standard_of(hash, text), ""), f"text {place} of {len(entries)} in the pack")
@@ -93,7 +94,11 @@ class PackDirectory:
     def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
         """The first texts of a collection that have a fragment, whatever its case."""
         wanted = fragment.lower()
-        return list(islice((text for text in self._pack.texts(collection) if wanted in text.lower()), limit))
+        found = list(islice((text for text in self._pack.texts(collection) if wanted in text.lower()), limit))
+        with _named(self.source):
+            for text in found:
+                check_canonical(collection, text.encode())
+        return found
 
     def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
         """All texts of a collection."""
@@ -102,6 +107,10 @@ class PackDirectory:
         texts = iter(self._pack.texts(collection))
         while some := list(islice(texts, READ_ROWS)):
             yield pa.array(some, pa.string())
+
+    def _entries(self, hash: bytes) -> list[tuple[str, str]]:
+        with _named(self.source):
+            return self._pack.entries(hash)
 
     def close(self) -> None:
         """The file stays mapped until the pack is freed."""
@@ -122,8 +131,15 @@ def _known(hash: bytes, text: str, declaration: str) -> Known:
 
 def open_pack(source: PackSource) -> Pack:
     """The pack of a file; raises BadInput with its name, BadKey, OSError."""
-    try:
+    with _named(source):
         return Pack(source.path, source.key)
+
+
+@contextmanager
+def _named(source: PackSource) -> Iterator[None]:
+    """Raise BadInput with the pack's name for what is wrong with it."""
+    try:
+        yield
     except BadPack as error:
         raise BadInput(str(source.path), str(error)) from None
 

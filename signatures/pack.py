@@ -59,7 +59,10 @@ class Pack:
         return self._indexes[collection].rows if collection in self._indexes else 0
 
     def lookup(self, hash: str | bytes) -> list[str]:
-        """The texts of a selector (4 bytes or 8 hex digits) or a topic (32 or 64), the best first; raises ValueError."""
+        """The texts of a selector (4 bytes or 8 hex digits) or a topic (32 or 64), the best first.
+
+        Raises ValueError for another hash, BadPack for a text that has another one.
+        """
         return [text for text, _ in self.entries(hash)]
 
     def declarations(self, hash: str | bytes) -> list[str]:
@@ -67,7 +70,7 @@ class Pack:
         return [declaration for _, declaration in self.entries(hash) if declaration]
 
     def entries(self, hash: str | bytes) -> list[tuple[str, str]]:
-        """The texts of a hash, the best first, each with its declaration; "" for none."""
+        """The texts of a hash, the best first, each with its declaration, "" for none; raises ValueError, BadPack."""
         digest = parse_hash(hash) if isinstance(hash, str) else hash if isinstance(hash, bytes) else None
         if digest is None or len(digest) not in (SIGNATURES.hash_bytes, EVENT_SIGNATURES.hash_bytes):
             raise ValueError(f"neither a selector, 4 bytes or 8 hex digits, nor a topic, 32 or 64: {hash!r:.80}")
@@ -75,7 +78,7 @@ class Pack:
         return index.entries(digest) if index is not None else []
 
     def texts(self, collection: Collection) -> Iterator[str]:
-        """All texts of a collection, in alphabetical order."""
+        """All texts of a collection, in alphabetical order. Those of the form for lookups are not checked here."""
         index = self._indexes.get(collection)
         return iter(index.lines()) if index is not None else iter(())
 
@@ -112,15 +115,18 @@ class _Index:
     def entries(self, digest: bytes) -> list[tuple[str, str]]:
         prefix = int.from_bytes(digest[:4])
         at = bisect_left(self._prefixes, prefix)
-        found, left = [], len(self._texts) + len(self._declared)
+        found: list[tuple[str, str]] = []
+        read: set[str] = set()
         while at < self.rows and self._prefixes[at] == prefix:
             text = _line(self._texts, self._starts[at])
-            left -= len(text)
-            if not self._is_topics or _is_hash_of(digest, text):
+            if text in read:  # a small pack would take the time of a large one
+                raise BadPack(f"it has a text twice: {text[:80]}")
+            read.add(text)
+            hash = pack_texts.checked_hash(self.columns.collection, text.encode())
+            if not hash.startswith(digest[:4]):
+                raise BadPack(f"it has {text[:80]} under 0x{digest[:4].hex()}, which is not of its hash")
+            if hash.startswith(digest):
                 found.append((text, self._declaration(at, text) if self._declared_at else ""))
-                left -= len(found[-1][1])
-            if left < 0:  # a small pack would take the time of a large one
-                raise BadPack("a text is beside several numbers")
             at += 1
         return found
 
@@ -168,12 +174,6 @@ def _line(lines: memoryview, start: int) -> str:
     if end < 0:
         raise BadPack("a text does not end")
     return piece[:end].decode("ascii", "backslashreplace")
-
-
-def _is_hash_of(digest: bytes, text: str) -> bool:
-    from sigdir.signatures.keccak import keccak256  # takes 35 ms to load
-
-    return keccak256(text.encode()) == digest
 
 
 def _declares(declaration: str, text: str, is_event: bool) -> bool:

@@ -139,18 +139,28 @@ def checked_prefixes(collection: Collection, data: bytes | memoryview, bounds: A
     if kernels := _kernels(rows):
         prefixes: Array
         prefixes, is_known = kernels.hashed(data, bounds)
-        unknown = (line(data, bounds, row) for row in np.flatnonzero(~is_known).tolist())
-    else:
-        from sigdir.signatures.keccak import keccak256  # takes 35 ms to load
+        for row in np.flatnonzero(~is_known).tolist():
+            check_canonical(collection, line(data, bounds, row))
+        return prefixes
+    texts = bytes(data).split(b"\n")[:-1]
+    return np.frombuffer(b"".join(checked_hash(collection, text)[:4] for text in texts), ">u4").astype(np.uint32)
 
-        texts = bytes(data).split(b"\n")[:-1]
-        prefixes = np.frombuffer(b"".join(keccak256(text)[:4] for text in texts), ">u4").astype(np.uint32)
-        unknown = (text for text in texts if not _PLAIN.fullmatch(text))
-    for text in unknown:
-        if _is_too_deep(text) or not _is_canonical(text, collection):
-            shown = text[:80].decode("ascii", "backslashreplace")
-            raise BadPack(f"it has a text that is not canonical, or that no ABI can have: {shown}")
-    return prefixes
+
+def checked_hash(collection: Collection, text: bytes) -> bytes:
+    """The hash of a text; raises BadPack for one that is not canonical."""
+    from sigdir.signatures.keccak import keccak256  # takes 35 ms to load
+
+    check_canonical(collection, text)
+    return keccak256(text)
+
+
+def check_canonical(collection: Collection, text: bytes) -> None:
+    """Raises BadPack."""
+    if len(text) <= MAX_TEXT_BYTES and _PLAIN.fullmatch(text):
+        return
+    if _is_too_deep(text) or not _is_canonical(text, collection):
+        shown = text[:80].decode("ascii", "backslashreplace")
+        raise BadPack(f"it has a text that is not canonical, or that no ABI can have: {shown}")
 
 
 def _kernels(rows: int) -> Any:

@@ -26,7 +26,7 @@ export class Pack implements PackState {
   readonly form: PackState["form"];
   readonly version: number;
   readonly indexes: PackState["indexes"];
-  /** A pack that was kept: `new Pack(kept)`, where `kept` was `{ ...pack }`. Nothing is checked or hashed again. */
+  /** A pack that was kept: `new Pack(kept)`, where `kept` was `{ ...pack }`. It is not unpacked again. */
   constructor(state: PackState);
   /**
    * Open a pack. Each text of the form for transport is checked and hashed. Rejects with BadPack.
@@ -35,7 +35,10 @@ export class Pack implements PackState {
   static open(bytes: Uint8Array | ArrayBuffer, options?: { key?: string }): Promise<Pack>;
   /** The number of texts. */
   readonly size: number;
-  /** The texts of a selector ("0x" and 8 hex digits) or a topic (64 digits). Throws TypeError for another hash. */
+  /**
+   * The texts of a selector ("0x" and 8 hex digits) or a topic (64 digits). Throws TypeError for another hash.
+   * Each is checked and hashed: a text under another hash than its own is BadPack.
+   */
   lookup(hash: string): string[];
   /** The declarations of those texts that have one: "function transfer(address to, uint256 value) returns (bool)". */
   declarations(hash: string): string[];

@@ -17,7 +17,7 @@ function check(holds, problem) {
 
 /** The texts of selectors and topics, best first. */
 export class Pack {
-  /** IndexedDB can keep `{ ...pack }`: `new Pack` takes it, and neither unpacks nor hashes again. */
+  /** IndexedDB can keep `{ ...pack }`: `new Pack` takes it, and does not unpack it again. */
   constructor({ form, version, indexes }) {
     Object.assign(this, { form, version, indexes });
   }
@@ -49,24 +49,25 @@ export class Pack {
   #found(hash) {
     const digits = String(hash).toLowerCase().replace(/^0x/, "");
     if (!/^(?:[0-9a-f]{8}|[0-9a-f]{64})$/.test(digits)) throw new TypeError("a selector has 8 hex digits, a topic 64");
-    const index = this.indexes[COLLECTIONS[digits.length === 8 ? 0 : 1]];
+    const collection = digits.length === 8 ? 0 : 1, index = this.indexes[COLLECTIONS[collection]];
     if (!index) return [];
-    const prefix = parseInt(digits.slice(0, 8), 16), found = [];
-    let left = index.texts.length; // a small pack would take the time of a large one
+    const first = digits.slice(0, 8), prefix = parseInt(first, 16), found = [], read = new Set();
     for (let at = firstAt(index.prefixes, prefix); index.prefixes[at] === prefix; at++) {
       const text = lineAt(index.texts, index.starts[at]);
-      check((left -= text.length) >= 0, "a text is beside several numbers");
-      if (digits.length === 8 || digestOf(text) === digits) found.push([text, index, at]);
+      check(read.size < read.add(text).size, "it has a text twice"); // a small pack would take the time of a large one
+      checkText(text, KEYWORDS[collection]);
+      const digest = digestOf(text);
+      check(digest.startsWith(first), `it has ${text.slice(0, 80)} under 0x${first}, which is not of its hash`);
+      if (digest.startsWith(digits)) found.push([text, index, at]);
     }
     return found;
   }
 
   #declared(hash) {
-    let found = [], read = 0;
+    const found = [];
     for (const [text, index, at] of this.#found(hash)) {
       const declaration = index.declaredAt.length ? lineAt(index.declared, index.declaredAt[at]) : "";
       if (!declaration) continue;
-      check((read += declaration.length) <= index.declared.length, "a declaration is beside several texts");
       const parsed = parseDeclaration(declaration), isRight = (parsed.kind === "event") === String(hash).length > 10;
       check(isRight && canonicalText(parsed.name, parsed.inputs) === text, `the declaration of ${text} is of another text`);
       found.push([declaration, parsed]);
@@ -238,6 +239,13 @@ const TYPE = new RegExp(
     "(?:\\[(?:[1-9]\\d*)?\\])*$");
 const isType = ({ type, components }) =>
   TYPE.test(type) && type.startsWith("tuple") === Boolean(components) && (components ?? []).every(isType);
+
+function checkText(text, keyword) {
+  const list = text.indexOf("(");
+  check(text.length <= MAX_TEXT_BYTES, "its texts are longer than a reader allows");
+  checkName(utf8.encode(text), 0, 0, list, keyword);
+  checkList(text.slice(list));
+}
 
 /** A parameter list must be canonical: "((uint256,bool)[],address)". */
 function checkList(list) {

@@ -145,20 +145,28 @@ def test_node_refuses_what_python_refuses(tmp_path: Path) -> None:
 
 def test_node_reads_a_line_once(tmp_path: Path) -> None:
     """A pack whose numbers all have one long text, or one long declaration, is refused as soon as it is asked."""
-    sevens, zeros = (1000 * number.to_bytes(4, "little") for number in (7, 0))
-    starts = b"".join((4 * at).to_bytes(4, "little") for at in range(1000))
-    types = ["uint256"] * 500
-    declared = f"function f() returns ({', '.join(types)})\n".encode()
-    packs = [
-        pack_bytes(INDEXED, 0, [PackColumns(SIGNATURES, 1000, columns)])
-        for columns in (
-            [sevens, zeros, f"f({','.join(types)})\n".encode(), b"", b""],
-            [sevens, starts, b"f()\n" * 1000, zeros, declared],
-        )
-    ]
-    one_text, one_declaration = [found["message"] for found in in_node(tmp_path, packs, ["0x00000007"])]
-    assert one_text.endswith("several numbers")
-    assert one_declaration.endswith("several texts")
+    long, declared = f"f({','.join(['uint256'] * 500)})", f"function f() returns ({', '.join(['uint256'] * 500)})\n"
+    for text, copies, declarations in ((long, 1, [b"", b""]), ("f()", 1000, [bytes(4000), declared.encode()])):
+        starts = b"".join((at % copies * (len(text) + 1)).to_bytes(4, "little") for at in range(1000))
+        hash = digest(text)[:4]
+        columns = [hash[::-1] * 1000, starts, f"{text}\n".encode() * copies, *declarations]
+        pack = pack_bytes(INDEXED, 0, [PackColumns(SIGNATURES, 1000, columns)])
+        [found] = in_node(tmp_path, [pack], [f"0x{hash.hex()}"])
+        assert found.get("message") == "it has a text twice"
+
+
+def test_node_returns_no_text_of_another_hash(tmp_path: Path) -> None:
+    """Nor one that is not canonical, whatever its hash: the form for lookups is not hashed when it is opened."""
+    claim = "claimNFT(address,uint256)"
+    for text, number, told in (
+        (claim, "a9059cbb", f"it has {claim} under 0xa9059cbb, which is not of its hash"),
+        *((bad, digest(bad)[:4].hex(), "no") for bad in ("f(uint)", "9f()", "f", "f()\x1b", "pay alice()")),
+    ):
+        columns = [bytes.fromhex(number)[::-1], bytes(4), f"{text}\n".encode(), b"", b""]
+        for collection, asked in ((SIGNATURES, f"0x{number}"), (EVENT_SIGNATURES, f"0x{number}{'0' * 56}")):
+            pack = pack_bytes(INDEXED, 0, [PackColumns(collection, 1, columns)])
+            [found] = in_node(tmp_path, [pack], [asked])
+            assert (found.get("refused"), told in found["message"]) == ("BadPack", True)
 
 
 def test_node_checks_signatures(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import pytest
 
 import sigdir
 from sigdir.cli.progress import Lines
-from sigdir.pipeline.errors import BadTarget
+from sigdir.pipeline.directory import PackSource, open_directory
+from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.export import Options, PackOptions, run_export
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.pack_file import INDEXED, PackColumns, pack_bytes
 from tests.conftest import ROOT, import_files
 from tests.pipeline.support import invoke
 
@@ -166,6 +168,19 @@ def test_resolve_shows_the_texts_and_their_reasons(stored: Path, pack: Path, key
     assert "neither a selector nor a topic" in invoke(NOWHERE, "resolve", "0x12", "--pack", pack).stderr
     both = invoke(NOWHERE, "resolve", "0xa9059cbb", "--pack", pack, "--warehouse", pack.parent)
     assert (both.status, "exclude each other" in both.stderr) == (2, True)
+
+
+def test_a_pack_with_a_text_under_another_selector_is_named(tmp_path: Path) -> None:
+    """By every command that asks it, though its digest is right. A search refuses a text that is not canonical."""
+    forged = tmp_path / "forged.pack"
+    for text in (b"claimNFT(address,uint256)\n", b"pay alice now\n"):
+        columns = [bytes.fromhex("a9059cbb")[::-1], bytes(4), text, b"", b""]
+        forged.write_bytes(pack_bytes(INDEXED, 1, [PackColumns(SIGNATURES, 1, columns)]))
+        for command in (["resolve", "0xa9059cbb", "--pack"], ["decode", CALL, "--pack"], ["verify"]):
+            done = invoke(NOWHERE, *command, forged)
+            assert (done.status, done.stdout, f"Error: {forged}: " in done.stderr) == (2, b"", True)
+    with pytest.raises(BadInput, match="not canonical"):
+        open_directory(PackSource(forged)).containing(SIGNATURES, "alice", 10)
 
 
 def test_decode_takes_a_pack_in_place_of_a_warehouse(stored: Path, pack: Path, tmp_path: Path) -> None:

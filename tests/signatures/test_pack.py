@@ -226,19 +226,29 @@ def test_the_form_for_lookups_is_checked_on_demand(columns: list[bytes]) -> None
         pack.check()
 
 
+def test_a_lookup_returns_no_text_of_another_hash() -> None:
+    """Of the form for lookups, which is not hashed when it is opened; nor one that is not canonical, whatever its hash."""
+    for text, number, told in (
+        ("claimNFT(address,uint256)", "a9059cbb", "it has claimNFT.* under 0xa9059cbb, which is not of its hash"),
+        ("f(uint)", keccak256("f(uint)")[:4].hex(), "not canonical.*: f\\(uint\\)"),
+    ):
+        for collection, asked in ((SIGNATURES, number), (EVENT_SIGNATURES, number + "0" * 56)):
+            columns = [numbers(int(number, 16)), numbers(0), f"{text}\n".encode(), b"", b""]
+            pack = sigdir.Pack(pack_bytes(INDEXED, 0, [PackColumns(collection, 1, columns)]))
+            with pytest.raises(BadPack, match=told):
+                pack.lookup(asked)
+
+
 def test_a_text_is_beside_one_number() -> None:
     """A pack whose numbers all have one long text, or one long declaration, is refused before that is read many times."""
-    long = b"f(" + b",".join([b"uint256"] * 500) + b")\n"
-    declared = b"function f() returns (" + b", ".join([b"uint256"] * 500) + b")\n"
-    texts = b"f()\n" * 1000
-    starts = numbers(*range(0, 4000, 4))
-    for columns in (
-        [numbers(*[7] * 1000), numbers(*[0] * 1000), long, b"", b""],
-        [numbers(*[7] * 1000), starts, texts, numbers(*[0] * 1000), declared],
-    ):
+    long, declared = f"f({','.join(['uint256'] * 500)})", f"function f() returns ({', '.join(['uint256'] * 500)})\n"
+    for text, copies, declarations in ((long, 1, [b"", b""]), ("f()", 1000, [numbers(*[0] * 1000), declared.encode()])):
+        hash = keccak256(text)[:4]
+        starts = numbers(*(number % copies * (len(text) + 1) for number in range(1000)))
+        columns = [hash[::-1] * 1000, starts, f"{text}\n".encode() * copies, *declarations]
         pack = sigdir.Pack(remade(columns, 1000, INDEXED))
-        with pytest.raises(BadPack, match="several numbers"):
-            pack.declarations(numbers(7)[::-1])
+        with pytest.raises(BadPack, match="a text twice"):
+            pack.declarations(hash)
 
 
 # Signatures.
