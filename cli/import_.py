@@ -198,9 +198,7 @@ def _contract(written: str) -> Deployed:
 )  # fmt: skip
 @click.argument("paths", nargs=-1, type=click.Path())  # a URL too; the type completes names
 @warehouse_option
-@click.option(
-    "--samples", is_flag=True, help="Import the declarations of the common ERC standards that come with sigdir."
-)
+@click.option("--samples", is_flag=True, help="Import the bundled declarations of standards and well-known contracts.")
 @click.option(
     "--collection", type=CollectionChoice(), default=SIGNATURES.value,
     help="Collection for candidates whose kind the input does not state.",

@@ -89,10 +89,10 @@ def test_the_samples_are_in_the_package(tmp_path: Path) -> None:
     """`sigdir import --samples` works in any folder. Without it and without paths the command says what is missing."""
     command = [sys.executable, "-m", "sigdir", "import"]
     run = partial(subprocess.run, cwd=tmp_path, env=environment(tmp_path / "w"), capture_output=True, text=True)
-    done = run([*command, "--samples", "--dry-run"])
+    done = run([*command, "--samples", "--dry-run", "--json"])
     assert done.returncode == 0, done.stderr
     for sample in (ROOT / "samples").glob("*.txt"):
-        assert sample.stem[:12] in done.stdout
+        assert sample.name in done.stdout
     done = run(command)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "Error: name the files to import, or give --samples")
 
