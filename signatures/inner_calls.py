@@ -101,12 +101,11 @@ def _in_members(path: Path, types: Sequence[Type], values: Sequence[Any], budget
     operation = _OPERATIONS.get(",".join(type.text for type in types), {}) if path else {}
     before: tuple[str, Any] = ("", None)
     for number, (type, value) in enumerate(zip(types, values, strict=True)):
-        if has_bytes(type):
-            inner = _unpacked((*path, number), value, operation[number]) if number in operation else None
-            if inner is not None:
-                yield inner
-            else:
-                yield from _in_value((*path, number), type, value, budget, before)
+        inner = _unpacked((*path, number), value, operation[number]) if number in operation else None
+        if inner is not None:
+            yield inner
+        elif has_bytes(type):
+            yield from _in_value((*path, number), type, value, budget, before)
         before = (type.text, value)
 
 
@@ -160,17 +159,24 @@ LIQUIDITIES = _packed("modifyLiquiditiesWithoutUnlock(bytes actions, bytes[] par
 PAYMASTER_WITH_GAS = _packed(
     "paymaster(address paymaster, uint128 verificationGasLimit, uint128 postOpGasLimit, bytes data)"
 )
+ACCOUNT_GAS_LIMITS = _packed("accountGasLimits(uint128 verificationGasLimit, uint128 callGasLimit)")
+GAS_FEES = _packed("gasFees(uint128 maxPriorityFeePerGas, uint128 maxFeePerGas)")
 
 
 def _unpacked(path: Path, data: bytes, text: str) -> Inner | None:
-    """Values that stand without padding, of which the last has the bytes that are left; None where they need more bytes."""
+    """Values that stand without padding; last may be bytes, which are what is left. None where they need more bytes."""
     types, values, at = _DECLARED[text], [], 0
-    for type in types[:-1]:
-        is_address = type.text == "address"
-        end = at + (20 if is_address else int(type.text.removeprefix("uint")) // 8)
-        values.append(_address(data[at:end]) if is_address else int.from_bytes(data[at:end]))
-        at = end
-    found = DecodeAttempt(text, types, (*values, data[at:]), exact=True)
+    for type in types:
+        if type.text == "bytes":
+            values.append(data[at:])
+        elif type.text == "address":
+            values.append(_address(data[at : at + 20]))
+            at += 20
+        else:
+            size = int(type.text.removeprefix("uint")) // 8
+            values.append(int.from_bytes(data[at : at + size]))
+            at += size
+    found = DecodeAttempt(text, types, tuple(values), exact=True)
     return Inner(path, data, found, "packed") if at <= len(data) else None
 
 
@@ -230,10 +236,12 @@ _PACKED_TEXTS = {
 
 _OPERATIONS: Mapping[str, Mapping[int, str]] = {
     "address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes": {2: DEPLOYMENT, 9: PAYMASTER},
-    "address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes": {2: DEPLOYMENT, 7: PAYMASTER_WITH_GAS},
-}
-"""What is packed in operations of the entry points 0.6 (UserOperation) and 0.7 (PackedUserOperation): initCode and
-paymasterAndData, by their numbers.
+    "address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes": {
+        2: DEPLOYMENT, 4: ACCOUNT_GAS_LIMITS, 6: GAS_FEES, 7: PAYMASTER_WITH_GAS
+    },
+}  # fmt: skip
+"""What is packed in operations of the entry points 0.6 (UserOperation) and 0.7 (PackedUserOperation): initCode,
+paymasterAndData and the words of two gas figures, by their numbers.
 """
 
 

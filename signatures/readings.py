@@ -20,6 +20,7 @@ Invariants
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
@@ -448,7 +449,7 @@ class Readings:
         if tree.inner.is_used_up:
             one.outer.add_note(_TOO_MANY)
         if reading is not None:
-            one.owner.nested.append(Nested(one.path, reading))
+            insort(one.owner.nested, Nested(one.path, reading), key=lambda nested: nested.path)
             self._search(tree, one.level + 1, reading)
 
 

@@ -174,19 +174,21 @@ def test_modes_of_erc_7579(mode: bytes, data: bytes, text: str, path: tuple[int,
 
 
 def test_operations_of_erc_4337() -> None:
-    """handleOps: the account's call, the factory before its call, the paymaster before its data."""
+    """handleOps: the factory before its call, the account's call, the gas, the paymaster before its data; in this order."""
     handle = "handleOps((address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes)[],address)"
     factory = bytes.fromhex(OTHER[2:]) + call("createAccount(address,uint256)", TO, 1)
     paymaster = bytes.fromhex(OTHER[2:]) + (5).to_bytes(16) + (6).to_bytes(16)
-    operation = (TO, 1, factory, call(TRANSFER, TO, 7), bytes(32), 0, bytes(32), paymaster, b"\1" * 65)
+    gas = [first.to_bytes(16) + second.to_bytes(16) for first, second in ((1, 2), (3, 4))]
+    operation = (TO, 1, factory, call(TRANSFER, TO, 7), gas[0], 0, gas[1], paymaster, b"\1" * 65)
     found = best(calldata(call(handle, [operation], TO)), handle, TRANSFER, "createAccount(address,uint256)")
     assert texts_inside(found) == [
-        ((0, 0, 2), "deployment(address,bytes)"), ((0, 0, 7), "paymaster(address,uint128,uint128,bytes)"),
-        ((0, 0, 3), TRANSFER),
+        ((0, 0, 2), "deployment(address,bytes)"), ((0, 0, 3), TRANSFER),
+        ((0, 0, 4), "accountGasLimits(uint128,uint128)"), ((0, 0, 6), "gasFees(uint128,uint128)"),
+        ((0, 0, 7), "paymaster(address,uint128,uint128,bytes)"),
     ]  # fmt: skip
-    deployment, with_gas = (nested.reading.candidates[0] for nested in found.nested[:2])
+    deployment, _, *with_gas = (nested.reading.candidates[0] for nested in found.nested)
     assert texts_inside(deployment) == [((1,), "createAccount(address,uint256)")]
-    assert with_gas.attempt.values == (OTHER, 5, 6, b"")
+    assert [one.attempt.values for one in with_gas] == [(1, 2), (3, 4), (OTHER, 5, 6, b"")]
 
 
 def test_a_nested_reading_has_its_confidence() -> None:
