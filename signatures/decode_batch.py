@@ -24,7 +24,7 @@ from sigdir.signatures.abi_decoder import (
     layout_of,
 )
 from sigdir.signatures.clear_signing import Place
-from sigdir.signatures.decode_input import hex_bytes, log_input
+from sigdir.signatures.decode_input import hex_bytes, log_input, topics_of_hex
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import AbiContract, DeployedContract, GivenContract
 from sigdir.signatures.inner_calls import Inner, has_bytes, inner_calls
@@ -80,7 +80,7 @@ class Row(NamedTuple):
 def read_input(form: Form, data: str, topics: Sequence[str] | None) -> Input:
     """An input of hex digits; raises BadInput. It is a log where there is a list of topics, which may be empty."""
     if topics is not None:
-        return log_input([hex_bytes(topic, "topics") for topic in topics], hex_bytes(data, "data"))
+        return log_input(topics_of_hex(topics), hex_bytes(data, "data"))
     return Input(form, hex_bytes(data, "input"))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -59,6 +59,17 @@ def hex_bytes(text: str, field: str = "data") -> bytes:
     if len(digits) % 2:
         raise BadInput(f"an odd number of hex digits: {len(digits)}", field)
     return bytes.fromhex(digits)
+
+
+def topics_of_hex(topics: Iterable[str]) -> list[bytes]:
+    """The bytes of a log's topics; raises BadInput, which says which of them is wrong."""
+    found = []
+    for number, topic in enumerate(topics):
+        try:
+            found.append(hex_bytes(topic))
+        except BadInput as error:
+            raise BadInput(f"topic {number}: {error.problem}", "topics") from None
+    return found
 
 
 def code_input(text: str, field: str = "code") -> Input:
@@ -305,7 +316,7 @@ def _topics_of(fields: Mapping[str, Any]) -> list[bytes] | None:
         return None
     if not isinstance(listed, list) or not all(isinstance(topic, str) for topic in listed):
         raise BadInput("a list of texts, each 0x and 64 digits", "topics")
-    return [hex_bytes(topic, "topics") for topic in listed[: MAX_TOPICS + 1]]
+    return topics_of_hex(listed[: MAX_TOPICS + 1])
 
 
 def _texts_of(fields: Mapping[str, Any]) -> tuple[str, ...]:

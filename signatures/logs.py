@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sigdir.signatures.abi_decoder import TOPICS, Budget, DecodeAttempt, Layout, attempt, attempt_of, layout_of
+from sigdir.signatures.abi_decoder import PADDING, TOPICS, Budget, DecodeAttempt, Layout, attempt, attempt_of, layout_of
 from sigdir.signatures.types import BadTypeList, Type
 
 _MAX_DECODED = 64
@@ -45,11 +45,12 @@ class LogAttempt(NamedTuple):
 
 
 def log_attempt(
-    topics: Sequence[bytes], data: bytes, text: str, budget: Budget, declared: Split | None = None
+    topics: Sequence[bytes], data: bytes, text: str, budget: Budget, declared: Split | None = None, first: int = 1
 ) -> LogAttempt:
     """Decode a log with a text; ``topics`` are those after the first, or all of an anonymous event.
 
-    ``declared`` is the split that a declaration gives.
+    ``declared`` is the split that a declaration gives; where no split decodes, the attempt says why that one does not.
+    ``first`` is the number of the first of the topics in the sentences of the attempt.
     """
     try:
         layout = layout_of(text)
@@ -59,11 +60,13 @@ def log_attempt(
     if len(topics) > len(types):
         detail = f"the log has {len(topics)} indexed values, the event {len(types)} parameters"
         return LogAttempt(DecodeAttempt(text, types, reason=TOPICS, detail=detail))
-    if declared is not None and len(declared) == len(topics):
-        found = _with_split(topics, data, text, layout, declared, budget)
-        if found.values is not None:
-            return LogAttempt(found, declared)
-    return _best(topics, data, text, layout, budget)
+    if declared is None or len(declared) != len(topics):
+        return _best(topics, data, text, layout, budget)
+    found = _with_split(topics, data, text, layout, declared, budget, first)
+    if found.values is not None:
+        return LogAttempt(found, declared)
+    best = _best(topics, data, text, layout, budget)
+    return best if best.attempt.values is not None else LogAttempt(found, declared)
 
 
 def _best(topics: Sequence[bytes], data: bytes, text: str, layout: Layout, budget: Budget) -> LogAttempt:
@@ -128,7 +131,7 @@ def _topic_value(type: Type, topic: bytes) -> Any:
 
 
 def _with_split(
-    topics: Sequence[bytes], data: bytes, text: str, layout: Layout, split: Split, budget: Budget
+    topics: Sequence[bytes], data: bytes, text: str, layout: Layout, split: Split, budget: Budget, first: int = 1
 ) -> DecodeAttempt:
     types, indexed = layout.types, dict(zip(split, topics, strict=True))
     found = attempt_of(data, text, layout.without(indexed), budget, first=0)
@@ -140,7 +143,7 @@ def _with_split(
     for number, type in enumerate(types):
         value = _topic_value(type, indexed[number]) if number in indexed else next(unindexed)
         if value is None:  # of a declared split
-            detail = f"topic {len(values) + 1} is out of range for {type.text}"
-            return found._replace(values=None, exact=False, left_over=0, reason=TOPICS, detail=detail)
+            detail = f"topic {first + split.index(number)} is out of range for {type.text}, or its padding is not zero"
+            return found._replace(values=None, exact=False, left_over=0, reason=PADDING, detail=detail)
         values.append(value)
     return found._replace(values=tuple(values))

@@ -375,8 +375,8 @@ class Readings:
     def _input_candidate(self, tree: _Tree, reading: Reading, known: Known) -> Candidate:
         if reading.form is not Form.LOG:
             return _candidate(reading.data[SELECTOR_BYTES:], known, tree.outer)
-        topics, known = reading.topics if reading.is_anonymous else reading.topics[1:], known.parsed()
-        found = log_attempt(topics, reading.data, known.text, tree.outer, known.split)
+        first, known = 0 if reading.is_anonymous else 1, known.parsed()
+        found = log_attempt(reading.topics[first:], reading.data, known.text, tree.outer, known.split, first)
         split = found.split if found.attempt.values is not None else None
         is_as_declared = split is None or known.split in (None, split)
         if split is not None and not is_as_declared:

@@ -358,7 +358,7 @@ def test_topics_in_one_text(warehouse: Path, tmp_path: Path, name: str) -> None:
     write_table(tmp_path / name, {"topics": [*given, *bad], "data": data})
     found = decoded(tmp_path / name, tmp_path / "out.parquet", warehouse)
     assert [json.loads(row["values"]) for row in found[: len(given)]] == [[TO, OTHER, "5"]] * len(given)
-    assert [row["reason"] for row in found[len(given) :]] == [f"topics: {reason}" for reason in bad.values()]
+    assert [row["reason"] for row in found[len(given) :]] == [f"topics: topic 0: {reason}" for reason in bad.values()]
 
 
 @pytest.mark.parametrize("name", ["logs.csv", "logs.parquet", "logs.jsonl"])

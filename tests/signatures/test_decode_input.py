@@ -152,6 +152,8 @@ def test_a_node_s_answer_is_what_it_has(value: dict[str, Any], form: Form) -> No
         ('{"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no"}}', "a node's answer with one"),
         ("0x1", "an odd number of hex digits: 1$"),
         ("0xa9", "1 byte; a selector has 4"),
+        (json.dumps({"topics": [SIG, SIG[:-1]]}), "topics: topic 1: an odd number of hex digits: 63$"),
+        (json.dumps({"topics": [SIG, SIG, SIG[:-1] + "g"]}), "topics: topic 2: 'g' at digit 64 is not a hex digit$"),
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:

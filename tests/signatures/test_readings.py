@@ -299,6 +299,18 @@ def test_a_log_that_does_not_fit_has_a_reason() -> None:
         assert reading.candidates[0].attempt.detail
 
 
+@pytest.mark.parametrize(
+    ("text", "number"), [("event E(uint8,address indexed)", 1), ("event E(uint8,address indexed) anonymous", 0)]
+)
+def test_a_topic_that_does_not_fit_its_declaration_is_named(text: str, number: int) -> None:
+    """By its number in the log, whatever stands before its parameter."""
+    topics = (keccak256(b"E(uint8,address)"), b"\1" + word(1)[1:])
+    [reading] = read(Input(Form.LOG, word(5), topics[1 - number :], anonymous=number == 0, texts=(text,)), [])
+    found = reading.candidates[0].attempt
+    assert found.reason == "bad_padding"
+    assert found.detail == f"topic {number} is out of range for address, or its padding is not zero"
+
+
 # Reverts.
 
 
