@@ -31,6 +31,7 @@ from sigdir.signatures.decode_input import (
     return_inputs,
     texts_to_try,
 )
+from sigdir.signatures.errors import visible
 from sigdir.signatures.given_contract import with_contract
 from sigdir.signatures.interruption import waiting
 from sigdir.signatures.logs import IndexedHash
@@ -66,9 +67,9 @@ def candidate_lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
 def _display_lines(shown: CallDisplay, indent: str) -> Iterator[str]:
     """What a signer sees, and by which descriptor."""
     of = " of ".join(filter(None, (shown.contract, shown.owner)))
-    yield f"{indent}  a signer sees, by {shown.source}{f' for {of}' if of else ''}: {shown.sentence or shown.intent}"
+    yield f"{indent}  a signer sees, by {shown.source}{f' for {of}' if of else ''}: {_shown(shown.sentence or shown.intent)}"
     for field in shown.fields:
-        yield f"{indent}    {field.label}: {field.text}"
+        yield f"{indent}    {field.label}: {_shown(field.text)}"
 
 
 def _nested_lines(path: Sequence[int], reading: Reading, indent: str) -> Iterator[str]:
@@ -100,7 +101,7 @@ def _note(candidate: Candidate) -> str:
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) and value.isprintable() else orjson.dumps(value).decode()
+    return value if isinstance(value, str) and value.isprintable() else visible(orjson.dumps(value).decode())
 
 
 @command()

@@ -22,7 +22,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from sigdir.pipeline.errors import PipelineError
+from sigdir.pipeline.errors import PipelineError, one_line
 from sigdir.pipeline.fetch import Fetcher, FetchError, RetryPolicy
 from sigdir.signatures.abi_decoder import MAX_BYTES
 from sigdir.signatures.bytecode import BadBytecode, RuntimeCode, analyse
@@ -138,7 +138,7 @@ def _answer(found: dict[str, Any]) -> NodeAnswer:
         return NodeAnswer(error=json.dumps(error)[:_SHOWN])
     data = error.get("data")
     shown = f"error {error.get('code')}: {str(error.get('message'))[:_SHOWN]}"
-    return NodeAnswer(error=shown, data=data if isinstance(data, str) else "")
+    return NodeAnswer(error=one_line(shown), data=data if isinstance(data, str) else "")
 
 
 MAX_LOGS = 1000

@@ -1,9 +1,11 @@
-"""The root of all errors that are raised on purpose, and numbers of things in their sentences.
+"""The root of all errors that are raised on purpose, and what their sentences and other texts for people need.
 
 A message is one line that a user can act on.
 """
 
 from __future__ import annotations
+
+import re
 
 
 class SigdirError(Exception):
@@ -19,3 +21,14 @@ def counted(number: int, noun: str) -> str:
     """A number with its noun: 1 row, 1,000 rows, 2 addresses."""
     ending = "" if number == 1 else "es" if noun.endswith(("s", "sh")) else "s"
     return f"{number:,} {noun}{ending}"
+
+
+_CONTROLS = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """A foreign text with its control characters as ``\\u202e``, except tabs and line breaks.
+
+    Those for the direction of writing show "alice" where the bytes say "ecila".
+    """
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

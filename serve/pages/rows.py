@@ -15,6 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.errors import visible
 from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
@@ -209,7 +210,7 @@ def _markup(build: Callable[..., str]) -> Callable[..., Markup]:
     return lambda *values, **more: Markup(build(*values, **more))  # noqa: S704 - each escapes what it is given
 
 
-FILTERS: dict[str, Callable[..., Any]] = {"soft": _markup(soft), "n": "{:,}".format}
+FILTERS: dict[str, Callable[..., Any]] = {"soft": _markup(soft), "n": "{:,}".format, "visible": visible}
 FUNCTIONS: dict[str, Any] = {
     build.__name__: _markup(build) for build in (listing, same_hash_listing, heading, copy, time)
 } | {"filtered": FILTERED}

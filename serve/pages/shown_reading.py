@@ -25,6 +25,7 @@ from sigdir.signatures.abi_decoder import as_json, checksummed
 from sigdir.signatures.clear_signing import CallDisplay
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.decode_input import BadInput
+from sigdir.signatures.errors import visible
 from sigdir.signatures.inner_calls import Path
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.readings import Candidate, Form, Reading
@@ -172,8 +173,8 @@ def _text(type: Type, value: Any) -> tuple[str, str]:
     json = "0x" + value.hex() if isinstance(value, bytes) else as_json(type, value, checksums=True)
     text = str(json).lower() if isinstance(json, bool) else str(json)
     if len(text) > _MAX_CHARACTERS:
-        return text[:_MAX_CHARACTERS], f"… {_size(value)} in all"
-    return text, _note(type.text, value, type.name)
+        return visible(text[:_MAX_CHARACTERS]), f"… {_size(value)} in all"
+    return visible(text), _note(type.text, value, type.name)
 
 
 def _size(value: Any) -> str:

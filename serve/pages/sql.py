@@ -15,6 +15,7 @@ from sigdir.serve.core.sql_runner import FORMATS, MAX_ROWS, Rows, SqlRequest, Sq
 from sigdir.serve.http.answers import HTML, HttpError, sentence
 from sigdir.serve.http.caching import not_modified, weak
 from sigdir.serve.pages.page import build, rendered, send
+from sigdir.signatures.errors import visible
 from sigdir.warehouse.sql.guard import STRANGERS_VIEWS, missing_values
 
 _MAX_SHOWN = 200
@@ -87,7 +88,7 @@ def _cell(value: Any) -> str | None:
         text = json_of(value).decode()
     else:
         text = str(plain(value))
-    return text if text is None or len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+    return None if text is None else visible(text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…")
 
 
 def _sentence(error: dict[str, Any]) -> str:

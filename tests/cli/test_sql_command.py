@@ -246,6 +246,7 @@ def test_a_table_has_names_types_and_rows(folder: Path) -> None:
     assert "bytes" not in lines(folder, "FROM signatures")[1]
     assert cells(lines(folder, "SELECT '\\xa9\\x05'::BLOB AS hash")[1]) == ["hash"]  # there is no other column
     assert cells(lines(folder, "SELECT 'a' || chr(27) || '[2J' || chr(10) || 'b' AS text")[4]) == ["a\\e[2J\\nb"]
+    assert cells(lines(folder, "SELECT chr(8238) || 'ecila' AS text")[4]) == ["\\u202eecila"]
     assert "╭─" in lines(folder, "EXPLAIN SELECT 1")[0]  # a drawing of several lines
 
 

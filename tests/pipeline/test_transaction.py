@@ -138,6 +138,12 @@ def test_a_transaction_that_cannot_be_read_is_said(node: NodeServer, method: str
         read(node)
 
 
+def test_what_a_node_says_is_one_line_without_control_characters(node: NodeServer) -> None:
+    node.results["eth_getTransactionByHash"] = {"code": -32000, "message": "pay\n\x1b[2K\u202eecila"}
+    with pytest.raises(NodeError, match=r"error -32000: pay\\n\\x1b\[2K\\u202eecila"):
+        read(node)
+
+
 def test_an_unknown_transaction_and_a_hash_that_is_none(node: NodeServer) -> None:
     node.results["eth_getTransactionByHash"] = None
     with pytest.raises(UnknownTransaction, match=HASH):

@@ -293,3 +293,21 @@ def test_the_commands_of_a_router_are_shown(app: Application) -> None:
         assert "amountMin" in found
         assert "0x3b is no known command" in found
         assert "If it fails, the others go on." in found
+
+
+def test_a_text_does_not_turn_the_line_that_shows_it(app: Application) -> None:
+    """Control characters of a value, those for the direction of writing too, are escaped for people; JSON has the text."""
+    for control, shown in (
+        ("\u202e", "\\u202e"),
+        ("\u2066", "\\u2066"),
+        ("\u061c", "\\u061c"),
+        ("\x1b", "\\u001b"),
+        ("\x9b", "\\u009b"),
+    ):
+        text = f"pay {control}ecila\nnow"
+        data = "0x08c379a0" + encode(["string"], [text]).hex()
+        assert decoded(app, data)["candidates"][0]["parameters"][0]["value"] == text
+        page, command = get(app, f"/decode/?data={data}"), invoke(app.folder, "decode", data)
+        for found in (page.body.decode(), command.stdout.decode()):
+            assert (control in found, f"pay {shown}ecila" in found) == (False, True)
+        assert "\nnow</span>" in page.body.decode()

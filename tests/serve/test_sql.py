@@ -223,6 +223,7 @@ def test_the_page_shows_rows_inputs_and_errors(client: TestClient) -> None:
     assert 'name="name"' in page(query="like")
     assert "give their values" in page(sql="SELECT $a || 'x' AS b")
     assert '<td data-label="b" class="nowrap">1x</td>' in page(sql="SELECT $a || 'x' AS b", a="1")
+    assert 'class="nowrap">\\u202eecila</td>' in page(sql="SELECT $a AS b", a="\u202eecila")
     assert 'name="a" value="x"' in page(sql="SELECT $a::INT AS b", a="x")
     wrong = client.simulate_get("/sql/", params={"sql": "SELECT <b>"})
     assert (wrong.status_code, ">line 1, column 8" in wrong.text, "<b>" in wrong.text) == (400, True, False)

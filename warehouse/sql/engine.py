@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from sigdir.signatures.errors import visible
 from sigdir.signatures.interruption import each, postponed, waiting
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.guard import HOW_TO_GIVE_FILES, of_function, of_row, refusal, stranger_message
@@ -321,7 +322,7 @@ class Database:
         """Rows as the engine draws them in ``width`` characters, the first and the last of many."""
         with self.engine_errors_as_ours(), redirect_stdout(StringIO()) as out:
             self._connection.from_arrow(table).show(max_width=width or _ANY_WIDTH, max_rows=_SHOWN_ROWS)
-        return out.getvalue().rstrip()
+        return visible(out.getvalue().rstrip())
 
     def close(self) -> None:
         """Free what the engine holds. Results can no longer be read."""
