@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -16,6 +18,7 @@ from sigdir.signatures.pack import Pack
 from sigdir.signatures.pack_file import BadPack
 from sigdir.signatures.pack_texts import check_canonical
 from sigdir.signatures.rank import noted_reasons, standard_of
+from sigdir.signatures.standards import canonical
 from sigdir.signatures.types import parsed_declaration
 from sigdir.warehouse.table.paths import Paths
 
@@ -91,14 +94,20 @@ class PackDirectory:
             for place, (text, said) in enumerate(entries, 1)
         ]
 
-    def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
-        """The first texts of a collection that have a fragment, whatever its case."""
+    def containing(self, collections: Iterable[Collection], fragment: str, limit: int) -> list[tuple[str, Collection]]:
+        """The best texts that have a fragment, whatever its case. A pack has no counts: of those that match alike the
+        shorter ones come first.
+        """
         wanted = fragment.lower()
-        found = list(islice((text for text in self._pack.texts(collection) if wanted in text.lower()), limit))
+        found = (
+            (text, collection) for collection in collections
+            for text in self._pack.texts(collection) if wanted in text.lower()
+        )  # fmt: skip
+        best = nsmallest(limit, found, key=lambda one: (_match_kind(*one, wanted), len(one[0]), one))
         with _named(self.source):
-            for text in found:
+            for text, collection in best:
                 check_canonical(collection, text.encode())
-        return found
+        return best
 
     def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
         """All texts of a collection."""
@@ -127,6 +136,19 @@ def _known(hash: bytes, text: str, declaration: str) -> Known:
     if found := parsed_declaration(declaration) if declaration else None:
         kind = found.kind
     return Known(text, kind, Witness.LISTED, declaration)  # a pack does not say where a declaration is from
+
+
+def _match_kind(text: str, collection: Collection, wanted: str) -> int:
+    """How a text matches, the best lowest: `docs/search.md` has the order, and ``warehouse/index/search.py`` that of rows."""
+    if not text.lower().startswith(wanted):
+        return 4
+    is_whole = text[len(wanted) : len(wanted) + 1] in ("(", "")
+    return (2 if is_whole else 3) - (2 if text in _standard_texts(collection) else 0)
+
+
+@lru_cache(maxsize=2)
+def _standard_texts(collection: Collection) -> frozenset[str]:
+    return frozenset(text for hash, text in canonical().items() if len(hash) == collection.hash_bytes)
 
 
 def open_pack(source: PackSource) -> Pack:

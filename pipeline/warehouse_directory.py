@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +14,7 @@ from sigdir.signatures.clear_signing import Descriptor, Place
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.given_contract import DeployedContract
 from sigdir.signatures.readings import Known
+from sigdir.warehouse.index.matches import best_matches, rows_with_fragment
 from sigdir.warehouse.index.ranked import contract_at, known_descriptors, known_returns, known_texts, ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.table.paths import Paths, existing
@@ -48,12 +49,14 @@ class WarehouseDirectory:
         rows = ranked_rows(self._reader.current(), Collection.of_hash(hash), hash)
         return [RankedText(one.ranked.summary.text, one.ranked.summary.declaration, one.ranked.reasons) for one in rows]
 
-    def containing(self, collection: Collection, fragment: str, limit: int) -> list[str]:
-        found: list[str] = []
-        for segment in self._reader.current().segments[collection]:
-            rows = segment.with_text(fragment)[: limit - len(found)]
-            found += map(segment.text_at, rows.tolist())
-        return found
+    def containing(self, collections: Iterable[Collection], fragment: str, limit: int) -> list[tuple[str, Collection]]:
+        view = self._reader.current()
+        found = [
+            (match, collection) for collection in collections
+            for match in best_matches(view, collection, rows_with_fragment(view, collection, fragment), fragment, 0, limit)
+        ]  # fmt: skip
+        found.sort(key=lambda one: one[0].weight)
+        return [(match.segment.text_at(match.row), collection) for match, collection in found[:limit]]
 
     def texts(self, collection: Collection) -> Iterator[pa.StringArray]:
         return self._reader.current().texts(collection)

@@ -35,7 +35,6 @@ MAX_MATCHES = 50
 MAX_SECONDS = 20
 MAX_ANSWER = 256 << 10
 """Bytes of an answer; of a longer one the summary is given."""
-_SEARCHED = 1000
 _COLLECTIONS = {"functions and errors": (SIGNATURES,), "events": (EVENT_SIGNATURES,), "all": COLLECTIONS}
 _MAX_CODE = 4 * MAX_BYTES  # characters; the reader of code says how many bytes it takes
 _MAX_ABI = 4 << 20
@@ -144,14 +143,11 @@ class _Tools:
     ) -> Matches:
         """Signatures whose text contains a fragment, in any case: a part of a name, or of its parameters.
 
-        The name itself comes first, then names that begin with it, shorter ones first. At most 50; `has_more` says
-        whether there are others.
+        Texts of standards with this name come first, then names that are it, then names that begin with it; those that
+        match alike are in the order of their evidence. At most 50; `has_more` says whether there are others.
         """
-        found = [
-            (text, one) for one in _COLLECTIONS[kind] for text in self._directory.containing(one, fragment, _SEARCHED)
-        ]
-        found.sort(key=lambda one: _closeness(fragment.lower(), one[0].lower()))
-        shown = [_match(text, collection) for text, collection in found[:limit]]
+        found = self._directory.containing(_COLLECTIONS[kind], fragment, limit + 1)
+        shown = [_match(*one) for one in found[:limit]]
         has_more = len(found) > limit
         more = "; there are others" if has_more else ""
         summary = f"{counted(len(shown), 'signature')} with {fragment!r}{more}."
@@ -270,10 +266,6 @@ def _sentence(found: ResolvedHash) -> str:
     best, *others = found.texts
     behind = f"; {counted(len(others) + found.left_out, 'other text')} ranked after it" if others else ""
     return f"{found.hash} is {best.text_signature} ({'; '.join(best.reasons)}{behind})."
-
-
-def _closeness(fragment: str, text: str) -> tuple[bool, bool, int, str]:
-    return not text.startswith(f"{fragment}("), not text.startswith(fragment), len(text), text
 
 
 def _match(text: str, collection: Collection) -> Match:

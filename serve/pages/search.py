@@ -1,8 +1,5 @@
 """Search: both collections, or one of them in pages; a whole page, or the results alone for the script.
 
-The best rows come first: by how well they match, then by their evidence, then by age. The weight of a row is one
-uint64, so a page of a million matches needs a partition, not a sort.
-
 The first page, and browse: the newest rows of both collections, and each collection back to its first row.
 
 Links to other directories lead on: viem prints ``/?q=0x...`` of Sourcify's pages, older versions
@@ -21,7 +18,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import falcon
-import numpy as np
 
 from sigdir.pipeline.solve import SolveReport, solve_one
 from sigdir.serve.core.budget import Cost
@@ -47,15 +43,12 @@ from sigdir.signatures.arrow import Array
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_input import BadInput, hex_bytes
 from sigdir.signatures.evidence import Kind
-from sigdir.warehouse.evidence.summaries import COUNTS, LISTED, weights
+from sigdir.warehouse.index.matches import best_matches, rows_with_fragment
 from sigdir.warehouse.index.ranked import ranked_rows
-from sigdir.warehouse.index.search import match_weights
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.terms import rows_of_standards, rows_of_terms, similar_texts
+from sigdir.warehouse.index.terms import rows_of_terms, similar_texts
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.table.fields import MAX_SEARCHED
-
-_LISTED = weights(np.array(LISTED, COUNTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,8 @@ def find(view: View, collection: Collection, query: SearchQuery, start: int, siz
     if query.terms is not None:
         return _ranked(view, collection, rows_of_terms(view, collection, query.terms), query.terms.piece, start, size)
     if query.fragment:
-        return _with_fragment(view, collection, query.fragment, start, size)
+        rows = rows_with_fragment(view, collection, query.fragment)
+        return _ranked(view, collection, rows, query.fragment, start, size)
     if len(query.digits) == 2 * collection.hash_bytes:
         ranked = ranked_rows(view, collection, bytes.fromhex(query.digits))
         rows = [
@@ -109,45 +103,11 @@ def _with_digits(view: View, collection: Collection, query: SearchQuery) -> list
     return []  # a topic is longer than any selector
 
 
-def _with_fragment(view: View, collection: Collection, fragment: str, start: int, size: int) -> Matches:
-    if not fragment.isascii() or "\0" in fragment:
-        return Matches(collection, 0, [])
-    return _ranked(
-        view, collection, [segment.with_text(fragment) for segment in view.segments[collection]], fragment, start, size
-    )
-
-
 def _ranked(view: View, collection: Collection, rows: list[Array], fragment: str, start: int, size: int) -> Matches:
     """A page of the matches: ``rows`` of each segment, rising."""
-    segments = view.segments[collection]
-    found = [np.empty(0, np.uint64)]
-    found += [_weights(collection, *pair, fragment) for pair in zip(segments, rows, strict=True)]
-    firsts = np.cumsum([0, *map(len, rows)])
-    shown = []
-    for place in _best(np.concatenate(found), start + size)[start:].tolist():
-        number = int(firsts.searchsorted(place, side="right")) - 1
-        shown.append(
-            found_row(collection, segments[number], int(rows[number][place - firsts[number]]), fragment=fragment)
-        )
-    return Matches(collection, int(firsts[-1]), shown)
-
-
-def _weights(collection: Collection, segment: Segment, rows: Array, fragment: str) -> Array:
-    known = rows_of_standards(segment, collection)
-    places = rows.searchsorted(known)
-    places = places[places < rows.searchsorted(known, side="right")]
-    of_rows = np.full(len(rows), _LISTED) if segment.summaries is None else segment.summaries.weights[rows]
-    return match_weights(segment.text, segment.offsets, rows, fragment, of_rows, places)
-
-
-def _best(weights: Array, stop: int) -> Array:
-    """The places of the ``stop`` lowest weights in their order; of equal ones the first."""
-    if stop >= len(weights):
-        return np.argsort(weights, kind="stable")
-    limit = np.partition(weights, stop)[stop]
-    lower = np.flatnonzero(weights < limit)
-    ordered = lower[np.argsort(weights[lower], kind="stable")]
-    return np.concatenate([ordered, np.flatnonzero(weights == limit)[: stop - len(lower)]])
+    best = best_matches(view, collection, rows, fragment, start, start + size)
+    shown = [found_row(collection, one.segment, one.row, fragment=fragment) for one in best]
+    return Matches(collection, sum(map(len, rows)), shown)
 
 
 FIRST_ROWS = 20

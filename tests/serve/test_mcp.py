@@ -46,7 +46,7 @@ def test_the_help_names_every_tool() -> None:
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mcp")
-    (folder / "list.txt").write_text(SPAM)
+    (folder / "list.txt").write_text(f"{SPAM}\ntransfer()\nmyTransfer()\n")
     import_files([folder / "list.txt"], folder / "warehouse")
     import_files([ROOT / "samples"], folder / "warehouse")
     (folder / "1").mkdir()
@@ -91,7 +91,7 @@ def test_agents_get_texts_and_reasons(stored: Path, app: Application, source: st
     async def ask(client: Client) -> tuple[Any, ...]:
         return (
             await client.list_tools(), await client.call_tool("resolve", {"hashes": ["0xa9059cbb", TOPIC, "0x00000001"]}),
-            await client.call_tool("search", {"fragment": "TRANSFER", "kind": "functions and errors", "limit": 2}),
+            await client.call_tool("search", {"fragment": "TRANSFER", "limit": 3}),
             await client.call_tool("decode", {"data": CALL}),
             await client.call_tool("decode", {"data": "1".rjust(64, "0"), "returned_by": "0xa9059cbb"}), await client.call_tool("contract", {"code": code}),
             await client.call_tool("solve", {"hash": TOPIC}),
@@ -120,7 +120,9 @@ def test_agents_get_texts_and_reasons(stored: Path, app: Application, source: st
     assert unknown["texts"] == []
     assert resolved.structured_content["summary"].startswith(f"0xa9059cbb is {TRANSFER} (text of ERC-20; ")
     assert resolved.structured_content["summary"].endswith("0x00000001 is unknown.")
-    assert [one["text_signature"] for one in searched.structured_content["matches"]][:1] == [TRANSFER]
+    matches = [one["text_signature"] for one in searched.structured_content["matches"]]
+    standards = {TRANSFER, "transfer(address,uint256,uint256)", "Transfer(address,address,uint256)"}
+    assert set(matches) == standards  # not the shortest, transfer()
     assert searched.structured_content["has_more"]
     calldata = f"calldata: {TRANSFER}, with high confidence (text of ERC-20; "
     assert decoded.structured_content["summary"].startswith(calldata)
