@@ -174,7 +174,7 @@ def _file_option(name: str, what: str) -> Callable[[Any], Any]:
 
 
 _OPTIONS = together(
-    click.option("--chain", metavar="NUMBER", help="The chain of the address, 1 for Ethereum."),
+    click.option("--chain", metavar="NUMBER", help="The chain of the address, 1 or 0x1 for Ethereum."),
     click.option("--to", metavar="ADDRESS", help="The contract's address: imports may have seen its ABI."),
     _file_option("code", "runtime code, as hex digits"),
     _file_option("abi", "ABI, as JSON, or an artifact"),

@@ -161,14 +161,16 @@ def _is_open(code: ContractCode) -> bool:
 
 MAX_CHAIN = (1 << 63) - 1
 _ADDRESS = re.compile(r"0[xX]([0-9a-fA-F]{40})")
-_NUMBER = re.compile(r"[0-9]{1,19}")
+_NUMBER = re.compile(r"[0-9]{1,19}|0[xX][0-9a-fA-F]{1,16}")
 
 
 def chain_of(value: Any) -> int:
-    """A chain's number, or its digits; raises BadInput."""
-    number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+    """A chain's number, or its digits, in hex with 0x as wallets have it; raises BadInput."""
+    number = value
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        number = int(value, 16 if value[:2] in ("0x", "0X") else 10)
     if type(number) is not int or not 0 < number <= MAX_CHAIN:
-        raise BadInput(f"{shown(value)} is no chain: a number such as 1, please", "chain")
+        raise BadInput(f"{shown(value)} is no chain: a number such as 1 or 0x1, please", "chain")
     return number
 
 

@@ -346,6 +346,7 @@ def test_decoding_by_an_address(warehouse: Path, tmp_path: Path) -> None:
     shown = invoke(warehouse, "decode", CALL, *place)
     assert shown.stdout.decode().startswith(f"{WORKED}  (high: the contract 1:{TOKEN} has it")
     assert f"Read by the contract 1:{TOKEN}: 1 text." in shown.stderr
+    assert invoke(warehouse, "decode", CALL, "--chain", "0x1", "--to", TOKEN) == shown
     unknown = invoke(warehouse, "decode", CALL, "--chain", "2", "--to", TOKEN)
     assert (unknown.status, unknown.stdout.decode().startswith(TRANSFER)) == (0, True)
     assert f"Read without a contract's texts: no import has seen the interface of 2:{TOKEN}." in unknown.stderr

@@ -165,6 +165,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"data": CALLDATA, "code": 7}, "code", "hex digits"), ({"data": CALLDATA, "code": "0xzz"}, "code", "'z'"),
     *(({"data": CALLDATA, "to": TO, "chain": chain}, "chain", why) for chain, why in (
         (0, "0 is no chain"), (True, "true is no chain"), ("x", "'x' is no chain"),
+        *((bad, f"'{bad}' is no chain") for bad in ("0x", "0x0", "0x1g", "1x1", "0x8000000000000000", "0x" + "1" * 17, "0x\u0661")),
     )),
     ({"data": CALLDATA, "chain": 1, "to": "0x12"}, "to", "'0x12' is no address"),
     ({"data": CALLDATA, "chain": 1, "to": ["0x"]}, "to", '["0x"] is no address'), ({"data": CALLDATA, "chain": 1}, "to", "needs an address"),

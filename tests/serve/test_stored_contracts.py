@@ -46,7 +46,9 @@ def test_the_text_of_the_address_comes_first(app: Application, address: str) -> 
     assert found["candidates"][0]["confidence"] == "high"
     assert (found["contract"]["by"], found["contract"]["texts"]) == ("deployment", 4)
     assert found["contract"]["implementations"] == ([TOKEN] if address == PROXY else [])
-    assert get(app, f"{PATH}?data={CALL}&chain=1&to={address}").json() == found
+    for chain in ("1", "0x1", "0X01"):
+        assert get(app, f"{PATH}?data={CALL}&chain={chain}&to={address}").json() == found
+        assert decoded(app, chain=chain, to=address) == found
 
 
 def test_code_and_abi_are_asked_before_the_address(app: Application) -> None:
@@ -80,6 +82,7 @@ def test_what_is_at_an_address(app: Application) -> None:
     [said] = found["deployments"]
     assert (said["source"], said["by"], said["interface"]) == ("abi.json", "abi", found["interface"])
     assert get(app, CONTRACT, {"If-None-Match": answer.header("ETag")}).status == 304
+    assert get(app, f"/api/v1/contracts/0x1/{TOKEN}/").body == answer.body
     for path in (f"/api/v1/contracts/x/{TOKEN}/", "/api/v1/contracts/1/0x12/"):
         assert get(app, path).status == 400
 
