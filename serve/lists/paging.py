@@ -121,8 +121,8 @@ def parse(query_string: str, *, is_ranked: bool = False) -> Query:
 
 
 def wants_filter(value: str) -> bool:
-    """Whether ``filter`` leaves texts out, as OpenChain reads it."""
-    return value in ("", "true")
+    """Whether ``filter`` leaves texts out. OpenChain reads true alone; clients in Python write True, others 1."""
+    return value.lower() in ("", "true", "1")
 
 
 def _unknown(names: set[str]) -> str:

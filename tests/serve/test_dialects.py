@@ -81,6 +81,8 @@ def test_a_lookup_answers_each_hash_as_it_was_sent(app: Application) -> None:
     """
     unfiltered = result(app, LOOKUP, function=selector(TRANSFER), filter="false")["function"]
     assert unfiltered == {selector(TRANSFER): [name(TRANSFER), name(SPAM, filtered=True)]}
+    for value in ("", "true", "True", "1"):
+        assert result(app, LOOKUP, function=selector(TRANSFER), filter=value)["function"] != unfiltered
     upper = "0x" + selector("under_score()")[2:].upper()
     broken, zero = selector("Broken(uint256)"), "0x" + "0" * 64
     assert result(app, LOOKUP) == {"function": {}, "event": {}}
