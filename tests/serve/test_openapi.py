@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import schemathesis
@@ -246,6 +247,17 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     assert schemas["SqlRows"]["properties"]["rows"]["maxItems"] == sql_runner.MAX_ROWS
     for page in ("SignaturePage", "EventSignaturePage"):
         assert schemas[page]["properties"]["results"]["maxItems"] == page_size["maximum"]
+
+
+def test_what_is_required_is_missed(app: Application) -> None:
+    """A query without a required parameter is refused."""
+    values = {"hash": SELECTOR, "data": f"0x{SELECTOR}", "q": "transfer", "query": "transfer*"}
+    for path, item in openapi.document()["paths"].items():
+        listed = map(openapi.resolve, item.get("parameters", []) + item.get("get", {}).get("parameters", []))
+        required = [one["name"] for one in listed if one["in"] == "query" and one.get("required")]
+        for missing in required:
+            others = {name: values.get(name, "") for name in required if name != missing}
+            assert get(app, f"{path}?{urlencode(others)}").status == 400, (path, missing)
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
