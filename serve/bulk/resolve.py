@@ -40,7 +40,7 @@ MAX_FULL_ANSWER = 8 << 20
 
 NEITHER = "neither 8 nor 64 hex digits"
 _DIGITS = frozenset(2 * collection.hash_bytes for collection in COLLECTIONS)
-_MAX_ECHO = 80  # bytes of a malformed hash that its line repeats
+_MAX_ECHO = 80  # characters of a malformed hash that its line repeats
 _TOGETHER = 4096  # hashes that are looked up together
 _FEW = 16  # looked up one by one: to set up the arrays takes as long
 _PIECE = 1 << 20  # bytes of a piece of the answer, more only where one hash has more
@@ -93,12 +93,14 @@ class ResolveResource:
 def hashes_of(body: bytes, content_type: str) -> list[bytes]:
     """The hashes of a body as sent, by its content type, or by its first byte where that is missing. Raises HttpError."""
     kind = content_type.partition(";")[0].strip().lower()
+    if kind.startswith("multipart/"):
+        raise detail(415, f'Unsupported media type "{content_type}" in request.')
     first = body.lstrip()[:1]
     # A parsed body of brackets takes fifty times its size. An item is a text, or an object or list and little in it.
     if max(body.count(b"\n"), body.count(b","), body.count(b"[") + body.count(b"{")) > 2 * MAX_HASHES:
         raise _too_many()
     if kind == "application/json" or (kind not in _LINES and first == b"["):
-        hashes = list(map(_as_sent, _json_list(body)))
+        hashes = [_as_sent(_hash_of(item)) for item in _json_list(body)]
     else:
         hashes = _filled(body.split(b"\n"))
         if kind in _JSON_LINES or (kind != "text/plain" and first in (b'"', b"{")):
@@ -146,7 +148,12 @@ def _json_line(line: bytes) -> Any:
         value = orjson.loads(line)
     except ValueError:
         return line.decode("utf-8", "replace")
-    return value.get("hash", "") if isinstance(value, dict) else value
+    return _hash_of(value)
+
+
+def _hash_of(item: Any) -> Any:
+    """The member ``hash`` of an object that has one; anything else as it is."""
+    return item.get("hash", item) if isinstance(item, dict) else item
 
 
 def _digest(sent: bytes) -> bytes | None:
@@ -200,7 +207,7 @@ def _lines(
         unknown += [digest for digest in wanted if not texts.get(digest)]
         for sent, digest in zip(block, digests, strict=True):
             if digest is None:
-                echo = "".join(chr(byte) if byte < 0x7F else "?" for byte in sent[:_MAX_ECHO])
+                echo = sent[: 4 * _MAX_ECHO].decode("utf-8", "replace")[:_MAX_ECHO]
                 yield json_bytes({"hash": echo, "error": NEITHER}) + b"\n"
             else:
                 yield b'{"hash":"0x%b","texts":[%b]}\n' % (hexlify(digest), texts.get(digest, b""))

@@ -186,6 +186,7 @@ def test_texts_that_are_too_long_together_are_not_rendered(monkeypatch: pytest.M
         ("", b'["0xAABBCCDD", "zz"]'),
         ("application/x-www-form-urlencoded", b' \n["0xAABBCCDD", "zz"]'),
         ("application/json; charset=utf-8", b'["0xAABBCCDD", "zz"]'),
+        ("", b'["0xAABBCCDD", {"hash": "zz"}]'),
         ("", b'"0xAABBCCDD"\n\n"zz"\n'),
         ("", b'{"hash": "aabbccdd"}\r\n{"hash": "zz", "more": 1}'),
         ("application/x-ndjson", b'"aabbccdd"\nzz'),
@@ -201,8 +202,8 @@ def test_a_body_is_a_list_lines_of_json_or_plain_lines(view: View, content_type:
     ("item", "shown"),
     [
         (5, "5"), (None, "null"), ("", ""), ("0x", "0x"), ("0xaabbccd", "0xaabbccd"), ("0xaabbccdg", "0xaabbccdg"),
-        ("aabb\nccdd", "aabb\nccdd"), ({"hash": "aabbccdd"}, '{"hash":"aabbccdd"}'), ('"\\\x01ä', '"\\\x01??'),
-        ("a" * 200, "a" * 80), (json.loads("[" * 300 + "]" * 300), "nested too deeply"),
+        ("aabb\nccdd", "aabb\nccdd"), ({"hex": "aabbccdd"}, '{"hex":"aabbccdd"}'), ('"\\\x01ä', '"\\\x01ä'),
+        ("a" * 200, "a" * 80), ("€" * 200, "€" * 80), (json.loads("[" * 300 + "]" * 300), "nested too deeply"),
     ],
 )  # fmt: skip
 def test_what_is_no_hash_gets_a_line_that_says_so(view: View, item: Any, shown: str) -> None:
@@ -264,6 +265,7 @@ def test_bodies_methods_and_formats_are_bounded(app: Application) -> None:
     assert request(app, "POST", RESOLVE_PATH, line * most).status == 200
     assert request(app, "POST", RESOLVE_PATH, line * (most + 1)).status == 413
     assert request(app, "PUT", RESOLVE_PATH, line).status == 405
+    assert request(app, "POST", RESOLVE_PATH, line, {"Content-Type": "multipart/form-data; boundary=a"}).status == 415
     assert request(app, "POST", f"{RESOLVE_PATH}?format=xml", line).status == 404
 
 
