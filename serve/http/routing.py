@@ -138,8 +138,9 @@ def _password(credentials: bytes) -> bytes:
 _MAX_QUERY_BYTES = 16_384
 
 # Pages of any origin may read and write these.
-_OPEN_PATHS = ("/api/", "/dumps/", "/range/", "/signature-database/", "/signatures/", "/topic0/")
+_OPEN_PATHS = ("/api/", "/dumps/", "/mcp", "/range/", "/signature-database/", "/signatures/", "/topic0/")
 
+_ALLOWED = "Accept, Authorization, Content-Type, If-None-Match, Range, *"  # `*` has all but Authorization
 _EXPOSED = (
     "Clashes-With, ETag, Existing-Id, Reject-Position, Reject-Reason, Retry-After, Truncated, "
     "Unknown-Parameters, WWW-Authenticate"
@@ -189,8 +190,8 @@ class AnswerHeaders:
         if resp.get_header("X-Content-Type-Options"):
             return  # the answer is another process's, and has all of these
         resp.set_header("X-Content-Type-Options", "nosniff")
-        if not req.path.startswith(_OPEN_PATHS):
-            return
+        if resource is not None and not req.path.startswith(_OPEN_PATHS):
+            return  # without a resource it is an unknown path: the page that asked shall see the 404
         resp.append_header("Vary", "Origin")  # a cached answer without the next header is of no use to another origin
         if not req.env.get("HTTP_ORIGIN"):
             return
@@ -198,5 +199,5 @@ class AnswerHeaders:
         resp.append_header("Access-Control-Expose-Headers", _EXPOSED)
         if req.get_header("Access-Control-Request-Method"):
             resp.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
-            resp.set_header("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, If-None-Match, Range")
+            resp.set_header("Access-Control-Allow-Headers", _ALLOWED)
             resp.set_header("Access-Control-Max-Age", "86400")

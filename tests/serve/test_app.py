@@ -420,7 +420,13 @@ def test_other_origins_may_ask_and_read_every_route_of_the_api(app: Application,
         assert {"ETag", "Reject-Reason", "Retry-After"} <= set(exposed)
         assert plain.header("Access-Control-Allow-Origin") == ""
         assert "origin" in names_varied(plain), path
-    for path, status in ((f"{SIGNATURES_PATH}0/", 404), ("/api/v1/nope/", 404), ("/api/v1/signatures", 301)):
+        assert "*" in preflight.header("Access-Control-Allow-Headers").split(", ")
+    for path, status in (
+        (f"{SIGNATURES_PATH}0/", 404),
+        ("/nope", 404),
+        ("/api/v1/nope/", 404),
+        ("/api/v1/signatures", 301),
+    ):
         answer = get(app, path, {"Origin": "https://a.test"})
         assert (answer.status, answer.header("Access-Control-Allow-Origin")) == (status, "*")
 

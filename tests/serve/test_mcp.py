@@ -257,6 +257,8 @@ def test_http_refuses_what_is_no_message(app: Application, stored: Path) -> None
     ):  # fmt: skip
         assert posted(app, body, method=method).status == status
     assert posted(app, b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
+    asking = {"Origin": "https://a.test", "Access-Control-Request-Method": "POST"}
+    assert posted(app, b"", asking, "OPTIONS").header("Access-Control-Allow-Origin") == "*"
     assert "streamable HTTP" in get(app, "/llms.txt").body.decode()
     with application(stored, mcp=True) as without:
         listed = posted(without, b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}').json()["result"]["tools"]
