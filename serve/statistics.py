@@ -24,6 +24,7 @@ _SHOWN_CHANCES = 8
 _COMMON_TYPES = 5
 _MAX_TABLE_ROWS = 60
 _LEAST_COUNT, _LEAST_EXPECTED = 0.5, 1e-5  # where logarithmic scales begin
+_LOGARITHMIC = "The scale is logarithmic."
 _LABEL_LENGTH = 28  # fits into a chart on a phone in any script
 
 _COLLECTIONS = (("first", "functions and errors"), ("second", "events"))
@@ -212,7 +213,7 @@ def _reasons(statistics: Statistics) -> Figure:
     commonest = ", ".join(f"{share} as {reason}" for reason, _, share in rows[:2])
     return Figure(
         "reasons", "Why candidates are rejected",
-        f"{counted(rejected, 'candidate')} rejected, {commonest}.",
+        f"{counted(rejected, 'candidate')} rejected, {commonest}. {_LOGARITHMIC}",
         (("bad", "candidates"),), ("reason", "candidates", "share"), rows,
         _bars([reason for reason, _, _ in rows], [[count] for _, count, _ in rows], _short, _LEAST_COUNT),
     )  # fmt: skip
@@ -242,7 +243,7 @@ def _chance_figure(
     shown = chances if len(chances) <= _SHOWN_CHANCES else [*chances[: _SHOWN_CHANCES - 1], chances[-1]]
     groups = [[each.found, each.expected] for each in shown]
     return Figure(
-        name, title, finding + ".", (("first", "found"), ("second", "expected by chance")),
+        name, title, f"{finding}. {_LOGARITHMIC}", (("first", "found"), ("second", "expected by chance")),
         (what, f"{of} found", "expected by chance"),
         [(each.of, each.found, _short(each.expected)) for each in chances[:_MAX_TABLE_ROWS]],
         _bars([label.format(each.of) for each in shown], groups, _short, _LEAST_EXPECTED),

@@ -98,6 +98,9 @@ def test_every_figure_has_a_chart_a_sentence_and_a_table(made: bytes) -> None:
         assert {len(row) for row in rows} == {len(rows[0])}, name
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
+    captions = dict(re.findall(rb'<figure class="figure" id="(\w+)">\s*<figcaption>(.*?)</figcaption>', made))
+    told = {name.decode() for name, caption in captions.items() if b"The scale is logarithmic." in caption}
+    assert told == {"shared", "zeros", "reasons"}
 
 
 def test_the_tables_have_the_numbers_of_the_warehouse(samples: Path, made: bytes) -> None:
