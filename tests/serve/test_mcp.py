@@ -259,7 +259,11 @@ def test_http_refuses_what_is_no_message(app: Application, stored: Path) -> None
     assert posted(app, b"{}", {"Content-Type": "text/plain"}).status in (400, 406, 415)
     asking = {"Origin": "https://a.test", "Access-Control-Request-Method": "POST"}
     assert posted(app, b"", asking, "OPTIONS").header("Access-Control-Allow-Origin") == "*"
-    assert "streamable HTTP" in get(app, "/llms.txt").body.decode()
+    told = get(app, "/llms.txt").body.decode()
+    assert "streamable HTTP" in told
+    for address in re.findall(r"\]\((/\S+)\)", told):
+        assert get(app, address).status == 200, address
+    assert "/api/v1/search/?q=" in told
     with application(stored, mcp=True) as without:
         listed = posted(without, b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}').json()["result"]["tools"]
     assert {tool["name"] for tool in listed} == TOOLS - {"solve"}
