@@ -56,4 +56,8 @@ def search(terms: tuple[str, ...], folder: Path, limit: int, as_json: bool) -> N
                 click.echo(f"0x{row.digest.hex()}  {row.declaration or row.text}")
             if one.has_more:
                 click.echo(f"{one.collection}: {one.count:,} found, {len(one.rows):,} shown", err=True)
-    sys.exit(0 if any(one.count for one in found) else 1)
+    if any(one.count for one in found):
+        return
+    problem = f"; not a valid signature: {query.problem}" if query.problem else ""
+    click.echo(f"nothing found{problem}", err=True)
+    sys.exit(1)

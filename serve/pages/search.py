@@ -221,7 +221,7 @@ def _suggestions(view: View, query: SearchQuery, groups: list[Matches]) -> list[
 def _summary(query: SearchQuery, groups: list[Matches], suggestions: list[str]) -> str:
     """The sentence that a screen reader speaks when results arrive."""
     if query.kind == "nothing":
-        return "Nothing found." if query.problem else ""
+        return "This search cannot be read." if query.problem else ""
     counts = " and ".join(f"{g.count:,} {_noun(g.collection, g.count)}" for g in groups if g.count)
     if counts:
         return f"{counts} found."

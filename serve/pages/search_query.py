@@ -102,7 +102,7 @@ def _text_query(entered: str) -> SearchQuery:
 
 def _fragment_query(entered: str, fragment: str, problem: str, closed: str) -> SearchQuery:
     if len(fragment) > MAX_SEARCHED:
-        too_long = f"a part of one is searched up to {MAX_SEARCHED} characters, and this has {len(fragment)}"
+        too_long = f"a piece of a text has at most {MAX_SEARCHED} characters here, and this has {len(fragment)}"
         return SearchQuery(entered, "nothing", problem=problem or too_long)
     return SearchQuery(entered, "fragment", "", fragment, problem=problem, may_be_submitted=is_signature(closed))
 

@@ -206,7 +206,7 @@ def test_a_query_has_a_maximum_length(app: Application, path: str) -> None:
     """A part of a signature has 256 characters; a whole one may be longer: it is looked up by its hash."""
     assert get(app, f"{path}?q={'a' * 16_384}").status == 414
     assert get(app, f"{path}?q=0x{'a' * 16_000}").status == 200
-    told = "a part of one is searched up to 256 characters, and this has"
+    told = "a piece of a text has at most 256 characters here, and this has"
     for text, is_told in (("a" * 256, False), ("a" * 257, True), ("a" * 257 + "()", False)):
         assert (told in get(app, f"{path}?q={text}").body.decode()) == is_told
 
