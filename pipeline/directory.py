@@ -103,7 +103,7 @@ class PackDirectory:
             (text, collection) for collection in collections
             for text in self._pack.texts(collection) if wanted in text.lower()
         )  # fmt: skip
-        best = nsmallest(limit, found, key=lambda one: (_match_kind(*one, wanted), len(one[0]), one))
+        best = nsmallest(limit, found, key=lambda one: (_match_kind(one[0], one[1], wanted), len(one[0]), one))
         with _named(self.source):
             for text, collection in best:
                 check_canonical(collection, text.encode())

@@ -72,8 +72,8 @@ def find(view: View, collection: Collection, query: SearchQuery, start: int, siz
     if query.terms is not None:
         return _ranked(view, collection, rows_of_terms(view, collection, query.terms), query.terms.piece, start, size)
     if query.fragment:
-        rows = rows_with_fragment(view, collection, query.fragment)
-        return _ranked(view, collection, rows, query.fragment, start, size)
+        found = rows_with_fragment(view, collection, query.fragment)
+        return _ranked(view, collection, found, query.fragment, start, size)
     if len(query.digits) == 2 * collection.hash_bytes:
         ranked = ranked_rows(view, collection, bytes.fromhex(query.digits))
         rows = [
@@ -81,10 +81,10 @@ def find(view: View, collection: Collection, query: SearchQuery, start: int, siz
             for one in ranked[start : start + size]
         ]
         return Matches(collection, len(ranked), rows, query.kind)
-    found = _with_digits(view, collection, query)
-    places = [(segment, row) for segment, rows in found for row in rows[: start + size].tolist()]
+    with_digits = _with_digits(view, collection, query)
+    places = [(segment, row) for segment, rows in with_digits for row in rows[: start + size].tolist()]
     rows = [found_row(collection, *place, digits=query.digits) for place in places[start : start + size]]
-    return Matches(collection, sum(len(rows) for _, rows in found), rows, query.kind)
+    return Matches(collection, sum(len(rows) for _, rows in with_digits), rows, query.kind)
 
 
 def _of_text(view: View, collection: Collection, query: SearchQuery) -> Matches:
