@@ -139,7 +139,7 @@ def _known(hash: bytes, text: str, declaration: str) -> Known:
 
 
 def _match_kind(text: str, collection: Collection, wanted: str) -> int:
-    """How a text matches, the best lowest: `docs/search.md` has the order, and ``warehouse/index/search.py`` that of rows."""
+    """How a text matches, the best lowest: as ``match_weights`` of ``warehouse/index/search.py`` counts it."""
     if not text.lower().startswith(wanted):
         return 4
     is_whole = text[len(wanted) : len(wanted) + 1] in ("(", "")

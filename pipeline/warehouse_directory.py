@@ -51,10 +51,10 @@ class WarehouseDirectory:
 
     def containing(self, collections: Iterable[Collection], fragment: str, limit: int) -> list[tuple[str, Collection]]:
         view = self._reader.current()
-        found = [
-            (match, collection) for collection in collections
-            for match in best_matches(view, collection, rows_with_fragment(view, collection, fragment), fragment, 0, limit)
-        ]  # fmt: skip
+        found = []
+        for collection in collections:
+            rows = rows_with_fragment(view, collection, fragment)
+            found += [(match, collection) for match in best_matches(view, collection, rows, fragment, 0, limit)]
         found.sort(key=lambda one: one[0].weight)
         return [(match.segment.text_at(match.row), collection) for match, collection in found[:limit]]
 
