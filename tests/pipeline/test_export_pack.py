@@ -180,7 +180,7 @@ def test_a_pack_with_a_text_under_another_selector_is_named(tmp_path: Path) -> N
             done = invoke(NOWHERE, *command, forged)
             assert (done.status, done.stdout, f"Error: {forged}: " in done.stderr) == (2, b"", True)
     with pytest.raises(BadInput, match="not canonical"):
-        open_directory(PackSource(forged)).containing(SIGNATURES, "alice", 10)
+        open_directory(PackSource(forged)).containing([SIGNATURES], "alice", 10)
 
 
 def test_decode_takes_a_pack_in_place_of_a_warehouse(stored: Path, pack: Path, tmp_path: Path) -> None:
