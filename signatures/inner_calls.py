@@ -165,7 +165,8 @@ GAS_FEES = _packed("gasFees(uint128 maxPriorityFeePerGas, uint128 maxFeePerGas)"
 
 def _unpacked(path: Path, data: bytes, text: str) -> Inner | None:
     """Values that stand without padding; last may be bytes, which are what is left. None where they need more bytes."""
-    types, values, at = _DECLARED[text], [], 0
+    types, at = _DECLARED[text], 0
+    values: list[Any] = []
     for type in types:
         if type.text == "bytes":
             values.append(data[at:])
