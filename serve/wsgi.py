@@ -12,6 +12,7 @@ from sigdir.serve.servers.start import ensure_warehouse
 from sigdir.serve.servers.startup import open_app
 from sigdir.signatures.open_files import allow_open_files
 
+_settings = Settings.from_environment()  # a worker does not start with one that is wrong
 _opening = Lock()
 
 
@@ -26,7 +27,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 @cache
 def _opened() -> Any:
     allow_open_files()
-    settings = Settings.from_environment()
+    settings = _settings.as_the_medium_allows()
     ensure_warehouse(settings)
     opened, _ = open_app(settings)
     return opened

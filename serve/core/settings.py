@@ -24,7 +24,18 @@ SCHEMES = ("http", "https")
 HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 """A name, an IPv4 or a bracketed IPv6 address, with a port or without one."""
 
-_READERS: dict[Any, Callable[[str], Any]] = {bool: lambda value: bool(int(value)), Path | None: Path}
+_TRUE, _FALSE = ("1", "true", "t", "yes", "y", "on"), ("0", "false", "f", "no", "n", "off")
+
+
+def _boolean(value: str) -> bool:
+    """As the command reads it; raises ValueError."""
+    word = value.strip().lower()
+    if word not in (*_TRUE, *_FALSE):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return word in _TRUE
+
+
+_READERS: dict[Any, Callable[[str], Any]] = {bool: _boolean, Path | None: Path}
 """How the value of a variable is read, for types that do not read it themselves."""
 
 
@@ -112,19 +123,24 @@ class Settings:
 
     @classmethod
     def from_environment(cls) -> Settings:
-        """The settings that the variables name, as the medium allows, the defaults for the others; raises ValueError."""
+        """The settings that the variables name, the defaults for others and for empty ones, as with the command.
+
+        Raises ValueError, which names the variable.
+        """
         kinds = get_type_hints(cls)
         given: dict[str, Any] = {}
         for each in fields(cls):
-            value = os.environ.get(f"SIGDIR_{each.name.upper()}")
-            if value is not None:
-                kind = kinds[each.name]
-                given[each.name] = _READERS.get(kind, kind)(value)
+            variable, kind = f"SIGDIR_{each.name.upper()}", kinds[each.name]
+            if value := os.environ.get(variable):
+                try:
+                    given[each.name] = _READERS.get(kind, kind)(value)
+                except ValueError as error:
+                    raise ValueError(f"{variable}: {error}") from None
         settings = cls(**given | {"write_token": write_token()})
         for name, url in (("SIGDIR_PUBLIC_URL", settings.public_url), ("SIGDIR_PRIMARY_URL", settings.primary_url)):
             if url and not is_origin(url):
                 raise ValueError(f"{name}: {url!r} is not a scheme and a host, as https://example.org")
-        return settings.as_the_medium_allows()
+        return settings
 
 
 def is_origin(url: str) -> bool:

@@ -158,19 +158,25 @@ def test_a_public_url_that_is_no_origin_is_an_error(monkeypatch: pytest.MonkeyPa
 
 
 def test_settings_are_read_from_their_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By other servers; each that has no variable is the default."""
+    """By other servers, as the command reads them; each that has no variable, or an empty one, is the default."""
     settings = Settings(
         Path("/w"), public_url="https://a.test", read_only=True, write_token=TOKEN, workers=7, max_body=8,
         cache=Path("/c"), rank_lists=True, fold_every=0.5,
     )  # fmt: skip
     values = {
-        "WAREHOUSE": "/w", "PUBLIC_URL": "https://a.test", "READ_ONLY": "1", "WRITE_TOKEN": TOKEN, "WORKERS": "7",
-        "MAX_BODY": "8", "CACHE": "/c", "RANK_LISTS": "1", "FOLD_EVERY": "0.5",
+        "WAREHOUSE": "/w", "PUBLIC_URL": "https://a.test", "READ_ONLY": "true", "WRITE_TOKEN": TOKEN, "WORKERS": "7",
+        "MAX_BODY": "8", "CACHE": "/c", "RANK_LISTS": "Yes", "FOLD_EVERY": "0.5",
+        "LOG_REQUESTS": "", "SQL": "off",
     }  # fmt: skip
     for name, value in values.items():
         monkeypatch.setenv(f"SIGDIR_{name}", value)
     assert Settings.from_environment() == settings
     assert TOKEN not in repr(settings)
+    for name, value in (("SQL", "maybe"), ("THREADS", "x")):
+        monkeypatch.setenv(f"SIGDIR_{name}", value)
+        with pytest.raises(ValueError, match=f"SIGDIR_{name}: .*'{value}'"):
+            Settings.from_environment()
+        monkeypatch.delenv(f"SIGDIR_{name}")
 
 
 @pytest.mark.long
