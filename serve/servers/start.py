@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 from importlib.util import find_spec
 
-from sigdir.serve.core.process import FORK, write_line
+from sigdir.serve.core.process import FORK, end, write_line
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.errors import SigdirError, missing_package
 from sigdir.warehouse.staging.writer import make_warehouse
@@ -17,6 +17,8 @@ from sigdir.warehouse.table.paths import existing
 
 EXTRAS = {"waitress": "", "granian": "fast"}
 """The servers of `--server`, each named as its package, and the extra that installs it."""
+
+_FIRST_PULL_SECONDS = 10.0
 
 START_ERROR = 2
 """The status of a process that has printed why it does not start."""
@@ -88,16 +90,20 @@ def ensure_warehouse(settings: Settings) -> None:
 
 
 def first_pull(settings: Settings) -> None:
-    """Fetch the newest version; where that fails, serve the one that is there. Raises StartError if there is none."""
+    """Fetch the newest version; where that fails or takes long, serve the one that is there. Raises StartError if there is none."""
     from sigdir.serve.servers import upkeep
+
+    def has_version() -> bool:
+        return settings.paths.log.is_dir() and not read_identity(settings.paths).unfinished
 
     # The client of a store has threads, with which this process could not be forked any more.
     process = FORK.Process(target=upkeep.pull_once, args=(settings.paths,), daemon=True)
     process.start()
-    process.join()
+    process.join(_FIRST_PULL_SECONDS if has_version() else None)
     if process.exitcode == 0:
         return
-    if not settings.paths.log.is_dir() or read_identity(settings.paths).unfinished:
+    end(process)  # a store that hangs would be waited for a minute; the process that follows it goes on
+    if not has_version():
         raise StartError("there is no version to serve: the line above says why the store cannot be followed")
     write_line("serving the version that is there until the store answers")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from tests.conftest import command_line, import_lines
 from tests.faulty_store import BUCKET, SECRET, s3_server
 from tests.serve.support import (
     EVENT,
+    HOST,
     SIGNATURES_PATH,
     SPAM,
     TOPIC,
@@ -163,7 +166,10 @@ def test_a_follower_that_is_killed_is_replaced(primary: Path, store: Path, repli
 
 @pytest.mark.long
 def test_a_replica_of_s3_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--warehouse s3://...` is a replica too, with its copy in the user's cache; an import into the store is shown."""
+    """`--warehouse s3://...` is a replica too, with its copy in the user's cache; an import into the store is shown.
+
+    Where the store accepts connections and answers nothing, the version that is there is served after ten seconds.
+    """
     monkeypatch.setenv("SIGDIR_STORE_CACHE", str(tmp_path / "importer"))
     with s3_server() as s3:
         for name, value in s3.variables.items():
@@ -178,6 +184,12 @@ def test_a_replica_of_s3_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             publish(copy, ["new(uint256)"])
             until(lambda: found(server.port, "new("), "the import into the store")
             assert post_text(server.port, "hello()").json() == {"detail": "This server is a read replica."}
+    with socket.create_server((HOST, 0)) as silent:
+        variables["AWS_ENDPOINT_URL"] = f"http://{HOST}:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        with serving(tmp_path / "none", "--warehouse", url, workers=1, variables=variables) as server:
+            assert time.monotonic() - began < 40
+            assert [row["text_signature"] for row in found(server.port, "new(")] == ["new(uint256)"]
 
 
 def test_a_replica_needs_a_version(tmp_path: Path) -> None:
