@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,11 @@ _GRANIAN_THREADS = 1
 """Two that answer at the same time cost each other more than the work."""
 
 _SQL_THREADS = 3
+
+_OTHER_VARIABLES = (
+    "SIGDIR_WAREHOUSE", "SIGDIR_WRITE_TOKEN", "SIGDIR_STORE_CACHE", "SIGDIR_STORE_CACHE_GIB", "SIGDIR_FAILPOINT",
+)  # fmt: skip
+"""Those that are read and are not named as an option."""
 
 
 def _readable_queries(_context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
@@ -174,6 +180,9 @@ def serve(
     )
     if settings.count_misses and settings.on_read_only_media and settings.cache is None:
         raise click.UsageError("--count-misses over a warehouse on read-only media needs --cache, where the counts are")
+    known = {*_OTHER_VARIABLES, *(f"SIGDIR_{option.name}".upper() for option in context.command.params)}
+    for variable in sorted(name for name in os.environ if name.startswith("SIGDIR_") and name not in known):
+        write_line(f"warning: {variable} is no variable of sigdir serve, and not read")
     sys.exit(run(settings, server, _write_address))
 
 

@@ -181,14 +181,16 @@ def test_settings_are_read_from_their_variables(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.long
 def test_the_command_passes_the_token_to_its_workers(warehouse: Path) -> None:
-    """By its variable; standard error says how to send it, without it."""
-    variables, authorization = {"SIGDIR_WRITE_TOKEN": TOKEN}, {"Authorization": f"Bearer {TOKEN}"}
+    """By its variable; standard error says how to send it, without it. A mistyped variable is named."""
+    variables = {"SIGDIR_WRITE_TOKEN": TOKEN, "SIGDIR_READONLY": "1"}
+    authorization = {"Authorization": f"Bearer {TOKEN}"}
     with serving(warehouse, workers=1, variables=variables) as server:
         assert post_text(server.port, TRANSFER).status == 401
         body = f"text_signature={TRANSFER}".encode()
         assert request(server.port, "POST", SIGNATURES_PATH, body, FORM | authorization).status == 201
         assert TOKEN not in server.stderr()
         assert "Bearer $SIGDIR_WRITE_TOKEN" in server.stderr()
+        assert "warning: SIGDIR_READONLY is no variable of sigdir serve" in server.stderr()
 
 
 # What a refusal says.
