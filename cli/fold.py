@@ -13,6 +13,7 @@ from sigdir.cli.output import write_json, write_line
 from sigdir.serve.servers.upkeep import repeat
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import compact as compaction
+from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish import publish
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.paths import Paths, existing
@@ -22,7 +23,9 @@ from sigdir.warehouse.table.paths import Paths, existing
 @click.option(
     "--every", type=Seconds(SHORTEST_PAUSE), metavar="SECONDS", help="Repeat after a pause of this many seconds."
 )
-@click.option("--accept-losses", is_flag=True, help="Go on without POSTed rows that a damaged staging file has lost.")
+@click.option(
+    "--accept-losses", is_flag=True, help="Go on without POSTed rows that a damaged or removed staging file has lost."
+)
 @warehouse_option
 def fold(every: float | None, accept_losses: bool, folder: Path) -> None:
     """Move POSTed rows from staging into the table, where SQL sees them.
@@ -30,8 +33,8 @@ def fold(every: float | None, accept_losses: bool, folder: Path) -> None:
     A server does this by itself; see `sigdir serve --fold-every`. With --every the command also
     merges small files and removes old ones, like `sigdir compact` and `sigdir vacuum`.
 
-    Where the staging file or its write-ahead log is damaged, rows can be lost. Then servers do not
-    start and nothing is published, until the files are put back from a backup. --accept-losses says
+    Where the staging file or its write-ahead log is damaged or gone, rows can be lost. Then servers do
+    not start and nothing is published, until the files are put back from a backup. --accept-losses says
     how many rows are lost and goes on without them; their ids stay unused.
 
     Exit status: 0 done (with --every also when stopped by SIGTERM), 2 the warehouse cannot be
@@ -54,9 +57,10 @@ def fold(every: float | None, accept_losses: bool, folder: Path) -> None:
 def _accept_losses(paths: Paths) -> None:
     """Warn of each loss, and go on without the rows."""
     with closing(Staging(paths.staging)) as staging:
-        for loss in staging.losses():
+        high_water = read_snapshot(paths).high_water
+        for loss in staging.losses(high_water):
             write_line(f"warning: {loss}; their ids stay unused")
-        staging.accept_losses()
+        staging.accept_losses(high_water)
 
 
 @command(state="no row was changed")

@@ -340,9 +340,14 @@ def test_rows_that_a_damaged_write_ahead_log_lost_are_noticed(killed: Paths, tmp
     assert "are lost" in call_command("verify", "--quiet", "--warehouse", refused[0].root).stdout
 
 
-def test_a_fold_goes_on_without_lost_rows_where_it_may(killed: Paths) -> None:
+@pytest.mark.parametrize("loss", ["a damaged log", "no file"])
+def test_a_fold_goes_on_without_lost_rows_where_it_may(killed: Paths, loss: str) -> None:
     """It counts them, their ids stay unused, and verify is content."""
-    flip(killed.staging_wal)
+    if loss == "no file":
+        killed.staging.unlink()
+        killed.staging_wal.unlink()
+    else:
+        flip(killed.staging_wal)
     before = opened_texts(killed)
     assert isinstance(before, str)
     refused = call_command("fold", "--warehouse", killed.root)
@@ -361,14 +366,22 @@ def test_a_fold_goes_on_without_lost_rows_where_it_may(killed: Paths) -> None:
 
 
 def test_a_flipped_bit_in_the_stamp_loses_nothing(killed: Paths) -> None:
-    """What it says of ids is then not believed. Where the staging file is lost, a new one begins above what the stamp knows."""
+    """What it says of ids is then not believed."""
     for at in range(8, killed.staging_stamp.stat().st_size):
         flip(killed.staging_stamp, at, 6)
         assert isinstance(opened_texts(killed), list)
         flip(killed.staging_stamp, at, 6)
+
+
+def test_a_staging_file_whose_rows_are_all_folded_may_be_removed(killed: Paths) -> None:
+    """Nothing is lost with it: servers and publishers go on, and new ids are above the table's."""
+    before = opened_texts(killed)
+    assert call_command("fold", "--warehouse", killed.root).exit_code == 0
     killed.staging.unlink()
     killed.staging_wal.unlink(missing_ok=True)
-    assert support.stage(killed, SIGNATURES, "new()")[0].id == 42
+    assert opened_texts(killed) == before
+    assert publish(killed, ["imported()"]).snapshot.high_water[SIGNATURES].id == 42
+    assert support.stage(killed, SIGNATURES, "new()")[0].id == 43
 
 
 @pytest.mark.parametrize("name", ["staging.sqlite", "staging.sqlite-wal", "staging.sqlite.stamp"])

@@ -249,7 +249,7 @@ class Reader:
         self._stamp, self._looked = self._staging.stamp(), time.monotonic()
         self._load()
         require_newest(paths, self._snapshot, self._staging)
-        self._staging.require_whole()
+        self._staging.require_whole(self._snapshot.high_water)
         self._id, self._identity_state = read_identity(paths).id, file_state(os.fsencode(paths.identity))
         self._view = self._read()
 

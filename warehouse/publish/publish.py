@@ -102,7 +102,7 @@ class Publisher:
                 f" protocol for writers; this program writes version {WRITER_VERSION}, so it can only read the table"
             )
         require_newest(paths, self.snapshot, self.staging)
-        self.staging.require_whole()
+        self.staging.require_whole(self.snapshot.high_water)
         with self.staging.exclusive() as staging:
             unfinished = staging.unfinished()
             committed = {summary["run"] for summary in history(paths)} if unfinished else set()

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.staging.transaction import ACCEPT, RESTORE, Loss, Transaction, create
+from sigdir.warehouse.staging.transaction import ACCEPT, RESTORE, HighWaterMark, Loss, Transaction, create
 from sigdir.warehouse.table.errors import DiskFull, UnreadableWarehouse
 from sigdir.warehouse.table.files import has_locks, is_disk_full, is_read_only
 from sigdir.warehouse.table.identity import usable_identity
@@ -239,7 +239,7 @@ class StagingReader:
             raise cannot_use(self._path, error) from error
         return int(number)
 
-    def require_whole(self) -> None:
+    def require_whole(self, high_water: Mapping[Collection, HighWaterMark]) -> None:
         """Raise UnreadableWarehouse where pages, indexes or rows are damaged, or rows were lost.
 
         For the start of a server or publisher: SQLite reads the whole file, 10 ms for 10,000 rows.
@@ -248,14 +248,14 @@ class StagingReader:
             problems = transaction.integrity_problems()
         if problems:
             raise UnreadableWarehouse(f"{self._path}: damaged: {' '.join(problems[0].split())}; {RESTORE}")
-        for loss in self.losses():
+        for loss in self.losses(high_water):
             raise UnreadableWarehouse(f"{self._path}: {loss}; {ACCEPT}")
 
-    def losses(self) -> list[Loss]:
-        """The rows that were POSTed and are lost, because the file or its write-ahead log is damaged."""
+    def losses(self, high_water: Mapping[Collection, HighWaterMark]) -> list[Loss]:
+        """The rows that were POSTed and are lost, because the file or its write-ahead log is damaged or was removed."""
         given = given_out(Paths(self._path.parent))  # before the transaction, after which others give out more
         with self.reading() as transaction:
-            return transaction.losses(given)
+            return transaction.losses(given, high_water)
 
     def close(self) -> None:
         self._connection.close()

@@ -75,7 +75,7 @@ class Loss:
         rows = counted(self.last_id - self.first_id + 1, "row")
         return (
             f"the rows of {self.collection} with the ids {self.first_id} to {self.last_id} are lost, up to {rows},"
-            " because the file or its write-ahead log is damaged"
+            " because the file or its write-ahead log is damaged or was removed"
         )
 
 
@@ -317,9 +317,12 @@ class Transaction:
         """Note the newest version and the digest of its log entry."""
         self._connection.execute("UPDATE about SET version = ?, entry = ?", (noted.version, noted.sha256))
 
-    def losses(self, given: Mapping[Collection, int]) -> list[Loss]:
-        """The ids that were given out, by ``given`` the highest ones, and are not known here: their rows are lost."""
-        known = {collection: self.sequence(collection).id for collection in COLLECTIONS}
+    def losses(self, given: Mapping[Collection, int], high_water: Mapping[Collection, HighWaterMark]) -> list[Loss]:
+        """The ids that were given out and are neither known here nor in the table: their rows are lost.
+
+        ``given`` has the highest ids that were given out, ``high_water`` the table's.
+        """
+        known = {c: self._last(c, high_water[c]).id for c in COLLECTIONS}
         return [Loss(c, known[c] + 1, given[c]) for c in COLLECTIONS if given[c] > known[c]]
 
     def integrity_problems(self) -> list[str]:

@@ -6,10 +6,11 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from sigdir.signatures.collections import Collection
 from sigdir.warehouse.staging.reader import (
     WAIT_SECONDS,
     StagingReader,
@@ -18,7 +19,7 @@ from sigdir.warehouse.staging.reader import (
     open_stamp,
     writable_stamp,
 )
-from sigdir.warehouse.staging.transaction import Transaction, create
+from sigdir.warehouse.staging.transaction import HighWaterMark, Transaction, create
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import file_identity, lock, make_folder, unlock
 from sigdir.warehouse.table.identity import FORMAT, Identity, require_format, usable_identity, write_identity
@@ -79,7 +80,6 @@ class Staging(StagingReader):
         """Make the tables of a new file; returns the warehouse's id."""
         if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
             create(self._connection, identity.id or uuid.uuid4().hex)
-            self._raise_sequences()
         staging = Transaction(self._connection)
         require_format(path, staging.format())
         id = staging.warehouse()
@@ -137,17 +137,12 @@ class Staging(StagingReader):
                     f"{os.fsdecode(file)} was removed or replaced while it was open; put it back and restart the servers"
                 )
 
-    def accept_losses(self) -> None:
-        """Go on without the rows that were lost: their ids are not given out again."""
-        with self.exclusive():
-            self._raise_sequences()
-
-    def _raise_sequences(self) -> None:
-        """No id that was given out is given out again, also where the staging file is new."""
-        for collection, id in given_out(Paths(self._path.parent)).items():
-            self._connection.execute(
-                "UPDATE sequence SET last_id = max(last_id, ?) WHERE collection = ?", (id, collection)
-            )
+    def accept_losses(self, high_water: Mapping[Collection, HighWaterMark]) -> None:
+        """Go on without the rows that were lost: their ids are not given out again. ``high_water`` is the table's."""
+        given = given_out(Paths(self._path.parent))
+        with self.exclusive() as transaction:
+            for collection, last in high_water.items():
+                transaction.reserve(collection, 0, HighWaterMark(max(last.id, given[collection]), last.created_at))
 
     def close(self) -> None:
         super().close()

@@ -261,15 +261,16 @@ _LOST = "lost or replaced; rows that were POSTed and not folded may be gone with
 def check_staged(work: Verification) -> None:
     """Read the staging file, and check it by itself and beside the table's highest ids and times."""
     path = work.paths.staging
+    given = given_out(work.paths)  # read first: others may give out more
     if not path.exists():
-        if work.snapshot.version >= 0:
+        if work.snapshot.version >= 0 or any(given.values()):
             work.report.add("staging", path, f"missing: {_LOST}")
         work.complete.add(STAGING)
         return
-    given = given_out(work.paths)  # read first: others may give out more
     try:
         with open_read_only(path) as staging:
-            for problem in (*_problems(work, staging), *(f"{loss}; {ACCEPT}" for loss in staging.losses(given))):
+            losses = [f"{loss}; {ACCEPT}" for loss in staging.losses(given, work.snapshot.high_water)]
+            for problem in (*_problems(work, staging), *losses):
                 work.report.add("staging", path, problem)
             for collection in work.staged:
                 _check_rows(work, collection, staging)
