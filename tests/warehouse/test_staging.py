@@ -341,8 +341,8 @@ def test_rows_that_a_damaged_write_ahead_log_lost_are_noticed(killed: Paths, tmp
 
 
 @pytest.mark.parametrize("loss", ["a damaged log", "no file"])
-def test_a_fold_goes_on_without_lost_rows_where_it_may(killed: Paths, loss: str) -> None:
-    """It counts them, their ids stay unused, and verify is content."""
+def test_a_fold_goes_on_without_lost_rows_where_it_may(killed: Paths, tmp_path: Path, loss: str) -> None:
+    """It counts them, their ids stay unused, and verify is content. Before that no backup takes the place of one."""
     if loss == "no file":
         killed.staging.unlink()
         killed.staging_wal.unlink()
@@ -353,6 +353,8 @@ def test_a_fold_goes_on_without_lost_rows_where_it_may(killed: Paths, loss: str)
     refused = call_command("fold", "--warehouse", killed.root)
     assert_fails_in_one_line(refused, "to 41 are lost", "`sigdir fold --accept-losses`")
     assert opened_texts(killed) == before
+    refused = call_command("backup", "--warehouse", killed.root, tmp_path / "copy")
+    assert_fails_in_one_line(refused, "to 41 are lost", "`sigdir fold --accept-losses`")
     accepted = call_command("fold", "--accept-losses", "--warehouse", killed.root)
     assert accepted.exit_code == 0
     [warning] = accepted.stderr.splitlines()

@@ -204,6 +204,7 @@ def _back_up(
     staged = scratch / source.staging.name
     staging.copy(staged)
     snapshot = read_snapshot(source)
+    staging.require_whole(snapshot.high_water)  # the copy may have the rows that are lost here
     held = -1 if target.is_unfinished else _held_version(source, target, snapshot.version)
     if not target.is_unfinished:
         with open_read_only(copy.staging) as of_copy:
