@@ -25,7 +25,7 @@ from math import inf
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from shutil import rmtree
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import mkdtemp
 from typing import Any
 
 from sigdir.serve.core.process import FORK, Closable, begin, end, end_with_parent, write_line
@@ -42,6 +42,7 @@ from sigdir.serve.servers.start import (
     why_it_ended,
 )
 from sigdir.signatures.errors import missing_package
+from sigdir.warehouse.table.files import RunFolder, own_temporary_folder
 
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
@@ -67,14 +68,14 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
         signal.signal(number, lambda *_: sys.exit(0))  # until the processes are there
     with ExitStack() as stack:
         memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-        counts = stack.enter_context(TemporaryDirectory(prefix="sigdir-", dir=memory))
+        counts = stack.enter_context(RunFolder(own_temporary_folder("sigdir-counts", memory))).path
         if settings.on_read_only_media and settings.cache is None:
             settings = replace(settings, cache=stack.enter_context(_temporary_cache()))
         bound = stack.enter_context(bind(settings))
         host, port = bound.getsockname()[:2]
         served = replace(settings, host=host, port=port)
         lock = stack.enter_context(lock_address(served.host, served.port))
-        os.environ[COUNTS_FOLDER] = counts
+        os.environ[COUNTS_FOLDER] = str(counts)
         stack.callback(os.environ.pop, COUNTS_FOLDER)
         if settings.follow_store:
             first_pull(settings)

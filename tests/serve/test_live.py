@@ -29,6 +29,7 @@ from sigdir.serve.servers.start import is_served, lock_address
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_lines
 from tests.examples import long_except
@@ -366,6 +367,24 @@ def test_killing_the_parent_ends_workers_that_load(tmp_path: Path, name: str) ->
     with loading(tmp_path, name) as process:
         children = until(lambda: [pid for pid, _ in children_of(process.pid)], "a child")
     until(lambda: all(map(has_ended, children)), "the end of the children")
+
+
+def test_the_counts_of_a_killed_server_go_with_the_next_start(tmp_path: Path) -> None:
+    """Its folder in memory would stay for ever. Those of servers that live stay."""
+
+    def has_counts(process: Command) -> bool:
+        locks = Path("/dev/shm").glob("sigdir-counts-*/*/lock")  # noqa: S108 - only looked at
+        return any(FileLock(lock).holder().startswith(f"process {process.pid} ") for lock in locks)
+
+    with loading(tmp_path, "waitress") as living:
+        until(lambda: has_counts(living), "the folder of one that lives")
+        with loading(tmp_path, "waitress") as killed:
+            children = until(lambda: [pid for pid, _ in children_of(killed.pid)], "a child")
+            assert has_counts(killed)
+        until(lambda: all(map(has_ended, children)), "the end of the children")
+        with loading(tmp_path, "waitress") as following:
+            until(lambda: has_counts(following), "the folder of the next")
+        assert (has_counts(killed), has_counts(living)) == (False, True)
 
 
 def test_granian_stops_at_once_while_its_worker_loads(tmp_path: Path) -> None:

@@ -284,18 +284,18 @@ def remove_dead_runs(tmp: Path) -> int:
     return removed
 
 
-def own_temporary_folder(name: str) -> Path:
-    """A folder of this user's in the system's temporary one, which nobody else may enter; ``name`` is followed by the user.
+def own_temporary_folder(name: str, parent: str | None = None) -> Path:
+    """A folder of this user's in ``parent``, by default the system's temporary one; nobody else may enter it.
 
-    What dead processes left in it, by a RunFolder, is removed. Another user may have made it, to read what is written
+    ``name`` is followed by the user. What dead processes left in it, by a RunFolder, is removed. Another user may have made it, to read what is written
     there: then it is a new one.
     """
-    shared = Path(gettempdir()) / f"{name}-{os.getuid()}"
+    shared = Path(parent or gettempdir()) / f"{name}-{os.getuid()}"
     with suppress(FileExistsError):
         shared.mkdir(mode=0o700)
     about = shared.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
-        shared = Path(mkdtemp(prefix=f"{name}-"))
+        shared = Path(mkdtemp(prefix=f"{name}-", dir=parent))
     remove_dead_runs(shared)
     return shared
 
