@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -174,11 +175,37 @@ def test_a_dashboard_has_what_it_needs(app: Application) -> None:
     rules = yaml.safe_load((folder / "alerts.yaml").read_text())["groups"][0]["rules"]
     panels = orjson.loads((folder / "dashboard.json").read_bytes())["panels"]
     expressions = [rule["expr"] for rule in rules] + [one["expr"] for panel in panels for one in panel["targets"]]
-    assert (len(rules), len({panel["id"] for panel in panels})) == (5, len(panels))
+    assert (len(rules), len({panel["id"] for panel in panels})) == (6, len(panels))
     for expression in expressions:
         promql_parser.parse(expression)
     named = {name for one in expressions for name in re.findall(r"\b(?:sigdir|process)_\w+", one)}
     assert named - names == {"sigdir_replica_lag_seconds"}  # of a replica alone
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool on this machine")
+def test_only_crashes_are_alerts(tmp_path: Path) -> None:
+    """Starting a server again is none, whatever the number of its workers. A server that is away is one."""
+    up, starts = "up{job='signatures',", "sigdir_worker_starts_total{"
+    quiet = [(up, "1x30 0 1x29"), (starts, "5x20 4x40"), (starts, "4x20 2 4x40"), (starts, "_x20 1 16x40")]
+    alerts = [(up, "1x57 0 0 0"), (starts, "4x5 4+1x55"), (starts, "2x5 2+0.4x55")]
+    test = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f"{name}instance='{number}'}}", "values": samples}
+            for number, (name, samples) in enumerate(alerts + quiet)
+        ],
+        "promql_expr_test": [
+            {
+                "expr": "max by (instance) (max_over_time(ALERTS{alertstate='firing'}[60m]))",
+                "eval_time": "60m",
+                "exp_samples": [{"labels": f"{{instance='{number}'}}", "value": 1} for number in range(len(alerts))],
+            }
+        ],
+    }
+    rules = str(ROOT / "docs" / "operations" / "alerts.yaml")
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump({"rule_files": [rules], "tests": [test]}))
+    ran = subprocess.run(["promtool", "test", "rules", tmp_path / "test.yaml"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_a_starting_worker_ends_no_scrape(app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
