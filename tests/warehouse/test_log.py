@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -16,7 +17,7 @@ from deltalake import DeltaTable
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.compact import compact, everything
-from sigdir.warehouse.log.entry import FIELD, read_entries
+from sigdir.warehouse.log.entry import FIELD, read_entries, read_entry
 from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, advance, read_snapshot, read_state
 from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.staging.transaction import NotedEntry
@@ -87,6 +88,22 @@ def test_a_damaged_entry_is_refused_and_forgotten(paths: Paths) -> None:
     entry.write_bytes(whole)
     assert tailer.newest() == before.newest() == read_snapshot(paths)
     assert tailer.newest().version == 2
+
+
+def test_a_closed_entry_is_not_called_damaged(paths: Paths) -> None:
+    """Another user wrote it: no backup helps."""
+    publish(paths, ["a()"])
+    paths.log_entry(1).chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # root may read everything
+    try:
+        with pytest.raises(
+            UnreadableWarehouse, match="Permission denied: this user may not read it; run every command"
+        ):
+            read_entry(paths, 1)
+    finally:
+        os.seteuid(user)
 
 
 # Digests.

@@ -181,6 +181,9 @@ def _read(paths: Paths, version: int, containing: bytes = b"") -> tuple[list[dic
 def _bytes_of(path: Path) -> bytes:
     try:
         raw = path.read_bytes()
+    except PermissionError as error:
+        advice = "this user may not read it; run every command as the user of the server"
+        raise UnreadableWarehouse(f"{path}: {error.strerror}: {advice}") from error
     except OSError as error:
         raise UnreadableWarehouse(f"{path}: {error.strerror}; {RESTORE}") from error
     if not raw:
