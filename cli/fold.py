@@ -12,6 +12,7 @@ from sigdir.cli.options import SHORTEST_PAUSE, Seconds, json_option, no_wait_opt
 from sigdir.cli.output import write_json, write_line
 from sigdir.serve.servers.upkeep import repeat
 from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.errors import counted
 from sigdir.warehouse import compact as compaction
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.publish import publish
@@ -95,7 +96,6 @@ def compact(everything: bool, no_wait: bool, as_json: bool, folder: Path) -> Non
         click.echo(f"version {done.snapshot.version} published")
         for collection in COLLECTIONS:
             counts = done.collections[collection]
-            click.echo(
-                f"{collection:<18}{counts['files_before']:>7,} files -> {counts['files_after']:,},"
-                f" {counts['rows']:,} rows written again"
-            )
+            if counts["rows"]:
+                files, rows = counted(counts["files_before"], "file"), counted(counts["rows"], "row")
+                click.echo(f"{collection:<18}{files:>13} -> {counts['files_after']:,}, {rows} written again")

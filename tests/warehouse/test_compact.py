@@ -243,6 +243,10 @@ def test_history_has_a_compaction_and_imports_do_not(base: Paths, tmp_path: Path
     assert json.loads(call_command("compact", "--json", "--warehouse", paths.root).stdout)["version"] is None
     publish(paths, ["new()"])
     assert call_command("compact", "--warehouse", paths.root).stdout.startswith(f"version {version + 3} published")
+    publish(paths, ["newer()"])
+    rows = read_snapshot(paths).count(SIGNATURES)
+    lines = [f"version {version + 5} published", f"signatures              2 files -> 1, {rows} rows written again"]
+    assert call_command("compact", "--warehouse", paths.root).stdout.splitlines() == lines  # events have one file
 
 
 def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
