@@ -71,8 +71,10 @@ def repeat(paths: Paths, every: float) -> NoReturn:
         while True:
             try:
                 pool.submit(upkeep.run_once).result()
-            except (SigdirError, OSError) as error:
+            except SigdirError as error:
                 write_line(f"fold: {error}")
+            except OSError as error:  # a full disk may name no file
+                write_line(f"fold: {paths.root}: {error}")
             with waiting():
                 time.sleep(every)
 

@@ -24,7 +24,7 @@ from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import START_ERROR
 from sigdir.serve.servers.startup import open_app
 from sigdir.warehouse.index.view import TakesLong, short_only, this_takes_long
-from sigdir.warehouse.table.errors import WarehouseError
+from sigdir.warehouse.table.errors import UnreadableWarehouse, WarehouseError
 
 UNREAD_BYTES = 8 << 20
 """Of an answer, so much waits for its client; then the thread waits too. More than a page of the longest texts has, so
@@ -77,6 +77,7 @@ def serve(app: Any, settings: Settings, bound: socket.socket, beats: FileIO) -> 
     )
     # It would warn of each request that waits for a thread.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    logging.getLogger("waitress").addFilter(_without_traceback)
     short = ShortFirst(server)
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
@@ -95,6 +96,14 @@ def serve(app: Any, settings: Settings, bound: socket.socket, beats: FileIO) -> 
             if not _beat(beats):
                 break
     _drain(server, sockets, handle_connections)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Let what ends a stream in its middle be one line where it is a damaged file, which the error names."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, UnreadableWarehouse):
+        record.msg, record.args, record.exc_info = f"error: {record.getMessage()}: {error}", (), None
+    return True
 
 
 def _connection_limit() -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -19,6 +20,7 @@ from falcon.testing import create_req
 from sigdir.serve.api.status import ReadyResource
 from sigdir.serve.core.settings import Settings
 from sigdir.serve.servers.start import EXTRAS, StartError, require_package, why_it_ended
+from sigdir.serve.servers.upkeep import Upkeep, repeat
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
@@ -152,6 +154,35 @@ def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(
         file.write_bytes(content)
         assert len(whole(app)) == 100
         assert post_text(app, "posted()").status == 201
+
+
+def test_a_dump_that_meets_a_damaged_file_is_cut_and_names_it(tmp_path: Path) -> None:
+    """Its answer has begun, so no status can say it: the connection ends in the middle, with one line in the log."""
+    warehouse = import_lines(tmp_path / "warehouse", *named("old"))
+    with serving(warehouse, workers=1) as server:
+        [file] = read_snapshot(Paths(warehouse)).files[SIGNATURES]
+        os.truncate(file.path, file.size // 2)
+        with pytest.raises(IncompleteRead):
+            get(server.port, "/dumps/1/signatures.csv")
+        until(lambda: str(file.path) in server.stderr(), "the line that names the file")
+        [line] = [line for line in server.stderr().splitlines() if str(file.path) in line]
+        assert line.startswith("error: ")
+        assert "Traceback" not in server.stderr()
+
+
+def test_a_failed_fold_names_the_warehouse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a full disk pyarrow names no file."""
+
+    def full(_: Upkeep) -> NoReturn:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+    monkeypatch.setattr(Upkeep, "run_once", full)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(ValueError, match="sleep"):
+        repeat(Paths(tmp_path), -1)
+    assert capsys.readouterr().err == f"fold: {tmp_path}: [Errno 28] Error writing bytes to file\n"
 
 
 @pytest.mark.parametrize("kind", long_except({"waitress"}, EXTRAS))
