@@ -204,7 +204,7 @@ def test_only_crashes_are_alerts(tmp_path: Path) -> None:
     }
     rules = str(ROOT / "docs" / "operations" / "alerts.yaml")
     (tmp_path / "test.yaml").write_text(yaml.safe_dump({"rule_files": [rules], "tests": [test]}))
-    command = ["promtool", "test", "rules", tmp_path / "test.yaml"]
+    command = ["promtool", "test", "rules", str(tmp_path / "test.yaml")]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
