@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for temporary files, empty."""
     folder = tmp_path / "temporary"
     folder.mkdir()
+    ensure_running()  # or the server that forks processes would have its socket there, and a socket's path is short
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return folder
