@@ -287,8 +287,8 @@ def remove_dead_runs(tmp: Path) -> int:
 def own_temporary_folder(name: str, parent: str | None = None) -> Path:
     """A folder of this user's in ``parent``, by default the system's temporary one; nobody else may enter it.
 
-    ``name`` is followed by the user. What dead processes left in it, by a RunFolder, is removed. Another user may have made it, to read what is written
-    there: then it is a new one.
+    ``name`` is followed by the user. What dead processes left in it, by a RunFolder, is removed. Another user may have
+    made it, to read what is written there: then it is a new one.
     """
     shared = Path(parent or gettempdir()) / f"{name}-{os.getuid()}"
     with suppress(FileExistsError):
