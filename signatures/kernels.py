@@ -90,8 +90,10 @@ def _edition() -> str:
 
 def _writable_folder() -> Path | None:
     edition = _edition()
-    wanted = Path(os.environ.get("NUMBA_CACHE_DIR") or _INSTALLED)
-    for base in (wanted.parent if wanted.name == edition else wanted, _INSTALLED):  # a parent process has set it
+    named = Path(os.environ.get("NUMBA_CACHE_DIR") or _INSTALLED)
+    if named.name == edition:  # a parent process has set it
+        named = named.parent
+    for base in (named, _INSTALLED):
         if _is_writable(base / edition):
             return base / edition
     users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "signature-directory"
