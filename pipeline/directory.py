@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
@@ -99,11 +98,12 @@ class PackDirectory:
         shorter ones come first.
         """
         wanted = fragment.lower()
+        standard = {(text, Collection.of_hash(hash)) for hash, text in canonical().items()}
         found = (
             (text, collection) for collection in collections
             for text in self._pack.texts(collection) if wanted in text.lower()
         )  # fmt: skip
-        best = nsmallest(limit, found, key=lambda one: (_match_kind(one[0], one[1], wanted), len(one[0]), one))
+        best = nsmallest(limit, found, key=lambda one: (_match_kind(one[0], wanted, one in standard), len(one[0]), one))
         with _named(self.source):
             for text, collection in best:
                 check_canonical(collection, text.encode())
@@ -138,17 +138,12 @@ def _known(hash: bytes, text: str, declaration: str) -> Known:
     return Known(text, kind, Witness.LISTED, declaration)  # a pack does not say where a declaration is from
 
 
-def _match_kind(text: str, collection: Collection, wanted: str) -> int:
+def _match_kind(text: str, wanted: str, is_standard: bool) -> int:
     """How a text matches, the best lowest: as ``match_weights`` of ``warehouse/index/search.py`` counts it."""
     if not text.lower().startswith(wanted):
         return 4
     is_whole = text[len(wanted) : len(wanted) + 1] in ("(", "")
-    return (2 if is_whole else 3) - (2 if text in _standard_texts(collection) else 0)
-
-
-@lru_cache(maxsize=2)
-def _standard_texts(collection: Collection) -> frozenset[str]:
-    return frozenset(text for hash, text in canonical().items() if len(hash) == collection.hash_bytes)
+    return (2 if is_whole else 3) - (2 if is_standard else 0)
 
 
 def open_pack(source: PackSource) -> Pack:
