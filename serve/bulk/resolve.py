@@ -18,7 +18,16 @@ import orjson
 
 from sigdir.serve.api.evidence import summary_document
 from sigdir.serve.core.settings import Settings
-from sigdir.serve.http.answers import JSON, NDJSON, HttpError, detail, field_error, is_list_wanted, json_bytes
+from sigdir.serve.http.answers import (
+    JSON,
+    NDJSON,
+    HttpError,
+    detail,
+    field_error,
+    is_list_wanted,
+    json_bytes,
+    unsupported,
+)
 from sigdir.serve.http.bodies import StreamLimit, pairs_of, read_body
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.ranked import ranked_rows
@@ -94,7 +103,7 @@ def hashes_of(body: bytes, content_type: str) -> list[bytes]:
     """The hashes of a body as sent, by its content type, or by its first byte where that is missing. Raises HttpError."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind.startswith("multipart/"):
-        raise detail(415, f'Unsupported media type "{content_type}" in request.')
+        raise unsupported(content_type)
     first = body.lstrip()[:1]
     # A parsed body of brackets takes fifty times its size. An item is a text, or an object or list and little in it.
     if max(body.count(b"\n"), body.count(b","), body.count(b"[") + body.count(b"{")) > 2 * MAX_HASHES:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
+import click
+
 from sigdir.warehouse.table.files import is_read_only
 from sigdir.warehouse.table.paths import Paths
 
@@ -24,15 +26,13 @@ SCHEMES = ("http", "https")
 HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 """A name, an IPv4 or a bracketed IPv6 address, with a port or without one."""
 
-_TRUE, _FALSE = ("1", "true", "t", "yes", "y", "on"), ("0", "false", "f", "no", "n", "off")
-
 
 def _boolean(value: str) -> bool:
     """As the command reads it; raises ValueError."""
-    word = value.strip().lower()
-    if word not in (*_TRUE, *_FALSE):
-        raise ValueError(f"{value!r} is neither true nor false")
-    return word in _TRUE
+    try:
+        return bool(click.BOOL.convert(value, None, None))
+    except click.BadParameter as error:
+        raise ValueError(error.message) from None
 
 
 _READERS: dict[Any, Callable[[str], Any]] = {bool: _boolean, Path | None: Path}

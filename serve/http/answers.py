@@ -65,6 +65,11 @@ def method_not_allowed(method: str, allow: str) -> HttpError:
     return detail(405, f'Method "{method}" not allowed.', {"Allow": allow})
 
 
+def unsupported(content_type: str) -> HttpError:
+    """A 415: the route reads no bodies of this type."""
+    return detail(415, f'Unsupported media type "{content_type}" in request.')
+
+
 def unavailable(text: str, retry_seconds: int = _RETRY_SECONDS) -> HttpError:
     """A 503 with a Retry-After."""
     return detail(503, text, {"Retry-After": str(retry_seconds)})

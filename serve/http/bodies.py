@@ -23,7 +23,7 @@ from urllib.parse import unquote
 import falcon
 from falcon.uri import decode
 
-from sigdir.serve.http.answers import detail, field_error, packed, unavailable
+from sigdir.serve.http.answers import detail, field_error, packed, unavailable, unsupported
 from sigdir.warehouse.index.view import this_takes_long
 
 
@@ -134,7 +134,7 @@ def _value_of(request: falcon.Request, limit: int) -> Any:
         return {}
     reader = _READERS.get(media_type)
     if reader is None:
-        raise detail(415, f'Unsupported media type "{content_type}" in request.')
+        raise unsupported(content_type)
     return reader(body, content_type)
 
 
