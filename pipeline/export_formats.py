@@ -285,7 +285,7 @@ _FOUNDRY: Sequence[tuple[str, Collection]] = (
 
 def _parquet(export: ExportRows, out: BinaryIO) -> None:
     tables = (pa.Table.from_batches([batch], FILE_SCHEMA) for _, batch in _batches(export))
-    out.writelines(file_bytes(export.collections[0], tables))
+    out.writelines(file_bytes(tables))
 
 
 def sourcify_parquet(export: ExportRows, out: BinaryIO) -> None:

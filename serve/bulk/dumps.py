@@ -280,9 +280,9 @@ def _lines(head: bytes, template: Template, collection: Collection, files: tuple
                 yield template.render(segment, np.arange(first, last))
 
 
-def _parquet(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:
+def _parquet(_: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:
     rows = (batch for file in files for batch in batches_in(file.path, FILE_SCHEMA.names))
-    return file_bytes(collection, (pa.Table.from_batches([batch], FILE_SCHEMA) for batch in rows))
+    return file_bytes(pa.Table.from_batches([batch], FILE_SCHEMA) for batch in rows)
 
 
 _FORMATS: dict[str, tuple[str, Callable[..., Iterator[bytes]]]] = {

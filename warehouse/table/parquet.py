@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.arrow import numbers, text
-from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.signatures.collections import Collection
 from sigdir.signatures.interruption import check, each
 from sigdir.warehouse.table.errors import UnreadableWarehouse, first_line
 from sigdir.warehouse.table.fields import STORED, DataFile
@@ -68,8 +68,8 @@ ROW_GROUP_ROWS = 100_000
 
 # Measured on 5 M realistic rows (CPU seconds, MB). Plain text and hash with zstd 1: 0.80, 96. The hash as
 # lengths and bytes apart: 0.87, 74; this is what we write. lz4: 0.75, 127. Level 3 costs 8 % time for 3 % of
-# size. The bloom filters of the hash cost 0.1 s and 6 MB and make a selector lookup in DuckDB five times
-# faster. Checksums cost nothing that could be measured.
+# size. Checksums cost nothing that could be measured. No bloom filters: DuckDB 1.5 reads those of bytes wrongly, and finds
+# no row by a hash that is there.
 _OPTIONS: dict[str, Any] = {
     "compression": {name: "none" if name == "hash" else "zstd" for name in FILE_SCHEMA.names},
     "compression_level": {name: 1 for name in FILE_SCHEMA.names if name != "hash"},
@@ -110,7 +110,7 @@ def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Tabl
     """Write and sync one data file, which no commit names yet, from tables whose ids rise. At least one row must come."""
     import pyarrow.parquet as pq  # 11 ms with its file systems, which reading the log and SQL do without
 
-    with pq.ParquetWriter(path, FILE_SCHEMA, **_options(collection)) as writer:
+    with pq.ParquetWriter(path, FILE_SCHEMA, **_OPTIONS) as writer:
         for group in row_groups(tables):
             writer.write_table(group, row_group_size=group.num_rows)
     sync(path)
@@ -133,7 +133,7 @@ def described(path: Path, collection: Collection, sha256: str | None = None) -> 
     )
 
 
-def file_bytes(collection: Collection, tables: Iterable[pa.Table]) -> Iterator[bytes]:
+def file_bytes(tables: Iterable[pa.Table]) -> Iterator[bytes]:
     """The bytes of a data file, a row group at a time (3 MB), without writing a file."""
     import pyarrow.parquet as pq
 
@@ -146,23 +146,17 @@ def file_bytes(collection: Collection, tables: Iterable[pa.Table]) -> Iterator[b
         written.truncate()
         return found
 
-    with pq.ParquetWriter(written, FILE_SCHEMA, **_options(collection)) as writer:
+    with pq.ParquetWriter(written, FILE_SCHEMA, **_OPTIONS) as writer:
         for group in row_groups(tables):
             writer.write_table(group, row_group_size=group.num_rows)
             yield taken()
     yield taken()
 
 
-def _options(collection: Collection) -> dict[str, Any]:
-    if collection != SIGNATURES:  # a topic is its own best filter: 32 random bytes
-        return _OPTIONS
-    return _OPTIONS | {"bloom_filter_options": {"hash": {"ndv": ROW_GROUP_ROWS, "fpp": 0.05}}}
-
-
 def sha256_of(path: Path) -> str:
     """The digest of a whole file, in hex.
 
-    The checksums of pages do not cover the headers, the footer and the bloom filters, by which readers skip rows.
+    The checksums of pages do not cover the headers and the footer, by which readers skip rows.
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
