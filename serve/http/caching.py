@@ -89,6 +89,8 @@ def not_modified(req: falcon.Request, resp: falcon.Response, etag: str, cache_co
     if not is_current(req, etag):
         return False
     resp.status = falcon.HTTP_304
+    if etag.startswith("W/"):  # its 200 may be packed: a cache takes over the Vary of a 304 (RFC 9110, 15.4.5)
+        resp.append_header("Vary", "Accept-Encoding")
     return True
 
 
