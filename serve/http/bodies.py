@@ -75,7 +75,11 @@ _CUTS_SHORT = "Granian"
 
 
 def read_body(request: falcon.Request, limit: int) -> bytes:
-    """The whole body; raises HttpError, 413 where it is over ``limit`` bytes."""
+    """The whole body; raises HttpError, 415 where it is packed, 413 where it is over ``limit`` bytes."""
+    coding = request.get_header("Content-Encoding") or "identity"
+    if coding.strip().lower() != "identity":
+        problem = f'Unsupported content coding "{coding[:80]}" in request; send the body as it is.'
+        raise detail(415, problem, {"Accept-Encoding": "identity"})
     length = request.content_length
     if length is None and request.get_header("Transfer-Encoding") and request.env.get("SERVER_SOFTWARE") == _CUTS_SHORT:
         raise detail(411, "Send the body with a Content-Length.")

@@ -439,6 +439,8 @@ BAD_TEXTS: list[tuple[str, bytes, dict[str, str], int, Any]] = [
     ("xml", b"<a/>", {"Content-Type": "application/xml; charset=utf-8"}, 415,
      {"detail": 'Unsupported media type "application/xml; charset=utf-8" in request.'}),
     ("no type", b"{}", {}, 415, {"detail": 'Unsupported media type "" in request.'}),
+    ("gzip", b"\x1f\x8b", JSON | {"Content-Encoding": "gzip"}, 415,
+     {"detail": 'Unsupported content coding "gzip" in request; send the body as it is.'}),
     ("broken", b"{", JSON, 400, r"JSON parse error - "),
     ("not UTF-8", b'{"text_signature": "\xff()"}', JSON, 400, r"JSON parse error - "),
     ("UTF-16", '{"text_signature": "a()"}'.encode("utf-16"), JSON, 400, r"JSON parse error - "),

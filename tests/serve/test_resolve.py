@@ -266,6 +266,9 @@ def test_bodies_methods_and_formats_are_bounded(app: Application) -> None:
     assert request(app, "POST", RESOLVE_PATH, line * (most + 1)).status == 413
     assert request(app, "PUT", RESOLVE_PATH, line).status == 405
     assert request(app, "POST", RESOLVE_PATH, line, {"Content-Type": "multipart/form-data; boundary=a"}).status == 415
+    packed = request(app, "POST", RESOLVE_PATH, line, {"Content-Encoding": "gzip"})
+    assert (packed.status, packed.header("Accept-Encoding")) == (415, "identity")
+    assert request(app, "POST", RESOLVE_PATH, line, {"Content-Encoding": "Identity"}).status == 200
     assert request(app, "POST", f"{RESOLVE_PATH}?format=xml", line).status == 404
 
 
