@@ -9,8 +9,9 @@ Theory
     Whoever mines a text for a selector tries 2^32 names, so the name has a part that counts up or is drawn at random:
     a number, a tag of letters and digits, words of a dictionary. Honest names have such parts too, less than one in a
     hundred, and a collision proves nothing: of 1.08 M texts 34 selectors have several. So a text looks mined only
-    if all of this holds: such a part, a name that no other text has, and a rival with the same selector that is better
-    known. ``benchmarks/mined.py`` measures both errors.
+    if all of this holds: such a part, a name that no two imported texts have, and a rival with the same selector that is
+    better known. POSTed texts do not count: who mined one can POST a second one. ``benchmarks/mined.py`` measures both
+    errors.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Ranked:
 
 
 def ranked(hash: bytes, summaries: Iterable[Summary], is_shared: Callable[[str], bool]) -> list[Ranked]:
-    """The texts of one hash, the best first. ``is_shared`` says whether several texts have a name."""
+    """The texts of one hash, the best first. ``is_shared`` says whether several imported texts have a name."""
     texts = list(summaries)
     mined = {text.id: looks_mined(hash, text, texts, is_shared) for text in texts}
     texts.sort(key=lambda text: (bool(mined[text.id]), *_weight(hash, text)))
@@ -159,7 +160,9 @@ def looks_mined(hash: bytes, text: Summary, texts: Sequence[Summary], is_shared:
     if not rivals or is_shared(text.name):
         return ""
     best = min(rivals, key=lambda rival: _weight(hash, rival))
-    return f"{part} in its name looks made up, no other text has this name, and {best.text} has the same selector"
+    return (
+        f"{part} in its name looks made up, no two imported texts have this name, and {best.text} has the same selector"
+    )
 
 
 def _is_better_known(hash: bytes, rival: Summary, text: Summary) -> bool:

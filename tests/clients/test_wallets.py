@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import sigdir
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.paths import Paths
 from tests.conftest import ROOT, import_files, import_lines
-from tests.serve.support import SIGNATURES_PATH, TOPIC, Application, application, get, local
+from tests.serve.support import SIGNATURES_PATH, TOPIC, Application, application, get, local, post_text
 
 APPROVE, OLDER, NEWER = (
     "approve(address,uint256)", "watch_tg_invmru_2f69f1b(address,address)", "sign_szabo_bytecode(bytes16,uint128)",
@@ -107,6 +110,19 @@ def test_a_text_that_only_a_search_found_is_no_answer(tmp_path: Path) -> None:
     with application(import_lines(tmp_path / "warehouse", APPROVE, source="solved"), rank_lists=True) as app:
         assert texts(app, f"hex_signature={SELECTOR}") == []
         assert texts(app, f"hex_signature={SELECTOR}&filter=false") == [APPROVE]
+
+
+def test_a_second_post_with_its_name_does_not_clear_a_mined_text(tmp_path: Path) -> None:
+    """POSTed texts with the same name prove nothing: who mined a text can POST them, here and in a version."""
+    mined, meant = "clash550254402()", "proxyOwner()"
+    selector = "0x025313a2"
+    with application(import_lines(tmp_path / "warehouse", mined, meant), rank_lists=True) as app:
+        assert [post_text(app, f"clash550254402({kind})").status for kind in ("bool", "bytes")] == [201, 201]
+        assert texts(app, f"hex_signature={selector}") == [meant]
+        fold(Paths(app.folder))
+        query = "SELECT text_signature, looks_mined FROM ranked WHERE hex_signature = ? ORDER BY position"
+        with sigdir.open(app.folder) as warehouse:
+            assert warehouse.sql(query, [selector]).fetchall() == [(meant, False), (mined, True)]
 
 
 def test_only_a_server_with_ranks_knows_the_filter(listed: Application, ranked: Application) -> None:

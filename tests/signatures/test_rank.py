@@ -58,7 +58,7 @@ def test_reasons() -> None:
         f"looks mined: {last.mined}", "declared in 2 contracts", "verified by a source that compiles contracts",
         "named by 1 source",
     )  # fmt: skip
-    said = f"many_msg_babbage in its name looks made up, no other text has this name, and {text} has the same selector"
+    said = f"many_msg_babbage in its name looks made up, no two imported texts have this name, and {text} has the same selector"
     assert last.mined == said
 
 
@@ -105,7 +105,7 @@ TWICE, COMPILED = replace(MINED, sources=2), replace(MINED, witness=Witness.COMP
     ],
 )
 def test_what_looks_mined(text: Summary, rival: Summary | None, hash: bytes, shared: bool, is_mined: bool) -> None:
-    """A name that looks made up and that no other text has, beside a better known text of the same selector."""
+    """A name that looks made up and that no two imported texts have, beside a better known text of the same selector."""
     found = ranked(hash, [text] if rival is None else [text, rival], lambda _: shared)
     assert [bool(one.mined) for one in found if one.summary == text] == [is_mined]
 

@@ -108,6 +108,7 @@ def rival_of(view: View, collection: Collection, digest: bytes, text: str) -> st
 
 
 _ROW_CHARACTERS = 100
+_MAX_WITH_NAME = 100
 
 
 Found = list[tuple[Segment, npt.NDArray[np.int64]]]
@@ -119,7 +120,8 @@ def _ordered(view: View, collection: Collection, digest: bytes, found: Found) ->
     of_id = {int(segment.ids[row]): (segment, row) for segment, row in places}
 
     def is_shared(name: str) -> bool:
-        return len(view.with_name(collection, name, 2)) > 1
+        imported = (segment.import_at(row) > 0 for segment, row in view.with_name(collection, name, _MAX_WITH_NAME))
+        return sum(imported) > 1
 
     texts = with_uses(view.snapshot.evidence, digest, [segment.summary_at(row) for segment, row in places])
     rows = []

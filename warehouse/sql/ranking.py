@@ -109,7 +109,7 @@ RIVAL = "STRUCT(id BIGINT, text_signature VARCHAR, hash BLOB, position BIGINT, m
 _TEXTS = "SELECT hash, id, text_signature FROM {} WHERE hash IN (SELECT unnest($1::BLOB[])) ORDER BY hash, id"
 _HASHES = f"SELECT hash FROM {SIGNATURES.view_name}"
 _SHARED = """
-    SELECT name FROM (SELECT split_part(text_signature, '(', 1) AS name FROM {})
+    SELECT name FROM (SELECT split_part(text_signature, '(', 1) AS name FROM {} WHERE import_id > 0)
     WHERE name IN (SELECT unnest($1::VARCHAR[])) GROUP BY name HAVING count(*) > 1"""
 
 
