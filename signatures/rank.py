@@ -121,6 +121,7 @@ def plain_reasons(text: Summary) -> tuple[str, ...]:
 
 _NUMBER = re.compile(r"[0-9]{5,}")
 _TAG = re.compile(r"_(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{6,}$")
+_TWO_SIGNS = re.compile(r"[_$]{16,}")  # counts in binary
 _LAST_WORD = re.compile(r"_([A-Za-z0-9]{5,})$")
 _PIECE = re.compile(r"[0-9]+|[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _WORDS = re.compile(r"[a-z]{3,}_[a-z]{3,}|[a-z0-9]+(?:_[a-z0-9]+){2,}")
@@ -139,7 +140,7 @@ _ORDINARY: Final = frozenset(
 @lru_cache(maxsize=1024)
 def made_up_part(name: str) -> str:
     """The part of a name that is a number, a tag or words of a dictionary; "" for an ordinary name."""
-    if found := _TAG.search(name) or _NUMBER.search(name):
+    if found := _TAG.search(name) or _NUMBER.search(name) or _TWO_SIGNS.fullmatch(name):
         return found[0].lstrip("_")
     if (last := _LAST_WORD.search(name)) and len(last[1]) <= 2 * len(_PIECE.findall(last[1])):
         return last[1]

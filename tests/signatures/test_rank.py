@@ -70,6 +70,7 @@ def test_reasons() -> None:
         ("func_2093253501", "2093253501"),
         ("wipeBlockchain_EkJWPe", "EkJWPe"),
         ("execute_44g58pv", "44g58pv"),
+        ("__$_$__$$$$$__$$_$$$_$$__$$___$$", "$_$__$$$$$__$$_$$$_$$__$$___$$"),
         ("balanceOf", ""),
         ("_TaxFee", ""),
         ("MAX_SUPPLY", ""),
