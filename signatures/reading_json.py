@@ -59,7 +59,7 @@ def candidate_document(reading: Reading, candidate: Candidate) -> dict[str, Any]
     found: dict[str, Any] = {"text_signature": attempt.text, "filtered": is_filtered(reading.hash, attempt.text)}
     if candidate.known.declaration:
         found["declaration"] = candidate.known.declaration
-    if candidate.known.membership is not Membership.UNKNOWN:
+    if candidate.known.membership in (Membership.HAS, Membership.CANNOT):
         found["in_contract"] = candidate.known.membership is Membership.HAS
     if attempt.values is None:
         return found | {"decodes": False, "reason": attempt.reason, "detail": attempt.detail}

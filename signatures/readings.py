@@ -93,6 +93,8 @@ class Membership(IntEnum):
     HAS = 0
     UNKNOWN = 1
     CANNOT = 2
+    OTHER_HASH = 3
+    """The text that was given with the bytes has another selector or topic than they have."""
 
 
 class Input(NamedTuple):
@@ -134,8 +136,8 @@ class Known(NamedTuple):
         return tuple(number for number, one in enumerate(self.types) if one.indexed) if self.types else None
 
     def of_contract(self, membership: Membership, why: str) -> Known:
-        """The same text with what a contract says about it."""
-        return self._replace(membership=membership, why=why)
+        """The same text with what a contract says about it; a text of another hash stays one."""
+        return self if self.membership is Membership.OTHER_HASH else self._replace(membership=membership, why=why)
 
     def parsed(self) -> Known:
         """The text with what its declaration says; without a declaration where that is of another text."""
@@ -353,8 +355,8 @@ class Readings:
     # The input itself.
 
     def _read_input(self, tree: _Tree, reading: Reading, known: Sequence[Known]) -> None:
-        known = _of_contract(tree.input, reading.form, reading.hash, known)
         known = _with_given(tree.input, reading.hash, known)
+        known = _of_contract(tree.input, reading.form, reading.hash, known)
         if reading.form is Form.LOG and not known and (unnamed := _of_contract(tree.input, Form.LOG, b"", ())):
             known, reading.is_anonymous = unnamed, True  # no text is known, and the ABI has anonymous events
         reading.texts = len(known)
@@ -489,18 +491,25 @@ def _with_given(input: Input, hash: bytes, known: Sequence[Known]) -> Sequence[K
         known = _with_built_in(hash, known)
     if not input.texts:
         return known
-    given = [_given(text, is_event=input.form is Form.LOG) for text in input.texts]
+    given = [_given(text, hash, is_event=input.form is Form.LOG) for text in input.texts]
     texts = {one.text for one in given}
     return [*given, *(one for one in known if one.text not in texts)]
 
 
-def _given(text: str, *, is_event: bool) -> Known:
-    """A text that somebody gives with the bytes. One that the grammar refuses stays as it is: to try it gives the reason."""
+def _given(text: str, hash: bytes, *, is_event: bool) -> Known:
+    """A text that somebody gives with the bytes. One that the grammar refuses stays as it is: to try it gives the reason.
+
+    One of another hash shows what its types make of the bytes. It is not what was called. Anonymous logs have no hash.
+    """
     try:
         found = canonicalise_one(text, EVENTS if is_event else FUNCTIONS, Kind.EVENT if is_event else Kind.UNKNOWN)
     except GrammarError:
         return Known(text)
-    return Known(found.text).declared_as(found.declaration) if found.declaration else Known(found.text)
+    known = Known(found.text).declared_as(found.declaration) if found.declaration else Known(found.text)
+    if found.digest.startswith(hash):
+        return known
+    what = "topic" if is_event else "selector"
+    return known.of_contract(Membership.OTHER_HASH, f"its {what} is 0x{found.digest[: len(hash)].hex()}")
 
 
 def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
@@ -599,7 +608,11 @@ def _doubt(selector: bytes, known: Known, *, is_given: bool = False) -> str:
     """Why a function was probably not the one that was called; "" where nothing says so."""
     if known.membership is Membership.CANNOT:
         return known.why
-    if is_given or known.membership is Membership.HAS or not is_filtered(selector, known.text):
+    if is_given or known.membership is Membership.HAS:
+        return ""
+    if not selector:
+        return "an anonymous event has no hash that tells it from others"
+    if not is_filtered(selector, known.text):
         return ""
     return f"its selector is that of {canonical()[selector]} of {sources()[selector]}"
 
@@ -635,7 +648,7 @@ def _inexact(found: Candidate) -> str:
 def _misfit(found: Candidate) -> tuple[bool, int, bool, int]:
     """How badly a candidate fits its contract and its bytes: lower is better."""
     membership = found.known.membership
-    is_out = membership is Membership.CANNOT or not found.decodes
+    is_out = membership >= Membership.CANNOT or not found.decodes
     return is_out, membership, not found.attempt.exact, found.attempt.left_over
 
 
@@ -656,7 +669,7 @@ def _confidence(
         reasons.append(_SURE[found.known.witness])
     if found.known.why:
         reasons.append(found.known.why)
-    if found.known.membership is Membership.CANNOT:
+    if found.known.membership >= Membership.CANNOT:
         return Confidence.LOW, tuple(reasons)
     if not found.attempt.exact:
         reasons.append(_inexact(found))

@@ -81,6 +81,8 @@ def test_a_function_that_the_abi_lacks_is_ruled_out_unless_it_has_a_fallback(app
     assert (only["text_signature"], only["confidence"]) == ("other()", "high")
     assert set(memberships(decoded(app, abi=OTHER_ABI)).values()) == {False}
     assert set(memberships(decoded(app, abi=[*OTHER_ABI, {"type": "fallback"}])).values()) == {None}
+    assert decoded(app, abi=OTHER_ABI, texts=[WORKED])["candidates"][0]["confidence"] == "low"
+    assert memberships(decoded(app, data=CALL, abi=WORK_ABI, texts=[TRANSFER, "other()"]))["other()"] is None
     late = decoded(app, data=selector("Late()"), abi=OTHER_ABI, **{"as": "revert"})
     assert memberships(late) == {"Late()": None}
     inner = bytes.fromhex(CALL[2:]).ljust(96, b"\0").hex()

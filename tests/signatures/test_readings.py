@@ -219,6 +219,24 @@ def test_a_text_with_the_selector_of_a_standard_is_never_sure() -> None:
     assert found.reasons[-1] == "its selector is that of balanceOf(address) of ERC-20"
 
 
+@pytest.mark.parametrize(
+    ("input", "text", "why"),
+    [
+        (calldata(call("f(uint256)", 7)), "claim(uint256)", f"its selector is 0x{call('claim(uint256)', 0)[:4].hex()}"),
+        (
+            Input(Form.LOG, b"", (keccak256(TRANSFER.encode()), word(7))), "E(uint256)",
+            f"its topic is 0x{keccak256(b'E(uint256)').hex()}",
+        ),
+    ],
+)  # fmt: skip
+def test_a_given_text_of_another_hash_comes_last(input: Input, text: str, why: str) -> None:
+    """Anybody may write one before the bytes of a link. Its values are shown, with low confidence."""
+    [reading] = read(input._replace(texts=(text,)), ["f(uint256)", TRANSFER])
+    found = reading.candidates[-1]
+    assert (found.attempt.text, found.confidence, found.reasons) == (text, Confidence.LOW, (why,))
+    assert (len(reading.candidates), found.attempt.values) == (2, (7,))
+
+
 # Logs.
 
 
@@ -283,7 +301,8 @@ def test_an_anonymous_log_is_decoded_by_its_text() -> None:
     """All topics are values; without a text nothing is guessed."""
     topics = (b"\x12" * 4 + bytes(28), bytes(12) + b"\xab" * 20)
     input = Input(Form.LOG, word(9), topics, anonymous=True, texts=("LogNote(bytes4,address,uint256)",))
-    assert best(input).attempt.values == (b"\x12" * 4, TO, 9)
+    found = best(input)
+    assert (found.attempt.values, found.confidence) == ((b"\x12" * 4, TO, 9), Confidence.MEDIUM)
     [reading] = read(Input(Form.LOG, word(9), topics, anonymous=True), [])
     assert "its text has to be given" in reading.note
     [reading] = read(Input(Form.LOG, word(9)), [])
