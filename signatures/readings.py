@@ -369,7 +369,7 @@ class Readings:
             reading.note = f"{counted(untried, 'known text')} {_NOT_TRIED}"
         elif not reading.candidates:
             reading.note = _unknown(reading, tree.input)
-        _rank(reading, reading.form)
+        _rank(reading, reading.form, first_known=_first_known(reading.candidates))
         tree.results = _by_form(reading)
         for result in tree.results:
             self._search(tree, 1, result)
@@ -466,7 +466,7 @@ def inner_reading(data: bytes, known: Sequence[Known], outer: Form, budget: Budg
     if not fitting:
         return None
     reading = Reading(Form.CALLDATA, data, texts=len(known), candidates=fitting)
-    _rank(reading, outer, is_inner=True)
+    _rank(reading, outer, first_known=_first_known(candidates), is_inner=True)
     if likely_kind(reading.candidates[0].known) is Kind.ERROR:
         reading.form = Form.REVERT
     return reading
@@ -557,7 +557,12 @@ def _unindexed(types: Sequence[Type], split: Split | None) -> Sequence[Type]:
 # Order and confidence.
 
 
-def _rank(reading: Reading, form: Form, *, is_inner: bool = False) -> None:
+def _first_known(tried: Sequence[Candidate]) -> Candidate | None:
+    """Of texts in the directory's order the first, as far as the contract does not tell them apart."""
+    return min(tried, key=lambda found: found.known.membership, default=None)
+
+
+def _rank(reading: Reading, form: Form, *, first_known: Candidate | None, is_inner: bool = False) -> None:
     """Order the candidates, and say how sure they are. ``form`` tells which kind comes first where texts fit alike."""
     first = {Form.REVERT: Kind.ERROR, Form.CALLDATA: Kind.FUNCTION}.get(form)
 
@@ -568,7 +573,7 @@ def _rank(reading: Reading, form: Form, *, is_inner: bool = False) -> None:
     rivals = _rivals(reading, (found for found in reading.candidates if found.attempt.exact))
     for number, found in enumerate(reading.candidates):
         if found.decodes:
-            found.confidence, found.reasons = _confidence(reading, found, number, rivals, is_inner)
+            found.confidence, found.reasons = _confidence(reading, found, number, rivals, first_known, is_inner)
 
 
 def _rivals(reading: Reading, fitting: Iterable[Candidate]) -> int:
@@ -657,9 +662,12 @@ _SURE = {Witness.COMPILED: "compiled into contracts", Witness.DESCRIBED: "descri
 
 
 def _confidence(
-    reading: Reading, found: Candidate, number: int, rivals: int, is_inner: bool
+    reading: Reading, found: Candidate, number: int, rivals: int, first_known: Candidate | None, is_inner: bool
 ) -> tuple[Confidence, tuple[str, ...]]:
-    """How sure a candidate is, and why."""
+    """How sure a candidate is, and why.
+
+    Contracts take bytes that are left over, and old ones dirty padding: with them a mined text can be the only one that fits.
+    """
     reasons, hash, text = [], reading.hash, found.known.text
     is_built_in = BUILT_IN.get(hash) == text
     is_defined = is_built_in or is_standard(hash, text)
@@ -688,6 +696,8 @@ def _confidence(
         return Confidence.MEDIUM, (*reasons, doubt)
     if rivals > 0:
         return Confidence.MEDIUM, (*reasons, f"{rivals} other {'text fits' if rivals == 1 else 'texts fit'} as well")
+    if first_known is not None and not first_known.attempt.exact:
+        return Confidence.MEDIUM, (*reasons, "a text that ranks before it does not fit")
     if is_inner and layout_of(text).checked < _SURE_BITS:
         return Confidence.MEDIUM, (*reasons, "its types fit almost any bytes")
     return Confidence.HIGH, tuple(reasons)

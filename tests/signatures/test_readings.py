@@ -209,6 +209,24 @@ def test_texts_are_ordered_by_fit_then_by_rank() -> None:
     assert reading.candidates[0].confidence is Confidence.HIGH
 
 
+@pytest.mark.parametrize(
+    "arguments", [word(1) + word(2), b"\1" + word(1)[1:] + word(2)], ids=["a word more", "dirty padding"]
+)
+def test_a_text_is_not_sure_where_a_better_known_one_almost_fits(arguments: bytes) -> None:
+    """Contracts take more bytes than they read, and old ones dirty padding. Who mines a text for such a call gets no `high`."""
+    data = keccak256(b"drain(address)")[:4] + arguments
+    known = [Known("drain(address)", witness=Witness.DECLARED), Known("claim(uint256,uint256)")]
+    [reading] = supplied(data, known)
+    found = reading.candidates[0]
+    assert (found.attempt.text, found.confidence) == ("claim(uint256,uint256)", Confidence.MEDIUM)
+    assert found.reasons[-1] == "a text that ranks before it does not fit"
+    [outer] = answered(
+        [calldata(call(MULTICALL, [data]))], {call(MULTICALL, [])[:4]: [Known(MULTICALL)], data[:4]: known}
+    )[0]
+    [inner] = outer.candidates[0].nested
+    assert inner.reading.candidates[0].confidence is Confidence.MEDIUM
+
+
 def test_a_text_with_the_selector_of_a_standard_is_never_sure() -> None:
     """It comes first where the standard's does not fit the bytes, and says whose selector it has."""
     mined = "watch_tg_invmru_119a5a98(address,uint256,uint256)"
