@@ -39,6 +39,7 @@ from sigdir.signatures.readings import (
     Reading,
     Readings,
     add_displays,
+    doubt_of,
     inner_reading,
     likely_kind,
 )
@@ -290,13 +291,17 @@ def _place_of(input: Input) -> Place | None:
 
 
 def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
-    """The plan of a selector; None where no text is known, several compete, or one is long: a tree bounds what it takes."""
+    """The plan of a selector; None where no text is known, several compete, one is in doubt, or is long: a tree bounds what it
+    takes.
+    """
     if not known or selector in BUILT_IN:
         return None
     text = known[0].text
     if len(text) > _LONGEST_TEXT:
         return None
     if len(known) > 1 and not (canonical().get(selector) == text and likely_kind(known[0]) is Kind.FUNCTION):
+        return None
+    if doubt_of(selector, known[0]):
         return None
     try:
         layout = layout_of(text)

@@ -587,7 +587,7 @@ def _rank_returns(reading: Reading, pairs: list[tuple[Candidate, Returned]]) -> 
     from another here, so one that is probably not meant comes after all others.
     """
     given = {one.text for _, one in pairs if one.is_given}
-    doubts = {one.text: _doubt(reading.hash, found.known, is_given=one.text in given) for found, one in pairs}
+    doubts = {one.text: doubt_of(reading.hash, found.known, is_given=one.text in given) for found, one in pairs}
     pairs.sort(key=lambda pair: (bool(doubts[pair[1].text]), *_misfit(pair[0]), not pair[1].is_given, -pair[1].count))
     reading.candidates = [found for found, _ in pairs]
     rivals = _rivals(reading, (found for found, one in pairs if found.attempt.exact and not doubts[one.text]))
@@ -609,7 +609,7 @@ def _rank_returns(reading: Reading, pairs: list[tuple[Candidate, Returned]]) -> 
         reading.add_note(f"{counted(untried, 'known declaration')} {_NOT_TRIED}")
 
 
-def _doubt(selector: bytes, known: Known, *, is_given: bool = False) -> str:
+def doubt_of(selector: bytes, known: Known, *, is_given: bool = False) -> str:
     """Why a function was probably not the one that was called; "" where nothing says so."""
     if known.membership is Membership.CANNOT:
         return known.why
@@ -617,6 +617,8 @@ def _doubt(selector: bytes, known: Known, *, is_given: bool = False) -> str:
         return ""
     if not selector:
         return "an anonymous event has no hash that tells it from others"
+    if known.witness is Witness.SOLVED:
+        return "a search found it, and no source names it"
     if not is_filtered(selector, known.text):
         return ""
     return f"its selector is that of {canonical()[selector]} of {sources()[selector]}"
@@ -692,7 +694,7 @@ def _confidence(
         reasons.append("other choices of the indexed parameters give improbable values")
     if is_defined or found.known.witness in _SURE:
         return Confidence.HIGH, tuple(reasons)
-    if doubt := _doubt(reading.hash, found.known):
+    if doubt := doubt_of(reading.hash, found.known):
         return Confidence.MEDIUM, (*reasons, doubt)
     if rivals > 0:
         return Confidence.MEDIUM, (*reasons, f"{rivals} other {'text fits' if rivals == 1 else 'texts fit'} as well")

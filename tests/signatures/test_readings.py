@@ -29,6 +29,7 @@ from sigdir.signatures.readings import (
     Form,
     Input,
     Known,
+    Membership,
     Reading,
     Readings,
 )
@@ -253,6 +254,13 @@ def test_a_given_text_of_another_hash_comes_last(input: Input, text: str, why: s
     found = reading.candidates[-1]
     assert (found.attempt.text, found.confidence, found.reasons) == (text, Confidence.LOW, (why,))
     assert (len(reading.candidates), found.attempt.values) == (2, (7,))
+
+
+def test_a_text_that_a_search_found_is_sure_by_its_contract_alone() -> None:
+    guess = Known("guess(uint256)", witness=Witness.SOLVED)
+    found = best(calldata(call(guess.text, 7)), guess)
+    assert (found.confidence, found.reasons[-1]) == (Confidence.MEDIUM, "a search found it, and no source names it")
+    assert best(calldata(call(guess.text, 7)), guess.of_contract(Membership.HAS, "")).confidence is Confidence.HIGH
 
 
 # Logs.
