@@ -32,8 +32,6 @@ from sigdir.signatures.proxies import proxy_patterns
 from sigdir.signatures.readings import Input, Known, Membership, likely_kind
 from sigdir.signatures.types import KINDS
 
-_OPEN = ("fallback", "receive")
-
 
 @dataclass(frozen=True, slots=True)
 class AbiContract:
@@ -315,7 +313,7 @@ def contract_of_abi(value: Any) -> AbiContract:
             texts.setdefault(hash, []).append(known)
     if unread and not texts:
         raise BadInput(f"no entry of it can be read, the first is entry {unread[0]}", "abi")
-    has_fallback = any(entry.get("type") in _OPEN for entry in value)
+    has_fallback = any(entry.get("type") == "fallback" for entry in value)  # receive takes calls without data alone
     return AbiContract({hash: tuple(dict.fromkeys(known)) for hash, known in texts.items()}, has_fallback, unread)
 
 
