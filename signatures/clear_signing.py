@@ -1,7 +1,8 @@
 """How a call is shown to whoever signs it, by a descriptor of ERC-7730 that is made for the contract.
 
 What needs the chain's state is shown raw with its label: decimals and tickers of tokens, names of addresses. A field that
-never is to be shown, and one that the descriptor hides for this value, is left out.
+never is to be shown, and one that the descriptor hides for this value, is left out. A call with a value that is none of those
+that the descriptor demands (``mustMatch``) is not shown by it.
 
 Source: ERC-7730, "Path references", "Value interpolation", "Field formats".
 """
@@ -99,14 +100,19 @@ class Descriptor:
         return ((chain, bytes.fromhex(address[2:])) for chain, address in self.format["chains"])
 
     def shown(self, types: Sequence[Type], values: Sequence[Any], called: Called, budget: Budget) -> CallDisplay | None:
-        """A call with these values; None where the declaration is of other types, or where the budget has no room."""
+        """A call with these values; None where the declaration is of other types, the descriptor demands another value, or
+        the budget has no room.
+        """
         if not budget.takes(len(self.declaration)):
             return None
         said = parsed_declaration(self.declaration)
         if said is None or [one.text for one in said.inputs] != [one.text for one in types]:
             return None
         call = _Call(_Value(Type("", components=said.inputs), tuple(values)), called, self.format.get("token"))
-        fields = list(call.fields(self.format["fields"], budget))
+        try:
+            fields = list(call.fields(self.format["fields"], budget))
+        except _OtherValue:
+            return None
         intent = self.format.get("intent", "")
         if isinstance(intent, dict):
             intent = ", ".join(f"{name}: {value}" for name, value in intent.items())
@@ -134,6 +140,10 @@ def _plain(path: str) -> str:
 _ADDRESS, _NUMBER = Type("address"), Type("uint256")
 
 
+class _OtherValue(Exception):
+    """A value is none of those that the descriptor demands."""
+
+
 class _Value(NamedTuple):
     type: Type
     value: Any
@@ -146,7 +156,10 @@ class _Call:
         self._root, self._called, self._token = root, called, token
 
     def fields(self, formats: Iterable[Mapping[str, Any]], budget: Budget) -> Iterator[ShownField]:
-        """Each field that is shown, as far as the budget has room; a hidden one takes some too, for its work."""
+        """Each field that is shown, as far as the budget has room; a hidden one takes some too, for its work.
+
+        Raises _OtherValue, also for values that are not known here or too many to be checked.
+        """
         for one in formats:
             if not budget.takes(_FIELD_CHARACTERS):
                 return
@@ -154,6 +167,11 @@ class _Call:
             found = [_Value(Type("string"), str(one["value"]))] if "value" in one else self._at(path)
             found = [each for value in found for each in _elements(value)]
             visible = one.get("visible", "always")
+            demanded = visible.get("mustMatch") if isinstance(visible, dict) else None
+            if demanded is not None:
+                if not 0 < len(found) <= _MAX_VALUES or not all(_is_one_of(each.value, demanded) for each in found):
+                    raise _OtherValue
+                continue
             shown = [each for each in found if _is_visible(visible, each.value)]
             if found and not shown:
                 continue
@@ -196,7 +214,8 @@ class _Call:
                 return f"block {value}"
             return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC" if 0 <= value <= _LAST_SECOND else ""
         if format == "duration":
-            return f"{value // 3600:02}:{value // 60 % 60:02}:{value % 60:02}"
+            minutes, seconds = divmod(abs(value), 60)
+            return f"{'-' if value < 0 else ''}{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
         if format == "unit":
             base = str(field.get("base", ""))
             return f"{_scaled(value, field.get('decimals', 0))}{'' if base == '%' else ' '}{base}"
@@ -235,7 +254,7 @@ def _inside(one: _Value, step: re.Match[str]) -> list[_Value]:
     if name is not None:
         return _members(one, name)
     element = one.type.element
-    if element is None and not isinstance(one.value, bytes | str):
+    if element is None and (one.type.text == "address" or not isinstance(one.value, bytes | str)):
         return []
     is_one = first is not None and colon is None
     part = (
@@ -254,9 +273,13 @@ def _members(one: _Value, name: str) -> list[_Value]:
 
 def _is_visible(rule: Any, value: Any) -> bool:
     if isinstance(rule, dict):
-        hidden = rule.get("ifNotIn", ())
-        return "mustMatch" not in rule and str(value).lower() not in {str(one).lower() for one in hidden}
+        return not _is_one_of(value, rule.get("ifNotIn", ()))
     return bool(rule != "never")
+
+
+def _is_one_of(value: Any, listed: Iterable[Any]) -> bool:
+    text = f"0x{value.hex()}" if isinstance(value, bytes) else str(value).lower()
+    return text in {str(one).lower() for one in listed}
 
 
 def _integer(text: Any) -> int:

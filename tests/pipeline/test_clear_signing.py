@@ -20,7 +20,7 @@ from sigdir.pipeline.warehouse_directory import WarehouseDirectory
 from sigdir.serve.app import create_app
 from sigdir.serve.core.settings import Settings
 from sigdir.signatures.abi_decoder import Budget, checksummed
-from sigdir.signatures.clear_signing import CallDisplay, Called
+from sigdir.signatures.clear_signing import CallDisplay, Called, Descriptor
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import AbiContract, DeployedContract, GivenContract, InterfaceText, contract_of
 from sigdir.signatures.keccak import keccak256
@@ -160,6 +160,26 @@ def test_a_call_of_the_contract_is_shown_as_a_signer_sees_it(acme: Path) -> None
     assert [one.text for one in swapped(acme, mode=2).fields if one.label in ("Mode", "Quiet")] == ["2", "2"]
     [of_token] = read(acme, input_of(SWAP, [LEGS, 1, 1_700_000_000, b""])).candidates
     assert of_token.display is None
+
+
+@pytest.mark.parametrize(
+    ("field", "seen"),
+    [
+        ({"path": "a", "visible": {"mustMatch": [0, 7]}}, []), ({"path": "a", "visible": {"mustMatch": [0, "8"]}}, None),
+        ({"path": "d.[]", "visible": {"mustMatch": [1]}}, None), ({"path": "d.[0]", "visible": {"mustMatch": [1]}}, []),
+        ({"path": "d", "visible": {"mustMatch": [1, 2]}}, []), ({"path": "@.from", "visible": {"mustMatch": [ME]}}, None),
+        ({"path": "e", "visible": {"mustMatch": ["0xABCD"]}}, []), ({"path": "e", "visible": {"ifNotIn": ["0xabcd"]}}, []),
+        ({"path": "b", "format": "duration"}, ["-01:01:40"]), ({"path": "a", "format": "duration"}, ["00:00:07"]),
+        ({"path": "c.[0:20]", "format": "addressName"}, ["not known here"]),
+    ],
+)  # fmt: skip
+def test_a_value_that_the_descriptor_forbids_has_no_display(field: dict[str, Any], seen: list[str] | None) -> None:
+    """`mustMatch` hides a field and demands its value. A signer sees whole addresses, and the sign of a duration."""
+    declaration = "function f(uint256 a, int256 b, address c, uint256[] d, bytes2 e)"
+    descriptor = Descriptor.of(declaration, json.dumps({"chains": [], "fields": [field]}), "here")
+    types = parameter_types("f(uint256,int256,address,uint256[],bytes2)")
+    shown = descriptor.shown(types, [7, -3700, YOU, (1, 2), b"\xab\xcd"], Called(CHAIN, None), Budget.of(1000))
+    assert (shown and [one.text for one in shown.fields]) == seen
 
 
 OPERATION = "(address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes)"
