@@ -499,12 +499,13 @@ def _with_given(input: Input, hash: bytes, known: Sequence[Known]) -> Sequence[K
 def _given(text: str, hash: bytes, *, is_event: bool) -> Known:
     """A text that somebody gives with the bytes. One that the grammar refuses stays as it is: to try it gives the reason.
 
-    One of another hash shows what its types make of the bytes. It is not what was called. Anonymous logs have no hash.
+    One of another hash, or of none, shows what its types make of the bytes. It is not what was called. Anonymous logs have no
+    hash.
     """
     try:
         found = canonicalise_one(text, EVENTS if is_event else FUNCTIONS, Kind.EVENT if is_event else Kind.UNKNOWN)
     except GrammarError:
-        return Known(text)
+        return Known(text).of_contract(Membership.OTHER_HASH, "no contract has it, because it is no signature")
     known = Known(found.text).declared_as(found.declaration) if found.declaration else Known(found.text)
     if found.digest.startswith(hash):
         return known

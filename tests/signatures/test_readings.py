@@ -246,6 +246,7 @@ def test_a_text_with_the_selector_of_a_standard_is_never_sure() -> None:
             Input(Form.LOG, b"", (keccak256(TRANSFER.encode()), word(7))), "E(uint256)",
             f"its topic is 0x{keccak256(b'E(uint256)').hex()}",
         ),
+        (calldata(call("f(uint256)", 7)), "claim it(uint256)", "no contract has it, because it is no signature"),
     ],
 )  # fmt: skip
 def test_a_given_text_of_another_hash_comes_last(input: Input, text: str, why: str) -> None:
