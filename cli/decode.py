@@ -50,9 +50,9 @@ def candidate_lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
     attempt = candidate.attempt
     if attempt.values is None:
         why = f"; {candidate.known.why}" if candidate.known.why else ""
-        yield f"{indent}{attempt.text}  does not decode: {attempt.detail}{why}"
+        yield f"{indent}{_shown(attempt.text)}  does not decode: {attempt.detail}{why}"
         return
-    yield indent + attempt.text + _note(candidate)
+    yield indent + _shown(attempt.text) + _note(candidate)
     if candidate.display is not None:
         yield from _display_lines(candidate.display, indent)
     width = max((len(type.text) for type in attempt.types), default=0)
@@ -66,10 +66,11 @@ def candidate_lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
 
 def _display_lines(shown: CallDisplay, indent: str) -> Iterator[str]:
     """What a signer sees, and by which descriptor."""
-    of = " of ".join(filter(None, (shown.contract, shown.owner)))
-    yield f"{indent}  a signer sees, by {shown.source}{f' for {of}' if of else ''}: {_shown(shown.sentence or shown.intent)}"
+    of = " of ".join(map(_shown, filter(None, (shown.contract, shown.owner))))
+    source, meaning = _shown(shown.source), _shown(shown.sentence or shown.intent)
+    yield f"{indent}  a signer sees, by {source}{f' for {of}' if of else ''}: {meaning}"
     for field in shown.fields:
-        yield f"{indent}    {field.label}: {_shown(field.text)}"
+        yield f"{indent}    {_shown(field.label)}: {_shown(field.text)}"
 
 
 def _nested_lines(path: Sequence[int], reading: Reading, indent: str) -> Iterator[str]:

@@ -23,12 +23,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
-_CONTROLS = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(
+    r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
 
 
 def visible(text: str) -> str:
     """A foreign text with its control characters as ``\\u202e``, except tabs and line breaks.
 
-    Those for the direction of writing show "alice" where the bytes say "ecila".
+    Those for the direction of writing show "alice" where the bytes say "ecila". Those without width hide what differs.
     """
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -43,7 +43,7 @@ def descriptor(formats: dict[str, Any], address: str = TOKEN, **more: Any) -> di
 
 COMMON = {
     "display": {"formats": {APPROVE: {"intent": "Approve", "fields": [
-        {"path": "spender", "label": "Spender", "format": "addressName"},
+        {"path": "spender", "label": "Spender\u202e", "format": "addressName"},
         {"path": "value", "label": "Amount", "format": "tokenAmount", "params": {"tokenPath": "@.to", "threshold": "0x8000"}},
     ]}}},
     "context": {"contract": {}},
@@ -51,7 +51,11 @@ COMMON = {
 TOKEN_FILE = descriptor(
     {APPROVE: {"fields": [{"path": "value", "params": {"threshold": "0xff", "message": "All"}}]}},
     includes="common/erc20.json",
-    metadata={"owner": "Acme", "contractName": "Acme Token", "token": {"ticker": "ACM", "name": "Acme", "decimals": 1}},
+    metadata={
+        "owner": "Acme",
+        "contractName": "Acme\u202e Token",
+        "token": {"ticker": "ACM", "name": "Acme", "decimals": 1},
+    },
 )
 ROUTER_FILE = descriptor(
     {
@@ -286,8 +290,8 @@ def test_an_including_descriptor_overrides_the_included_one(acme: Path) -> None:
     """Field by field and parameter by parameter; the common file has no contract and shows nothing by itself."""
     for value, amount in ((0xFF, "All"), (25, "2.5 ACM")):
         found = shown(acme, "approve(address,uint256)", [YOU, value], TOKEN)
-        assert (found.intent, found.contract) == ("Approve", "Acme Token")
-        assert [(one.label, one.text) for one in found.fields] == [("Spender", YOU), ("Amount", amount)]
+        assert (found.intent, found.contract) == ("Approve", "Acme\u202e Token")
+        assert [(one.label, one.text) for one in found.fields] == [("Spender\u202e", YOU), ("Amount", amount)]
 
 
 def test_over_http_as_a_command_and_on_the_page(acme: Path) -> None:
@@ -300,12 +304,17 @@ def test_over_http_as_a_command_and_on_the_page(acme: Path) -> None:
         found = client.simulate_post("/api/v1/decode/", json=call).json
         other = client.simulate_post("/api/v1/decode/", json=call | {"chain": 10}).json
         page = client.simulate_get("/decode/", params=call).text
+        record = client.simulate_get("/selector/0x095ea7b3/").text
     assert found["candidates"][0]["display"]["fields"][1] == {
         "label": "Amount", "path": "value", "format": "tokenAmount", "text": "2.5 ACM",
     }  # fmt: skip
     assert "display" not in other["candidates"][0]
     assert "A signer sees" in page
     assert "2.5 ACM" in page
+    command = invoke(acme / "warehouse", "decode", call["data"], "--chain", str(CHAIN), "--to", TOKEN).stdout.decode()
+    assert ["\u202e" in text for text in (page, command, record)] == [False] * 3
+    assert [text.count("\\u202e") for text in (page, command)] == [2, 2]
+    assert ("Acme\\u202e Token" in record, "a descriptor for clear signing has it" in record) == (True, True)
     ran = invoke(acme / "warehouse", "decode", call["data"], "--chain", str(CHAIN), "--to", TOKEN, "--json")
     assert json.loads(ran.stdout) == found
     lack = f"no import has seen the interface of {CHAIN}:{TOKEN}"

@@ -304,6 +304,8 @@ def test_a_text_does_not_turn_the_line_that_shows_it(app: Application) -> None:
         ("\u061c", "\\u061c"),
         ("\x1b", "\\u001b"),
         ("\x9b", "\\u009b"),
+        ("\u200b", "\\u200b"),
+        ("\u2028", "\\u2028"),
     ):
         text = f"pay {control}ecila\nnow"
         data = "0x08c379a0" + encode(["string"], [text]).hex()
