@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput, printable
-from sigdir.pipeline.formats.hash_lines import HASH_NAMED_BYTES, hashes_to_name, is_hash_named, joined_source
+from sigdir.pipeline.formats.hash_lines import HASH_NAMED_BYTES, SAMPLE_FILES, are_of_tree, is_hash_named, joined_source
 from sigdir.pipeline.report import HIDDEN, LINK, SPARSE, SPECIAL, UnreadInputs
 from sigdir.pipeline.source import DOCUMENT_BYTES, READ_BYTES, UNPACK_ERRORS, PieceStream, Source, reason_of
 
@@ -82,12 +82,11 @@ def _is_hidden(name: str) -> bool:
 def _sources(
     folder: str | None, group: Iterator[_Member], archive: Source, format: str | None, unread: UnreadInputs
 ) -> Iterator[Source]:
-    """Neighbouring members as inputs. Hash-named ones are one input if the first one's text has that hash."""
+    """Neighbouring members as inputs. Hash-named ones are one input if the first of them are those of a tree."""
     if folder is not None and format in (None, "tree"):
-        first = next(group)
-        content = _content(first, archive, unread)
-        group = chain([replace(first, open=partial(BytesIO, content))], group)
-        if format == "tree" or hashes_to_name(posixpath.basename(first.name), content):
+        first = [(member, _content(member, archive, unread)) for member in islice(group, SAMPLE_FILES)]
+        group = chain((replace(member, open=partial(BytesIO, content)) for member, content in first), group)
+        if format == "tree" or are_of_tree((posixpath.basename(one.name), content) for one, content in first):
             names: list[str] = []
             yield joined_source(
                 *_path_and_name(folder, archive), names, _contents(group, archive, names, unread), 0,

@@ -67,7 +67,8 @@ _SOLC = re.compile(rb"\s*(?:======= [^\n]* =======\s*)?(?:Function|Error|Event) 
 _HEADING = re.compile(
     rb"(?P<kind>Function|Error|Event) signatures:|======= (?:(?P<path>.*):)?(?P<contract>[^:]*) ======="
 )
-_SAMPLE_FILES = 8
+SAMPLE_FILES = 8
+"""So many files of a folder, the first ones, say whether it is a tree."""
 
 
 def _parted(line: bytes, mark: bytes) -> tuple[bytes | None, bytes]:
@@ -147,22 +148,27 @@ def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def is_tree(source: Source) -> bool:
-    """Whether at least half of the first hash-named files have a text that hashes to their name."""
+    """Whether the first hash-named files of a folder are those of a tree."""
     if source.file_names is None:
         return False
-    lines = [line.partition(b",") for line in source.head.split(b"\n")[:_SAMPLE_FILES] if line]
-    matching = sum(hashes_to_name(name.decode("latin-1"), content) for name, _, content in lines)
-    return 0 < len(lines) <= 2 * matching
+    lines = [line.partition(b",") for line in source.head.split(b"\n")[:SAMPLE_FILES] if line]
+    return are_of_tree((name.decode("latin-1"), content) for name, _, content in lines)
 
 
-def hashes_to_name(name: str, content: bytes) -> bool:
+def are_of_tree(files: Iterable[tuple[str, bytes]]) -> bool:
+    """Whether at least half of the files, given as name and content, have a text that hashes to their name."""
+    matches = [_hashes_to_name(name, content) for name, content in files]
+    return 0 < len(matches) <= 2 * sum(matches)
+
+
+def _hashes_to_name(name: str, content: bytes) -> bool:
     """Whether one of the texts in a file hashes to its name."""
     declared = parse_hash(name)
     return declared is not None and any(is_hash_of(declared, text) for text in _texts(content))
 
 
 def _texts(content: bytes) -> Iterator[bytes]:
-    return (text for part in content.split(b";") if (text := part.strip()))
+    return (text for part in re.split(rb"[;\n]", content) if (text := part.strip()))
 
 
 def tree_entries(source: Source) -> Iterator[Entry]:

@@ -98,12 +98,11 @@ def test_what_only_looks_like_a_tree(tmp_path: Path, warehouse: Path) -> None:
     ]
     for number, (files, _) in enumerate(folders):
         write_files(tmp_path / "in" / str(number), files)
-    (tmp_path / "in" / f"{len(folders)}.zip").write_bytes(zipped(folders[0][0]))
-    folders.append(folders[0])
+        (tmp_path / "in" / f"{number}.zip").write_bytes(zipped(dict(sorted(files.items()))))
     formats: list[list[str]] = [[] for _ in folders]
     for path, format, _ in inputs(import_files([tmp_path / "in"], warehouse, dry_run=True), tmp_path / "in"):
         formats[int(path[0])].append(format)
-    assert list(map(sorted, formats)) == [sorted(expected) for _, expected in folders]
+    assert list(map(sorted, formats)) == [sorted(2 * expected) for _, expected in folders]
 
 
 def test_format_of_a_tree_may_be_named(tmp_path: Path, warehouse: Path) -> None:
