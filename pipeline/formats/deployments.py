@@ -82,8 +82,8 @@ def read(source: Source) -> Iterator[ReadTask]:
         roles.pop("abi", None)
     if columns is not None:
         roles |= {_role(number): head.names[number] for number in columns.read}
-        batches = (_good(batch, _places(batch, chain, bad, may_lack=True)) for batch in column_batches(source, roles))
-        yield from pack((entry for batch in batches for entry in _entries(batch, columns)), source.number)
+        entries = (_entries(batch, columns, chain, bad) for batch in column_batches(source, roles))
+        yield from pack((entry for of_batch in entries for entry in of_batch), source.number)
     elif "abi" in roles and (contracts is not None or not _says_more(roles)):
         yield from read_rows(source, _abi_rows(source, roles, chain, bad))
     elif contracts is None:
@@ -131,42 +131,44 @@ def _role(number: int) -> str:
     return f"column {number}"
 
 
+_ALONE = "read without an address: "
+
+
 def _places(
     batch: ColumnBatch, chain: int, bad: BadRows, done: str = "not read: ", may_lack: bool = False
 ) -> tuple[Any, Any, Any]:
     """The chain and the address of each row, and which rows have both; ``done`` is what becomes of the others.
 
-    ``may_lack``: a row without an address is good too.
+    ``may_lack``: a row with nothing in place of an address is not counted as bad.
     """
     addresses, is_address = hashes_of(batch.columns["address"], ADDRESS_BYTES)
     chains, is_chain = chains_of(batch, chain)
     is_alone = may_lack & values(batch.columns["address"].is_null())
     bad.add("no address of 20 bytes", batch, is_address | is_alone, done)
     bad.add("no number of a chain", batch, is_chain | is_alone, done)
-    return chains, addresses, (is_address & is_chain) | is_alone
+    return chains, addresses, is_address & is_chain
 
 
 def _good(batch: ColumnBatch, places: tuple[Any, Any, Any]) -> tuple[ColumnBatch, Any, Any]:
     """The rows of a batch whose address and chain can be read, with these."""
     chains, addresses, is_good = places
     kept = np.flatnonzero(is_good)
-    lines = {"line": numbers(kept + batch.first)}
     columns = {role: column.take(numbers(kept)) for role, column in batch.columns.items()}
-    return ColumnBatch(batch.first, len(kept), columns | lines), chains[kept], addresses[kept]
+    return ColumnBatch(batch.first, len(kept), columns), chains[kept], addresses[kept]
 
 
-def _entries(batch: tuple[ColumnBatch, Any, Any], columns: Columns) -> Iterator[Entry]:
-    rows, chains, addresses = batch
+def _entries(batch: ColumnBatch, columns: Columns, default_chain: int, bad: BadRows) -> Iterator[Entry]:
+    """The candidates of all rows; one whose address or chain cannot be read is of no contract."""
     contracts: dict[bytes, Contract] = {}
-    read = {number: rows.columns[_role(number)].to_pylist() for number in columns.read}
-    lines = rows.columns["line"].to_pylist()
-    has_address = rows.columns["address"].is_valid().to_pylist()
-    for at, (line, chain, address) in enumerate(zip(lines, chains.tolist(), addresses, strict=True)):
+    read = {number: batch.columns[_role(number)].to_pylist() for number in columns.read}
+    chains, addresses, is_good = _places(batch, default_chain, bad, _ALONE, may_lack=True)
+    for at, (chain, address) in enumerate(zip(chains.tolist(), addresses, strict=True)):
         text = read[columns.text][at]
         raw = text if isinstance(text, bytes) else encoded(text or "")
         written = [value for number in columns.hashes if (value := read[number][at]) not in (None, "")]
-        entry = columns.entry(raw, line, written, None if columns.kind is None else read[columns.kind][at])
-        if not has_address[at]:
+        kind = None if columns.kind is None else read[columns.kind][at]
+        entry = columns.entry(raw, batch.first + at, written, kind)
+        if not is_good[at]:
             yield entry
             continue
         place = chain.to_bytes(8) + address.tobytes()
@@ -186,7 +188,7 @@ def _abi_rows(
 ) -> Iterator[tuple[int, Any, Contract | None]]:
     """The number of each row, what holds its ABI, and the contract; None where its address or chain cannot be read."""
     for batch, rows in _abi_batches(source, roles):
-        places = _places(batch, chain, bad, "read without an address: ")
+        places = _places(batch, chain, bad, _ALONE)
         if source.contracts is not None and _says_more(roles):
             _add(source.contracts, source.statement, _good(batch, places), bad)
         codes = [b""] * batch.rows

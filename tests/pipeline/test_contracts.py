@@ -151,7 +151,8 @@ def test_an_address_has_the_texts_of_all_its_sources(warehouse: Path, tmp_path: 
 def test_the_text_beside_an_address_has_any_name(warehouse: Path, tmp_path: Path, ending: str) -> None:
     """Values say which column has the texts, beside a column of selectors too, and a kind and a whole hash are read.
 
-    Names of contracts are no addresses: such a table is one of signatures, and no row is lost.
+    Names of contracts are no addresses: such a table is one of signatures. A text beside a bad address or chain has no
+    contract. No row is lost.
     """
     hashes = ["0x" + keccak256(WORKED)[:4].hex(), "0x" + keccak256(EVENT).hex()]
     rows = {"contract": [TOKEN, TOKEN], "Selector": hashes, "sig": [WORKED, EVENT], "note": ["some", "words"]}
@@ -160,9 +161,15 @@ def test_the_text_beside_an_address_has_any_name(warehouse: Path, tmp_path: Path
     shared = [TRANSFER, "many_msg_babbage(bytes1)"]
     named = {"contract": ["ERC20", "Vault"], "selector": ["0xa9059cbb"] * 2, "signature": shared}
     write_table(tmp_path / f"c.{ending}", named)
-    totals = imported(warehouse, tmp_path)["totals"]
-    assert totals == {"read": 5, "imported": 5, "duplicate": 0, "rejected": 0}
-    assert at(warehouse, TOKEN).texts == {member(WORKED), member(EVENT, Kind.EVENT)}
+    bad = {"address": [TOKEN, OTHER, "0xnothing"], "chain": ["1", "one", "1"], "signature": ["a()", "b()", "c()"]}
+    write_table(tmp_path / f"d.{ending}", bad)
+    report = imported(warehouse, tmp_path)
+    assert report["totals"] == {"read": 8, "imported": 8, "duplicate": 0, "rejected": 0}
+    assert report["files"][-1]["warnings"] == [
+        "1 row was read without an address: no address of 20 bytes; the first is row 3",
+        "1 row was read without an address: no number of a chain; the first is row 2",
+    ]
+    assert at(warehouse, TOKEN).texts == {member(WORKED), member(EVENT, Kind.EVENT), member("a()")}
     assert at(warehouse, OTHER).texts == {member("Bad(uint256)", Kind.ERROR)}
 
 
