@@ -37,12 +37,12 @@ class SearchResource:
         fields = dict(pairs_of(req.query_string))
         query, wanted = _query(fields), _collections(fields.get("in", ""))
         page, size = _number(fields, "page", 1, _MAX_PAGE), _number(fields, "page_size", _PAGE_SIZE, MAX_PAGE_SIZE)
-        if not_modified(req, resp, weak(token_at(view.token, req))):
+        url = base_url(req, self._settings) + req.path
+        if not_modified(req, resp, weak(token_at(view.token, url + req.query_string))):
             return
         found = [find(view, one, query, (page - 1) * size, size) for one in wanted]
         if page > 1 and not any(matches.rows for matches in found):
             raise detail(404, "Invalid page.")
-        url = base_url(req, self._settings) + req.path
         is_last = all(matches.count <= page * size for matches in found)
         pages = {"next": None if is_last else page + 1, "previous": page - 1 or None}
         links = {name: number and f"{url}?{urlencode(fields | {'page': number})}" for name, number in pages.items()}

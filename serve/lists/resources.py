@@ -94,9 +94,8 @@ class ListResource:
         resp.content_type = JSON
         set_validators(resp, self._tag(req, view))
 
-    @staticmethod
-    def _tag(req: falcon.Request, view: View) -> str:
-        return etag(req, token_at(view.token, req))
+    def _tag(self, req: falcon.Request, view: View) -> str:
+        return etag(req, token_at(view.token, self._address(req) + req.query_string))
 
     def _address(self, req: falcon.Request) -> str:
         return base_url(req, self._settings) + req.path

@@ -130,7 +130,7 @@ class ViewPage:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
         view = self._reader.current()
-        tag = weak(f"{token_at(view.token, req)}-{build()}")
+        tag = weak(f"{token_at(view.token, address_of(req))}-{build()}")
         page = unless_current(req, resp, tag, lambda: self._page(view, req, **parameters))
         if page is not None:
             send(req, resp, page)

@@ -350,6 +350,13 @@ def test_a_client_that_has_it_gets_304(app: Application, path: str, headers: Map
         assert get(app, path, {**headers, "If-None-Match": unknown}).status == 200
 
 
+def test_another_host_has_another_tag(app: Application) -> None:
+    """Links have the host: after --public-url or --trust-proxy was set, a client with the old links gets the new ones."""
+    for path in (f"{SIGNATURES_PATH}?page_size=1", "/api/v1/search/?q=transfer"):
+        tag = get(app, path).header("ETag")
+        assert get(app, path, {"Host": "other.test", "If-None-Match": tag}).status == 200
+
+
 @pytest.mark.parametrize("path", LISTS.values())
 def test_a_new_row_makes_a_new_tag(app: Application, path: str) -> None:
     """After a POST the old tag gets the new list."""
