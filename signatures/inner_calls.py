@@ -77,7 +77,8 @@ def inner_calls(text: str, types: Sequence[Type], values: Sequence[Any], budget:
     inner = packed(values, budget) if packed else None
     if inner is not None:
         yield inner
-        return
+        if inner.attempt:
+            return
     router = commands_by_text().get(text)
     if router is not None:
         found = list(_commands(router, values[0], values[1], budget))
@@ -181,13 +182,19 @@ def _unpacked(path: Path, data: bytes, text: str) -> Inner | None:
     return Inner(path, data, found, "packed") if at <= len(data) else None
 
 
+def _not_unpacked(path: Path, data: bytes) -> Inner | None:
+    """Bytes that are packed in another way: contracts take some of these, so calls must not be hidden by them."""
+    note = "It is packed in another way than is known. The calls in it are not shown."
+    return Inner(path, data, kind="packed", note=note) if data else None
+
+
 def _decoded(path: Path, data: bytes, texts: Sequence[str], budget: Budget) -> Inner | None:
     """The arguments of the first text that has all of the bytes."""
     for text in texts:
         found = attempt(data, text, budget, first=0)
         if found.exact:
             return Inner(path, data, found._replace(types=_DECLARED[text]), "packed")
-    return None
+    return _not_unpacked(path, data)
 
 
 def _address(data: bytes) -> str:
@@ -202,7 +209,7 @@ def _multi_send(values: Sequence[Any], budget: Budget) -> Inner | None:
         size = int.from_bytes(data[at + 53 : at + 85])
         end = at + 85 + size
         if end > len(data) or data[at] > 1:
-            return None
+            return _not_unpacked((0,), data)
         to, value = _address(data[at + 1 : at + 21]), int.from_bytes(data[at + 21 : at + 53])
         found.append((data[at], to, value, data[at + 85 : end]))
         at = end
