@@ -76,7 +76,7 @@ class SqlRunner:
                 snapshot = self._reader.visible(read_snapshot(self._reader.paths, as_of))
             except UnreadableWarehouse:
                 raise _not_kept() from None
-        return snapshot, f"{snapshot.version}.{view.suppressed.id}"
+        return snapshot, f"{self._reader.id[:8]}.{snapshot.version}.{view.suppressed.id}"
 
     def parameters(self, sql: str, as_of: int | datetime | None) -> set[str]:
         """The parameters of a query; raises HttpError."""

@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 from sigdir.serve import dialects
 from sigdir.serve.core.settings import MIB
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from tests.conftest import import_files
+from tests.conftest import import_files, import_lines
 from tests.serve.conftest import MANY
 from tests.serve.support import (
     EVENT,
     JSON,
+    SIGNATURES_PATH,
     SPAM,
     TOPIC,
     TRANSFER,
     Application,
     Row,
+    application,
     get,
     post,
     post_text,
@@ -266,6 +268,15 @@ def test_an_export_is_every_row_and_can_be_imported(app: Application, tmp_path: 
     (tmp_path / "export.csv").write_bytes(answer.body)
     report = import_files([tmp_path / "export.csv"], tmp_path / "again")
     assert (report.total("imported"), report.total("rejected")) == (len(expected), 0)
+
+
+def test_another_warehouse_has_other_tags(tmp_path: Path) -> None:
+    """Where a directory was built anew at its address, with as many rows: a client with the old answer gets the new one."""
+    tags = set()
+    for text in ("a()", "b()"):
+        with application(import_lines(tmp_path / text, text)) as app:
+            tags |= {get(app, path).header("ETag") for path in (EXPORT, SIGNATURES_PATH, "/")}
+    assert len(tags) == 6
 
 
 def test_an_exports_chunks_are_small() -> None:

@@ -92,7 +92,7 @@ def this_takes_long() -> None:
 class View:
     """The rows of both collections at one moment, in segments from the oldest to the newest.
 
-    ``token`` differs between any two views with different rows; ``stable_up_to`` is not in it.
+    ``token`` differs between any two views with different rows, of other warehouses too; ``stable_up_to`` is not in it.
     """
 
     snapshot: Snapshot
@@ -250,7 +250,7 @@ class Reader:
         self._load()
         require_newest(paths, self._snapshot, self._staging)
         self._staging.require_whole(self._snapshot.high_water)
-        self._id, self._identity_state = read_identity(paths).id, file_state(os.fsencode(paths.identity))
+        self.id, self._identity_state = read_identity(paths).id, file_state(os.fsencode(paths.identity))
         self._view = self._read()
 
     def is_replaced(self) -> bool:
@@ -259,7 +259,7 @@ class Reader:
         if state == self._identity_state:
             return False
         try:
-            if read_identity(self._paths).id != self._id:
+            if read_identity(self._paths).id != self.id:
                 return True
         except UnreadableWarehouse:
             return True
@@ -377,7 +377,7 @@ class Reader:
         marks = ".".join(str(self._tails[c].last_id or self._snapshot.high_water[c].id) for c in COLLECTIONS)
         stable_up_to = {c: _ALL if first is None else first - 1 for c, first in held.items()}
         suppressed = self._visible.suppressed
-        token = f"{self._snapshot.version}.{marks}" + (f".{suppressed.id}" if suppressed else "")
+        token = f"{self.id[:8]}.{self._snapshot.version}.{marks}" + (f".{suppressed.id}" if suppressed else "")
         return View(self._snapshot, segments, token, self._next_log_entry, stable_up_to, suppressed)
 
     @property
