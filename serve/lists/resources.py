@@ -24,7 +24,7 @@ from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import render_record, render_rows
 from sigdir.warehouse.index.view import Reader, View, this_takes_long
 from sigdir.warehouse.staging.transaction import NewText, StagedRow
-from sigdir.warehouse.table.fields import MAX_SEARCHED, RECORD_FIELDS
+from sigdir.warehouse.table.fields import RECORD_FIELDS
 
 _CACHE_BYTES = 4 << 20
 _MIN_CHARACTERS = 3
@@ -55,7 +55,6 @@ class ListResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, query = self._reader.current(), parse(req.query_string, is_ranked=self._settings.rank_lists)
-        _require_short(query)
         if query.page_size > DEFAULT_PAGE_SIZE:  # it may be a stream, too
             this_takes_long()
         if query.filter is not None and query.filter.is_lookup(self._collection.hash_bytes):
@@ -159,13 +158,6 @@ class ListResource:
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
         answer(req, resp, description(f"{self._collection.row_title} List", ROW_FIELDS))
-
-
-def _require_short(query: Query) -> None:
-    """Raise HttpError for a fragment that is too long to be searched."""
-    size = len(query.filter.text or "") if query.filter else 0
-    if size > MAX_SEARCHED:
-        raise field_error("text_signature", f"Ensure this value has at most {MAX_SEARCHED} characters (it has {size}).")
 
 
 def row_of_id(view: View, collection: Collection, id: str) -> tuple[Segment, int]:

@@ -367,6 +367,7 @@ def test_the_work_of_a_search_is_bounded() -> None:
     began = time.process_time()
     assert rows_with(segment, "a" * 127 + "e" + "a" * 128) == []
     assert rows_with(segment, "a" * 255 + "A") == list(range(30))
+    assert rows_with(segment, "a" * 9999 + "e" + "a" * 9999) == []
     assert time.process_time() - began < 5
 
 

@@ -37,7 +37,7 @@ from sigdir.warehouse.index.search import (
     rows_with_hex,
     rows_with_text,
 )
-from sigdir.warehouse.table.fields import moment
+from sigdir.warehouse.table.fields import MAX_SEARCHED, moment
 
 PREFIX_SHIFT = np.uint64(32)
 ROW_MASK = np.uint64(0xFFFF_FFFF)
@@ -250,6 +250,9 @@ class Segment:
 
     def with_text(self, fragment: str) -> Array:
         """The rows whose text has the fragment, whatever its case, rising."""
+        if len(fragment) > MAX_SEARCHED:  # the kernels compare a byte so many times at most
+            wanted, rows = fragment.encode().lower(), self.with_text(fragment[:MAX_SEARCHED])
+            return np.array([row for row in rows.tolist() if wanted in self.text_at(row).encode().lower()], np.int64)
         candidates = self._candidates(fragment)
         if candidates is None:
             return np.concatenate([NO_ROWS, *rows_with_text(self.text, self.offsets, self.rows, fragment)])
