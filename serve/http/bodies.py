@@ -205,6 +205,8 @@ def text_field(fields: dict[str, Any], name: str) -> str:
         raise field_error(name, "This field may not be null.")
     if isinstance(value, Upload):
         value = value.data.decode("utf-8", "replace")
+    if isinstance(value, dict | list):
+        value = json.dumps(value)  # an ABI as it is, not as the text of one
     text = (value if isinstance(value, str) else str(value)).strip()
     if not text:
         raise field_error(name, "This field may not be blank.")

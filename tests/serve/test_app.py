@@ -646,6 +646,7 @@ def test_an_abi_of_today_is_imported(app: Application) -> None:
     for row in found(app, "abi"):
         assert_record(row, row["text_signature"])
     assert counters(import_abi(app, MODERN_ABI)) == (9, 0, 7, 2)
+    assert counters(post(app, ABI_PATH, {"contract_abi": MODERN_ABI})) == (9, 0, 7, 2)
     assert counters(import_abi(app, {"abi": MODERN_ABI, "bytecode": "0x"})) == (9, 0, 7, 2)
 
 
