@@ -27,7 +27,7 @@ from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.formats.csv import HEADER_SEPARATORS, head_rows
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.source import Source as InputFile
-from sigdir.pipeline.target import STDOUT, WRITERS, distinct_names, open_target
+from sigdir.pipeline.target import STDOUT, WRITERS, open_target
 from sigdir.signatures.decode_batch import BatchDecoder, Row, argument_keys, parameter_names, read_input
 from sigdir.signatures.decode_input import BadInput as BadData
 from sigdir.signatures.errors import counted
@@ -37,7 +37,7 @@ from sigdir.signatures.standards import event_declarations
 from sigdir.signatures.types import Type, parameter_types
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
-from sigdir.warehouse.sql.views import identifier, quoted
+from sigdir.warehouse.sql.views import distinct_names, identifier, quoted
 from sigdir.warehouse.table.errors import QueryError
 
 _MEMORY = "1GB"

@@ -93,23 +93,9 @@ def _finite(value: Any) -> Any:
     return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def distinct_names(names: Iterable[str]) -> list[str]:
-    """The names of columns, each once: the second `a` is `a_2`, so that no column is lost."""
-    found: dict[str, None] = {}
-    numbers: dict[str, int] = {}
-    for name in names:
-        key = name
-        while key in found:
-            numbers[name] = numbers.get(name, 1) + 1
-            key = f"{name}_{numbers[name]}"
-        found[key] = None
-    return list(found)
-
-
 def _objects(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
-    keys = distinct_names(batches.schema.names)
     for row in rows_of(batches):
-        yield dict(zip(keys, row, strict=True))
+        yield dict(zip(batches.schema.names, row, strict=True))
 
 
 def _write_ndjson(batches: pa.RecordBatchReader, out: BinaryIO) -> None:

@@ -433,6 +433,10 @@ VALUES = {
     "bool": ("true", True, "true"),
     "decimal": ("1.50::DECIMAL(4,2)", 1.5, "1.5"),
     "huge": ("170141183460469231731687303715884105727::HUGEINT", 2**127 - 1, str(2**127 - 1)),
+    "unsigned": (f"{2**128 - 1}::UHUGEINT", str(2**128 - 1), str(2**128 - 1)),
+    "word": (f"'{2**256 - 1}'::BIGNUM", str(2**256 - 1), str(2**256 - 1)),
+    "words": (f"[{{'w': '{-2**255}'::BIGNUM}}]", [{"w": str(-2**255)}], f'[{{"w":"{-2**255}"}}]'),
+    "bits": ("'101'::BIT", "101", "101"),
     "sum": ("(SELECT sum(id) FROM signatures)", 1, "1"),
     "date": ("DATE '2020-01-31'", "2020-01-31", "2020-01-31"),
     "local": ("TIMESTAMP '2020-01-31 09:05:07'", "2020-01-31T09:05:07.000000", "2020-01-31T09:05:07.000000"),
@@ -489,6 +493,7 @@ def test_sql_writes_what_json_and_parquet_do_not_have(two_imports: tuple[list[Pa
             "n": None, "s": {"a": None}, "h": 2**127 - 1, "d": "12345678901234567890.123", "i": "P1M3DT1.5S",
             "li": ["P0M1DT0S"],
         }  # fmt: skip
+    assert pq.read_table(io.BytesIO(sql("parquet", join).stdout)).to_pylist() == [{"id": 2, "id_2": 1}]
     refused = sql("parquet", NO_JSON)
     assert (refused.status, refused.stderr.count("\n"), "CAST" in refused.stderr) == (2, 1, True), refused.stderr
 

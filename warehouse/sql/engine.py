@@ -26,7 +26,15 @@ from sigdir.signatures.interruption import each, postponed, waiting
 from sigdir.warehouse.log.snapshot import Snapshot
 from sigdir.warehouse.sql.guard import HOW_TO_GIVE_FILES, of_function, of_row, refusal, stranger_message
 from sigdir.warehouse.sql.search import create_search
-from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, identifier, quoted
+from sigdir.warehouse.sql.views import (
+    VIEWS,
+    LazyLog,
+    create_derived_views,
+    create_views,
+    distinct_names,
+    identifier,
+    quoted,
+)
 from sigdir.warehouse.table.errors import QueryError, UnreadableWarehouse, first_line
 from sigdir.warehouse.table.files import RunFolder, own_temporary_folder
 from sigdir.warehouse.table.parallel import for_each
@@ -253,7 +261,7 @@ class Database:
             while True:
                 try:
                     with waiting(self.interrupt):
-                        return Result(self, self._connection.sql(query, params=parameters or None))
+                        return Result(self, _presented(self._connection.sql(query, params=parameters or None)))
                 except duckdb.CatalogException:  # the query may name what is not created yet
                     if not self._create_more():
                         raise
@@ -338,6 +346,22 @@ def _utf8(query: str) -> str:
     return query
 
 
+def _presented(relation: duckdb.DuckDBPyRelation | None) -> duckdb.DuckDBPyRelation | None:
+    """The rows with each name once, for readers of Parquet, and as text what Arrow has as other numbers or as bytes."""
+    if relation is None:
+        return None
+    names, types = distinct_names(relation.columns), list(map(str, relation.types))
+    texts = [_NOT_IN_ARROW.sub("VARCHAR", type) for type in types]
+    if (names, texts) == (relation.columns, types):
+        return relation
+    casts = [
+        f"{f'c{number}' if text == type else f'CAST(c{number} AS {text})'} AS {identifier(name)}"
+        for number, (name, type, text) in enumerate(zip(names, types, texts, strict=True))
+    ]
+    columns = ", ".join(f"c{number}" for number in range(len(names)))
+    return relation.query(_ROWS, f"SELECT {', '.join(casts)} FROM {identifier(_ROWS)} AS t({columns})")
+
+
 def _message(error: Exception) -> str:
     """The engine's message, and what to do where a query names a file that it may not read."""
     text = of_row(of_function(str(error)))
@@ -378,6 +402,9 @@ _LISTS_VIEWS = re.compile(
     r"\b(?:show|describe|summarize|pragma|information_schema|duckdb_\w+|sqlite_master|pg_\w+)\b", re.IGNORECASE
 )
 """Statements that list views and functions instead of naming them."""
+_NOT_IN_ARROW = re.compile(r"\b(?:UHUGEINT|BIGNUM|BIT|TIME WITH TIME ZONE)(?=[\[,)]|$)")
+"""Also inside of lists and structs. The engine reads an integer of over 128 bits in a CSV file as a BIGNUM."""
+_ROWS = "its rows"  # no view has such a name
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _JSON = (".json", ".jsonl", ".ndjson")

@@ -181,6 +181,19 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """The names of columns, each once: the second `a` is `a_2`, so that no column is lost."""
+    found: dict[str, None] = {}
+    numbers: dict[str, int] = {}
+    for name in names:
+        key = name
+        while key in found:
+            numbers[name] = numbers.get(name, 1) + 1
+            key = f"{name}_{numbers[name]}"
+        found[key] = None
+    return list(found)
+
+
 def _deep_types(lists: pa.ChunkedArray) -> pa.Array:
     """Cut parameter lists at the commas outside tuples."""
     return pa.array([_split(text) for text in lists.to_pylist()], pa.list_(pa.string()))
