@@ -172,14 +172,17 @@ class _Decoding:
     def types(self, hashes: Mapping[str | None, list[int]]) -> dict[str, str]:
         """The SQL types of named parameters, by the first text of each hash: text where hashes do not agree.
 
-        ``hashes`` has the numbers of topics of each one's rows. Names of columns differ by more than their case, and a
-        number is no name.
+        ``hashes`` has the numbers of topics of each one's rows, the commonest first. The first ones name the columns. Names
+        of columns differ by more than their case, and a number is no name.
         """
         found: dict[str, str] = {}
         spellings: dict[str, str] = {}
-        for key, type in chain.from_iterable(map(self._parameters, hashes, hashes.values())):
-            if not key.isdigit() and spellings.setdefault(key.lower(), key) == key:
-                found[key] = type if found.get(key, type) == type else "VARCHAR"
+        for number, hash in enumerate(hashes):
+            for key, type in self._parameters(hash, hashes[hash]):
+                if number < _NAMED and not key.isdigit() and spellings.setdefault(key.lower(), key) == key:
+                    found.setdefault(key, type)
+                if found.get(key, type) != type:
+                    found[key] = "VARCHAR"
         return found
 
     def _parameters(self, digits: str | None, topics: list[int]) -> Iterator[tuple[str, str]]:
@@ -270,7 +273,8 @@ _BESIDE_TOPICS = r"""[][{}()"',\s]+"""
 _READ = (*_INPUT, _TOPICS[0], _TOPIC_LIST)
 """A file has at least one of these columns."""
 _JSON = ("values", "arguments", "nested", "display")
-_NAMED = 16
+_NAMED, _TYPED = 16, 1024
+"""The commonest hashes, whose parameters are columns; and those whose values fit into the types of these columns."""
 _MAX_COLUMNS = 1000
 """Of a file. The engine plans a query of 20,000 for half a minute."""
 _DOCUMENT_BYTES = 64 << 20
@@ -429,7 +433,7 @@ def _hashes_query(rows: _FileRows) -> str:
             SELECT CASE WHEN topics IS NULL THEN {selector} ELSE {topic} END AS hash, coalesce(len(topics), 0) AS topics
             FROM ({rows.query})
         )
-        GROUP BY hash ORDER BY count(*) DESC, hash LIMIT {_NAMED}
+        GROUP BY hash ORDER BY count(*) DESC, hash LIMIT {_TYPED}
     """
 
 

@@ -154,6 +154,18 @@ def test_columns_by_the_names_of_parameters(tmp_path: Path) -> None:
     assert duckdb.connect().execute(columns).fetchall() == [("5", True)]
 
 
+def test_a_rarer_text_with_a_column_of_another_type_makes_it_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its value would be lost in a narrower integer, and true in a boolean."""
+    monkeypatch.setattr(job, "_NAMED", 1)
+    texts = "function often(uint8 amount, bool flag)\nfunction rarely(uint256 amount, uint8 flag, bool own)\n"
+    import_files(write_files(tmp_path, {"in.txt": texts}), tmp_path / "w")
+    calls = [call("often(uint8,bool)", 1, True)] * 2 + [call("rarely(uint256,uint8,bool)", 2**70, 2, True)]
+    (tmp_path / "calls.csv").write_text("input\n" + "".join(f"0x{data.hex()}\n" for data in calls))
+    found = decoded(tmp_path / "calls.csv", tmp_path / "calls.parquet", tmp_path / "w")
+    assert [(row["amount"], row["flag"]) for row in found] == [("1", "true")] * 2 + [(str(2**70), "2")]
+    assert "own" not in found[0]
+
+
 def test_logs_that_standards_name_otherwise_have_their_columns(tmp_path: Path) -> None:
     """The Transfer of ERC-721 has the topic of ERC-20's, and names its last parameter otherwise; without it there is no such column."""
     declared = "event Transfer(address indexed src, address indexed dst, uint256 wad)\n"
