@@ -167,7 +167,11 @@ class _Decoding:
     def _with_contract(self, read: Input | Row, chain: int | None, called: str | None) -> Input | Row:
         if isinstance(read, Row):
             return read
-        return read._replace(contract=self._contract(chain, called) if self._given is None else self._given)
+        if self._given is not None:
+            return read._replace(contract=self._given)
+        if called == _NOBODY and read.form is Form.CALLDATA and read.data:
+            return Row(reason="no address is called: this is the code of a new contract")
+        return read._replace(contract=self._contract(chain, called))
 
     def types(self, hashes: Mapping[str | None, list[int]]) -> dict[str, str]:
         """The SQL types of named parameters, by the first text of each hash: text where hashes do not agree.
@@ -217,7 +221,7 @@ def _contract_at(
     None for what is no address, or no chain.
     """
     chain_id = default if chain_id is None else chain_id
-    if chain_id is None or called is None:
+    if chain_id is None or not called:
         return None
     try:
         address = address_of(called if called[:2] in ("0x", "0X") else f"0x{called}")
@@ -265,7 +269,9 @@ RESULT = ("row", *Row._fields)
 """The columns of the result before those that the file has besides."""
 
 _INPUT, _TOPICS = ("input", "data", "calldata"), ("topic0", "topic1", "topic2", "topic3")
-_CALLED = ("to", "to_address", "address", "contract_address")
+_TO, _ADDRESS = ("to", "to_address"), ("address", "contract_address")
+_NOBODY = ""
+"""Stands for the missing address of a row whose table has a column of called addresses: it makes a contract."""
 _CHAIN = ("chain", "chain_id", "chainid")
 _TOPIC_LIST = "topics"  # BigQuery has one list, ethereum-etl its text
 _BESIDE_TOPICS = r"""[][{}()"',\s]+"""
@@ -308,12 +314,14 @@ def _file_rows(engine: ScratchTables, source: str) -> _FileRows:
     topics, data = _topics_and_data(found, types, texts)
     read = {found[name] for name in (*_INPUT, _TOPIC_LIST, *_TOPICS) if name in found}
     kept = {name: type for name, type in types.items() if name not in read}
+    to, address = _first_text(_TO, found, types), _first_text(_ADDRESS, found, types)
+    of_call = address if found.keys().isdisjoint(_TO) else f"coalesce({to}, '{_NOBODY}')"
     columns = [
         'row_number() OVER () - 1 AS "row"',
         f"{topics} AS topics",
         f"{data} AS data",
         f"TRY_CAST({_first_text(_CHAIN, found, types)} AS BIGINT) AS chain",  # also of 0x89, as nodes have it
-        f"{_first_text(_CALLED, found, types)} AS called",
+        f"CASE WHEN {topics} IS NULL THEN {of_call} ELSE coalesce({address}, {to}) END AS called",
         *(f"{identifier(name)} AS k{number}" for number, name in enumerate(kept)),
     ]
     return _FileRows(f"SELECT {', '.join(columns)} FROM {table}", kept)

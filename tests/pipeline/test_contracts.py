@@ -366,6 +366,15 @@ def test_decoding_by_an_address(warehouse: Path, tmp_path: Path) -> None:
     assert [(row["text_signature"], row["contract"]) for row in map(json.loads, written)] == [
         (WORKED, f"1:{TOKEN}"), (TRANSFER, None),
     ]  # fmt: skip
+    joined = {
+        "topics": [["0x" + "11" * 32]] * 2,
+        "data": ["0x"] * 2,
+        "to_address": [OTHER, TOKEN],
+        "address": [TOKEN, None],
+    }
+    write_table(logs := tmp_path / "logs.jsonl", joined)  # the log's own address, not that of its transaction
+    written = invoke(warehouse, "decode", "--file", logs, "--chain", "1").stdout.splitlines()
+    assert [json.loads(row)["contract"] for row in written] == [f"1:{TOKEN}"] * 2
     (abi := tmp_path / "given.json").write_text(json.dumps([entry(TRANSFER)]))
     (code := tmp_path / "given.hex").write_text("0x6000")
     for option, given in (("abi", abi), ("code", code)):

@@ -154,7 +154,9 @@ def test_columns_by_the_names_of_parameters(tmp_path: Path) -> None:
     assert duckdb.connect().execute(columns).fetchall() == [("5", True)]
 
 
-def test_a_rarer_text_with_a_column_of_another_type_makes_it_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rarer_text_with_a_column_of_another_type_makes_it_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its value would be lost in a narrower integer, and true in a boolean."""
     monkeypatch.setattr(job, "_NAMED", 1)
     texts = "function often(uint8 amount, bool flag)\nfunction rarely(uint256 amount, uint8 flag, bool own)\n"
@@ -359,6 +361,18 @@ def test_odd_rows(warehouse: Path, tmp_path: Path) -> None:
     found = decoded(tmp_path / "a.jsonl", tmp_path / "o.parquet", warehouse)
     assert [json.loads(row["values"]) for row in found] == [[TO, "1"], [TO, OTHER, "5"], [TO, OTHER, "7"]]
     assert {row["exact"] for row in found} == {True}
+
+
+@pytest.mark.parametrize("name", ["txs.parquet", "txs.csv", "txs.jsonl"])
+def test_a_transaction_to_nobody_is_no_call(warehouse: Path, tmp_path: Path, name: str) -> None:
+    """Its input is the code of a new contract, which may begin as a text's selector does; a log has no such column."""
+    inputs = ["0x" + call(TRANSFER, TO, 1).hex()] * 2 + [""]
+    write_table(tmp_path / name, {"input": inputs, "to": [None, TO, None]})
+    created, called, none = decoded(tmp_path / name, tmp_path / "out.parquet", warehouse)
+    assert (created["text_signature"], "new contract" in created["reason"]) == (None, True)
+    assert (called["text_signature"], none["text_signature"]) == (TRANSFER, None)
+    job.decode_file(str(tmp_path / name), str(tmp_path / "out.parquet"), warehouse, Reporter(), {"chain": 1, "to": TO})
+    assert pq.read_table(tmp_path / "out.parquet").column("text_signature").to_pylist()[:2] == [TRANSFER] * 2
 
 
 JOINED, NO_TOPICS = ",".join(TOPICS), "A log without topics is of an anonymous event; its text has to be given."
