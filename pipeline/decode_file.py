@@ -27,7 +27,7 @@ from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.formats.csv import HEADER_SEPARATORS, head_rows
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.source import Source as InputFile
-from sigdir.pipeline.target import STDOUT, WRITERS, open_target
+from sigdir.pipeline.target import STDOUT, WRITERS, json_of, open_target
 from sigdir.signatures.decode_batch import BatchDecoder, Row, argument_keys, parameter_names, read_input
 from sigdir.signatures.decode_input import BadInput as BadData
 from sigdir.signatures.errors import counted
@@ -81,7 +81,7 @@ def decode_file(
             found = engine.rows(_hashes_query(rows))
             progress.stage("decode", int(found[0][2]) if found else 0)
             types = decoding.types({hash: topics for hash, topics, _ in found}) if is_parquet else {}
-            query = _columns_query(rows, types) if is_parquet else _lines_query(rows)
+            query = _columns_query(rows, types) if is_parquet else _lines_query(engine, rows)
             with open_target(target, packs=not is_parquet) as out:
                 (WRITERS["parquet"] if is_parquet else _write_lines)(engine.batches(query, _BATCH_ROWS), out)
     return decoding.report
@@ -286,10 +286,13 @@ _MAX_COLUMNS = 1000
 _DOCUMENT_BYTES = 64 << 20
 _NO_VALUE = "('', 'NULL', 'null', 'None', 'NaN', 'nan', 'NA', 'N/A')"
 _LINE_FORMS = {
-    "BLOB": "'0x' || lower(hex({0}))", "DOUBLE": "CASE WHEN isfinite({0}) THEN {0} END",
+    "BLOB": "'0x' || lower(hex({0}))",
+    **dict.fromkeys(("DOUBLE", "FLOAT"), "CASE WHEN isfinite({0}) THEN {0} END"),
     "TIMESTAMP WITH TIME ZONE": "strftime({0}, '%Y-%m-%dT%H:%M:%S.%fZ')",
 }  # fmt: skip
 """How a line of JSON has a column, where the engine's own form is not it."""
+_HOLDS_SUCH = re.compile(r"\b(BLOB|DOUBLE|FLOAT)\b.*[])]$")
+"""A type of lists or structs with values of these types, such as the access list of a transaction."""
 
 
 class _FileRows(NamedTuple):
@@ -445,13 +448,29 @@ def _hashes_query(rows: _FileRows) -> str:
     """
 
 
-def _lines_query(rows: _FileRows) -> str:
+def _lines_query(engine: ScratchTables, rows: _FileRows) -> str:
     """One column: a line of JSON for each row."""
     names = distinct_names([*RESULT, *rows.kept])
     ours = [_ours(name) + ("::JSON" if name in _JSON else "") for name in RESULT]
-    kept = [_LINE_FORMS.get(type, "{0}").format(f"k{number}") for number, type in enumerate(rows.kept.values())]
+    kept = [_in_line(engine, f"k{number}", type) for number, type in enumerate(rows.kept.values())]
     members = (f"{quoted(name)}, {value}" for name, value in zip(names, [*ours, *kept], strict=True))
     return f"SELECT json_object({', '.join(members)})::VARCHAR FROM ({_decoded(rows)})"
+
+
+def _in_line(engine: ScratchTables, column: str, type: str) -> str:
+    """A column of the file as a line of JSON has it."""
+    if not _HOLDS_SUCH.search(type):
+        return _LINE_FORMS.get(type, "{0}").format(column)
+    engine.add_function(f"json_of_{column}", _json_column, [type], _JSON_COLUMN)
+    return f"json_of_{column}({column}).json::JSON"
+
+
+_JSON_COLUMN = pa.struct({"json": pa.string()})
+
+
+def _json_column(values: pa.ChunkedArray) -> pa.StructArray:
+    texts = [None if value is None else json_of(value).decode() for value in values.to_pylist()]
+    return pa.StructArray.from_arrays([pa.array(texts, pa.string())], fields=list(_JSON_COLUMN))
 
 
 def _columns_query(rows: _FileRows, parameters: Mapping[str, str]) -> str:

@@ -468,16 +468,20 @@ def test_other_columns_of_parquet_keep_their_types(warehouse: Path, tmp_path: Pa
     big = pa.array([Decimal(7), Decimal(10**20)], pa.decimal128(38, 0))
     columns = {name: pa.array([row[name] for row in given]) for name in ("transaction_hash", "input", "to", "hash")}
     columns |= {"value": big, "id": pa.array([b"\1", None]), "at": pa.array([0, 1], pa.timestamp("us", "UTC"))}
+    columns |= {
+        "price": pa.array([float("nan"), 1.5], pa.float32()),
+        "slots": [[{"address": b"\1", "keys": [b"\2"]}]] * 2,
+    }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=1)
     table, lines = outputs(tmp_path / "a.parquet", warehouse)
-    names = ["transaction_hash", "hash_2", "value", "id", "at"]
+    names = ["transaction_hash", "hash_2", "value", "id", "at", "price", "slots"]
     assert table.column_names == [*RESULT, names[0], "to", *names[1:]]
-    assert [table.schema.field(name).type for name in names[2:]] == [big.type, pa.binary(), pa.timestamp("us", "UTC")]
+    assert [table.schema.field(name).type for name in names[2:5]] == [big.type, pa.binary(), pa.timestamp("us", "UTC")]
     assert table.column("value").to_pylist() == [7, 10**20]
     assert [line["values"] for line in lines] == [[TO, "0"], [TO, "1"]]
     assert [[line[name] for name in names] for line in lines] == [
-        ["0xab", "0xcd", 7, "0x01", "1970-01-01T00:00:00.000000Z"],
-        [None, "", 10**20, None, "1970-01-01T00:00:00.000001Z"],
+        ["0xab", "0xcd", 7, "0x01", "1970-01-01T00:00:00.000000Z", None, [{"address": "0x01", "keys": ["0x02"]}]],
+        [None, "", 10**20, None, "1970-01-01T00:00:00.000001Z", 1.5, [{"address": "0x01", "keys": ["0x02"]}]],
     ]
 
 
