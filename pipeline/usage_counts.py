@@ -54,7 +54,10 @@ NAMES = {
     "chain": CHAIN_NAMES,
     "day": ("day", "date", "blockdate", "blockday", "blocktime"),
     "address": ("contract", "contractaddress", "address", "to", "toaddress"),
-    "count": ("count", "calls", "uses", "usage", "cnt", "n", "total", "transactions", "txs", "txcount", "logs", "events"),
+    "count": (
+        "count", "calls", "uses", "usage", "cnt", "n", "total", "transactions", "txs", "txcount", "logs", "events",
+        "countstar()", "count()", "len",
+    ),
 }  # fmt: skip
 
 

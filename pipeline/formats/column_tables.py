@@ -155,11 +155,14 @@ def _flags(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def integers_of(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-    """Numbers from 0 to 2^64 - 1, from a column of numbers or of digits, and which rows have them."""
+    """Numbers from 0 to 2^64 - 1, from a column of numbers or of digits, and which rows have them.
+
+    Of a decimal or a float of pandas, which has those beside nulls, digits behind the point are zeros.
+    """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not pa.types.is_integer(column.type):
-        written = _texts(column)
+        written = pc.replace_substring_regex(_texts(column), r"\.0+$", "")
         is_number = pc.match_substring_regex(written, r"^[0-9]{1,19}$")
         return values(pc.if_else(is_number, written, text("0")).cast(pa.uint64())), _flags(is_number)
     found = values(column)

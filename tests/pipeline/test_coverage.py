@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,17 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files(folder: Path) -> list[Path]:
-    """The same counts as CSV, as JSON lines, and as Parquet of bytes."""
+    """The same counts as CSV, as JSON lines, and as Parquet of bytes, with decimals and with floats."""
     hashes, counts = ([*column] for column in zip(*ROWS, strict=True))
     (csv := folder / "a.csv").write_text("hash;calls\n" + "".join(f"0x{hash.hex()};{count}\n" for hash, count in ROWS))
     days = ["2026-01-01"] * len(ROWS)
     write_table(jsonl := folder / "b.jsonl", {"topic0": [hash.hex() for hash in hashes], "count": counts, "day": days})
     write_table(parquet := folder / "c.parquet", {"selector": hashes, "n": counts})
-    return [csv, jsonl, parquet]
+    sums = pa.array(map(Decimal, counts), pa.decimal128(38, 9))  # as BigQuery adds up, by the name that DuckDB gives
+    pq.write_table(pa.table({"topic0": pa.array(hashes), "count_star()": sums}), decimals := folder / "d.parquet")
+    lines = "".join(f"{hash.hex()},{count}.0\n" for hash, count in ROWS)  # as pandas writes counts beside nulls
+    (floats := folder / "e.csv").write_text(f"hash,len\n{lines}")
+    return [csv, jsonl, parquet, decimals, floats]
 
 
 def test_what_is_named_by_use_and_by_hash(warehouse: Path, tmp_path: Path) -> None:
@@ -112,7 +117,7 @@ def test_usage_stands_beside_the_texts(tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
     (tmp_path / "list.txt").write_text(f"{TRANSFER}\n{APPROVE}\nevent {EVENT}\n")
     import_files([tmp_path / "list.txt"], warehouse)
-    csv, jsonl, _ = files(tmp_path)
+    csv, jsonl, *_ = files(tmp_path)
     for file, published in ((csv, True), (csv, False), (jsonl, True)):
         result = invoke(warehouse, "import", "--usage", file, "--json")
         assert (result.status, json.loads(result.stdout)["published"]) == (0, published), result.stderr
