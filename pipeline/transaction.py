@@ -180,7 +180,8 @@ class Account:
 class ChainTransaction:
     """What a node says about a transaction.
 
-    ``to`` is None where it makes a contract, which is then ``created``. ``succeeded`` is None while it is pending.
+    ``to`` is None where it makes a contract, which is then ``created``. ``succeeded`` is None while it is pending, and in
+    receipts of before Byzantium, which do not say so.
     ``revert`` is what a failed call gives back, None where the node does not say so. ``notes`` are sentences.
     """
 
@@ -441,7 +442,10 @@ class ExplainedTransaction:
 
     @property
     def status(self) -> str:
-        return {None: "pending", True: "succeeded", False: "failed"}[self.transaction.succeeded]
+        one = self.transaction
+        if one.succeeded is None:
+            return "pending" if one.block is None else "mined"
+        return "succeeded" if one.succeeded else "failed"
 
     @property
     def is_read(self) -> bool:

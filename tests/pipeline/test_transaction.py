@@ -13,6 +13,7 @@ import pytest
 from sigdir.pipeline.transaction import (
     BadHash,
     ChainTransaction,
+    ExplainedTransaction,
     Node,
     NodeError,
     UnknownTransaction,
@@ -181,3 +182,13 @@ def test_a_failed_call_that_succeeds_when_it_is_made_again_says_so(node: NodeSer
     assert found.notes == ["It failed. Called again before its block, the node answers that the call succeeds."]
     node.results["eth_call"] = {"code": 3, "message": "execution reverted", "data": "0x4e487b71"}
     assert read(node).revert == bytes.fromhex("4e487b71")
+
+
+def test_a_receipt_that_does_not_say_how_it_ended_is_of_a_transaction_in_a_block(node: NodeServer) -> None:
+    """Receipts of before Byzantium have no status. Only what has no receipt is pending."""
+    for receipt, status in (
+        (RECEIPT, "succeeded"), (RECEIPT | {"status": "0x0"}, "failed"), (RECEIPT | {"status": None}, "mined"), (None, "pending"),
+    ):  # fmt: skip
+        old = receipt and {name: value for name, value in receipt.items() if value is not None}
+        node.results |= {"eth_getTransactionReceipt": old, "eth_call": "0x"}
+        assert ExplainedTransaction(read(node), []).status == status
