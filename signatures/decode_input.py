@@ -235,7 +235,7 @@ def _inputs_of_json(text: str, form: Form) -> list[Input]:
     fields = _unwrapped(value) if isinstance(value, dict) else {}
     if fields.keys().isdisjoint(_INPUT_FIELDS):
         raise BadInput(_NO_INPUT)
-    return inputs_of_fields(fields, form)
+    return inputs_of_fields(fields, None if form is Form.AUTO else form)
 
 
 _NO_INPUT = "JSON of one log or transaction is an object with topics and data, or input, or a node's answer with one"

@@ -92,6 +92,14 @@ def test_calldata_may_have_its_text_before_it() -> None:
     assert (found.known.text, names_of(found)) == (TRANSFER, ("recipient", "amount"))
 
 
+def test_json_that_is_pasted_says_what_its_data_is() -> None:
+    """Its `as` counts as that of a request does; what the command or the request says comes before it."""
+    text = json.dumps({"data": DATA, "as": "revert"})
+    assert [inputs_of_text(text, form)[0].form for form in (Form.AUTO, Form.CALLDATA)] == [Form.REVERT, Form.CALLDATA]
+    with pytest.raises(BadInput, match="'poem' is none of"):
+        inputs_of_text(text.replace("revert", "poem"))
+
+
 def test_a_blank_text_is_none() -> None:
     """As the parameter `text=` of an address has it."""
     assert inputs_of_fields({"data": DATA, "texts": ["", " "]}) == inputs_of_fields({"data": DATA})
