@@ -693,13 +693,14 @@ def _confidence(
     reasons.append("the values encode to the same bytes")
     if found.others:
         reasons.append("other choices of the indexed parameters give improbable values")
-    if is_defined or found.known.witness in _SURE:
+    is_passed = first_known is not None and not first_known.attempt.exact
+    if is_defined or (found.known.witness in _SURE and not is_passed):
         return Confidence.HIGH, tuple(reasons)
     if doubt := doubt_of(reading.hash, found.known):
         return Confidence.MEDIUM, (*reasons, doubt)
     if rivals > 0:
         return Confidence.MEDIUM, (*reasons, f"{rivals} other {'text fits' if rivals == 1 else 'texts fit'} as well")
-    if first_known is not None and not first_known.attempt.exact:
+    if is_passed:
         return Confidence.MEDIUM, (*reasons, "a text that ranks before it does not fit")
     if is_inner and layout_of(text).checked < _SURE_BITS:
         return Confidence.MEDIUM, (*reasons, "its types fit almost any bytes")

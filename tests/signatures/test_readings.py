@@ -227,10 +227,11 @@ def test_texts_are_ordered_by_fit_then_by_rank() -> None:
 @pytest.mark.parametrize(
     "arguments", [word(1) + word(2), b"\1" + word(1)[1:] + word(2)], ids=["a word more", "dirty padding"]
 )
-def test_a_text_is_not_sure_where_a_better_known_one_almost_fits(arguments: bytes) -> None:
+@pytest.mark.parametrize("mined", [Witness.LISTED, Witness.COMPILED])
+def test_a_text_is_not_sure_where_a_better_known_one_almost_fits(arguments: bytes, mined: Witness) -> None:
     """Contracts take more bytes than they read, and old ones dirty padding. Who mines a text for such a call gets no `high`."""
     data = keccak256(b"drain(address)")[:4] + arguments
-    known = [Known("drain(address)", witness=Witness.DECLARED), Known("claim(uint256,uint256)")]
+    known = [Known("drain(address)", witness=Witness.COMPILED), Known("claim(uint256,uint256)", witness=mined)]
     [reading] = supplied(data, known)
     found = reading.candidates[0]
     assert (found.attempt.text, found.confidence) == ("claim(uint256,uint256)", Confidence.MEDIUM)
