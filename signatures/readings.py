@@ -46,6 +46,7 @@ from sigdir.signatures.errors import counted
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.inner_calls import Inner, Path, callee, inner_calls
+from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.logs import Split, log_attempt
 from sigdir.signatures.rank import Summary, is_standard
 from sigdir.signatures.standards import canonical, event_declarations, is_filtered, sources
@@ -296,7 +297,10 @@ class _Tree:
 
 
 class _Inner(NamedTuple):
-    """Bytes inside a value whose selector is looked up next. ``owner`` gets the reading; ``outer`` has the owner."""
+    """Bytes inside a value whose selector is looked up next. ``owner`` gets the reading; ``outer`` has the owner.
+
+    Of arguments beside their text, which is ``beside``, the data begins with the text's selector.
+    """
 
     tree: _Tree
     level: int
@@ -304,6 +308,7 @@ class _Inner(NamedTuple):
     outer: Reading
     path: Path
     data: bytes
+    beside: str = ""
 
 
 class Readings:
@@ -430,14 +435,17 @@ class Readings:
             self._inner.append(_Inner(tree, level, candidate, outer, inner.path, inner.data))
             return True
         text = inner.attempt.text if inner.attempt else ""
+        if inner.kind == Form.ARGUMENTS:
+            data = keccak256(text.encode())[:SELECTOR_BYTES] + inner.data
+            self._inner.append(_Inner(tree, level, candidate, outer, inner.path, data, text))
+            return True
         if not tree.inner.admits(text, inner.note):
             outer.add_note(_TOO_MANY)
             return False
         reading = Reading(Form(inner.kind), inner.data, note=inner.note)
         candidate.nested.append(Nested(inner.path, reading))
         if inner.attempt:
-            reason = "its text stands beside it" if inner.kind == Form.ARGUMENTS else "its layout is known"
-            made = Candidate(Known(text), inner.attempt, Confidence.HIGH, (reason,))
+            made = Candidate(Known(text), inner.attempt, Confidence.HIGH, ("its layout is known",))
             reading.texts, reading.candidates = 1, [made]
         self._search(tree, level + 1, reading)
         return True
@@ -447,7 +455,7 @@ class Readings:
         tree = one.tree
         if tree.input.contract is not None:
             known = tree.input.contract.preferred(one.data[:SELECTOR_BYTES], known)
-        reading = inner_reading(one.data, known, one.outer.form, tree.inner)
+        reading = inner_reading(one.data, known, one.outer.form, tree.inner, one.beside)
         if tree.inner.is_used_up:
             one.outer.add_note(_TOO_MANY)
         if reading is not None:
@@ -455,18 +463,29 @@ class Readings:
             self._search(tree, one.level + 1, reading)
 
 
-def inner_reading(data: bytes, known: Sequence[Known], outer: Form, budget: Budget) -> Reading | None:
-    """What a call inside a value of an ``outer`` reading is; None where no text uses all of its bytes."""
+def inner_reading(data: bytes, known: Sequence[Known], outer: Form, budget: Budget, beside: str = "") -> Reading | None:
+    """What a call inside a value of an ``outer`` reading is; None where no text uses all of its bytes.
+
+    A text that stands beside it comes first. Whoever made the call wrote it, and may have mined it for another's selector.
+    """
     known = _with_built_in(data[:SELECTOR_BYTES], known)
     tried = [one for one in known if len(one.text) <= MAX_TEXT][:_INNER_TEXTS]
+    if beside and all(one.text != beside for one in tried):
+        tried.append(Known(beside))
     candidates = [
         _candidate(data[SELECTOR_BYTES:], one, budget) for one in tried if budget.admits(one.text, one.declaration)
     ]
     fitting = [found for found in candidates if found.decodes and not found.attempt.left_over]
     if not fitting:
         return None
-    reading = Reading(Form.CALLDATA, data, texts=len(known), candidates=fitting)
-    _rank(reading, outer, first_known=_first_known(candidates), is_inner=True)
+    fitting.sort(key=lambda found: found.known.text != beside)
+    reading = Reading(Form.CALLDATA, data, texts=max(len(known), len(tried)), candidates=fitting)
+    _rank(reading, outer, first_known=_first_known(candidates), is_inner=not beside)
+    if beside:
+        reading.form, reading.data = Form.ARGUMENTS, data[SELECTOR_BYTES:]
+        for found in fitting:
+            found.reasons += ("its text stands beside it",) if found.known.text == beside else ()
+        return reading
     if likely_kind(reading.candidates[0].known) is Kind.ERROR:
         reading.form = Form.REVERT
     return reading

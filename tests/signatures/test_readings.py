@@ -168,6 +168,28 @@ def test_arguments_beside_their_signature() -> None:
         assert not best(calldata(call(queue, TO, 0, text, arguments, 1)), queue).nested
 
 
+@pytest.mark.parametrize(
+    ("known", "confidence"),
+    [
+        ((), "high"),
+        (("drain(address,uint256)",), "medium"),
+        (("drain(address)",), "medium"),
+        (("claim(address,uint256)",), "high"),
+    ],
+)
+def test_a_text_beside_arguments_is_not_sure_where_the_directory_has_another(
+    known: tuple[str, ...], confidence: str
+) -> None:
+    """Its selector is what is called. Who proposes a call may have mined a harmless name for it, and it comes first."""
+    queue, text = "queueTransaction(address,uint256,string,bytes,uint256)", "claim(address,uint256)"
+    input = calldata(call(queue, TO, 0, text, arguments_of(text, TO, 7), 1))
+    texts = {call(text, TO, 0)[:4]: [Known(one) for one in known], input.data[:4]: [Known(queue)]}
+    [[reading]] = answered([input], texts)
+    [nested] = reading.candidates[0].nested
+    found = nested.reading.candidates[0]
+    assert (nested.reading.form, found.attempt.text, found.confidence) == (Form.ARGUMENTS, text, confidence)
+
+
 EXECUTIONS = "executions((address,uint256,bytes)[])"
 
 
