@@ -394,13 +394,15 @@ def _publish_once(run: ImportRun) -> None:
         staged = {collection: publisher.staged(collection) for collection in COLLECTIONS}
         _select_new(run, publisher.snapshot, staged)
         failpoints.reach("deduped")
-        batches = state.batches(options.replace_source)
+        replaces = options.replace_source and not report.faults
+        if options.replace_source and not replaces:
+            run.progress.note("a file cannot be read to its end: what the sources said before is not withdrawn")
+        batches = state.batches(replaces)
         rows = sum(batch.rows for batch in batches.values())
-        unchanged = EvidenceFiles(
-            run.paths, run.name, publisher.snapshot.evidence, batches, options.threads
-        ).unchanged()
-        brings_evidence = any(file.source not in unchanged for file in report.files if file.accepted.total())
-        mapped = mapped_evidence(publisher.snapshot.evidence, state.mapped(), options.replace_source)
+        evidence = EvidenceFiles(run.paths, run.name, publisher.snapshot.evidence, batches, options.threads)
+        unchanged = evidence.unchanged()
+        brings_evidence = not evidence.labels() <= unchanged
+        mapped = mapped_evidence(publisher.snapshot.evidence, state.mapped(), replaces)
         same_rejects = _import_with_rejects(run.paths, state.rejects_digest)
         brings_rejects = state.rejects_digest is not None and same_rejects is None
         if not (rows or brings_evidence or mapped or brings_rejects):

@@ -171,16 +171,19 @@ class ImportState(AbstractContextManager["ImportState"]):
         return self._text_ids[collection]
 
     def batches(self, replaces: bool) -> dict[Collection, Batch]:
-        """The new rows, to be published, and what their sources say; ``replaces`` is that of ``ImportSightings``."""
+        """The new rows, to be published, and what their sources say. With ``replaces`` it takes the place of what they said
+        before, unless all of it was rejected.
+        """
+        replaced = {file.source for file in self._inputs.values() if replaces and not file.is_all_rejected}
         inputs = [
-            SightedInput(file.source, None if file.below == file.source else file.below, file.fault is None)
+            SightedInput(file.source, None if file.below == file.source else file.below)
             for file in self._inputs.values()
         ]
         return {
             collection: Batch(
                 self.spills[collection],
                 self._is_new[collection],
-                ImportSightings(inputs, self.input_of_batch[collection], self._text_ids[collection], replaces),
+                ImportSightings(inputs, self.input_of_batch[collection], self._text_ids[collection], replaced),
             )
             for collection in COLLECTIONS
         }

@@ -142,7 +142,7 @@ class Run:
         self.checked[collection] = staged[-1].id if staged else snapshot.high_water[collection].id
         ids = text_ids_in(self.run.path / f"{collection}.ids", spill.rows)
         keep = new_rows(spill, snapshot, staged, self.threads, ids)
-        said = ImportSightings([SightedInput("by hand", None)], [0] * spill.batches(), ids, replaces=False)
+        said = ImportSightings([SightedInput("by hand", None)], [0] * spill.batches(), ids)
         self.batches[collection] = Batch(spill, keep, said)
 
     def publish(self, progress: Progress = lambda _: None, rejects: Sequence[str] = ()) -> Published:

@@ -109,7 +109,9 @@ def test_a_lists_sightings_are_read_once(paths: Paths) -> None:
 
 
 def test_the_label_of_a_source_says_nothing_of_the_folders_above(paths: Paths, tmp_path: Path) -> None:
-    """It is the file below the named folder, or that of ``--source``, which a broken file does not replace."""
+    """It is the file below the named folder, or that of ``--source``. Nothing is replaced beside a file that is
+    broken.
+    """
     bring(paths, "lists/one.txt", "a(uint256)", "a(uint256)")
     report = bring(paths, "lists/two.txt", "a(uint256)", "b(uint256)", "a(uint)")
     assert (report.total("imported"), report.total("duplicate"), report.sightings) == (1, 4, 2)
@@ -120,10 +122,27 @@ def test_the_label_of_a_source_says_nothing_of_the_folders_above(paths: Paths, t
     files = {row["file"] for row in sightings(read_snapshot(paths)) if row["import_id"] == 3}
     assert files == {"lists/one.txt", "lists/two.txt"}
     (tmp_path / "lists/one.txt").unlink()
-    (tmp_path / "lists/three.txt.gz").write_bytes(gzip.compress(b"c(uint256)\n" * 99)[:-9])
+    cut, broken = gzip.compress(b"c(uint256)\n" * 99)[:-9], b'[{"type": "function"'
+    for name, content in {"cut.txt.gz": cut, "broken.json": broken}.items():
+        (tmp_path / "lists" / name).write_bytes(content)
+        report = import_files([tmp_path / "lists"], paths.root, source="ours", replace_source=True)
+        assert (report.is_complete, report.withdrawn) == (False, Withdrawn())
+        (tmp_path / "lists" / name).unlink()
+    (tmp_path / "lists/two.txt").write_text("b(uint256)\n")
     report = import_files([tmp_path / "lists"], paths.root, source="ours", replace_source=True)
-    assert (bool(report.faults), report.withdrawn) == (True, Withdrawn())
-    assert ("ours", "a(uint256)") in who_says(paths)
+    assert (report.is_complete, report.withdrawn) == (True, Withdrawn(2, 1))
+
+
+def test_a_source_that_says_nothing_any_more_is_withdrawn(paths: Paths) -> None:
+    """An empty list replaces what its source said of both collections, once; a list of rejects does not."""
+    bring(paths, "one.txt", "a(uint256)", "event E()")
+    bring(paths, "two.txt", "a(uint256)")
+    assert bring(paths, "one.txt", "f(uint7)", replaces=True).withdrawn == Withdrawn()
+    assert bring(paths, "one.txt", replaces=True).withdrawn == Withdrawn(2, 2)
+    assert (who_says(paths), who_says(paths, EVENT_SIGNATURES)) == ({("two.txt", "a(uint256)")}, set())
+    assert not bring(paths, "one.txt", replaces=True).published
+    assert not bring(paths, "new.txt", replaces=True).published
+    assert verified(paths).findings == []
 
 
 def test_a_fold_brings_the_sightings_of_its_posts(paths: Paths) -> None:

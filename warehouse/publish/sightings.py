@@ -96,6 +96,10 @@ class EvidenceFiles:
         self._paths, self._run, self._base, self._threads = paths, run, base, threads
         self._collections = {c: _CollectionSightings(batch) for c, batch in batches.items()}
         self._unchanged, self._mapped = unchanged, mapped
+        self._replaced = set[str]().union(*(batch.sightings.replaced for batch in batches.values()))
+        """The labels of the sources whose earlier sightings stop to count."""
+        self._withdrawn: set[str] = set()
+        """Those of them that say nothing any more."""
         self._parts: dict[Collection, list[_EvidencePart]] = {}
         self._written: dict[tuple[Collection, int], _WrittenEvidence] = {}
         self._renewals: dict[Collection, Renewal] = {}
@@ -144,6 +148,11 @@ class EvidenceFiles:
         """How many sightings the publish brings."""
         return sum(written.file.rows for written in self._written.values() if written.file is not None)
 
+    def labels(self) -> set[str]:
+        """The labels of the sources that say something, and of the known ones that say nothing any more."""
+        self._number_sources()
+        return set(self._numbers)
+
     def unchanged(self) -> set[str]:
         """The labels of known sources that name no new text and say nothing new; nothing is written.
 
@@ -155,9 +164,9 @@ class EvidenceFiles:
         digests = self._digests(known)
         same = {
             label for label, source in known.items()
-            if source.digest == digests[label] and not (self._replaces(label) and source.is_added_to)
+            if source.digest == digests[label] and not (label in self._replaced and source.is_added_to)
         }  # fmt: skip
-        silent = {label for label in known if label not in same and not self._replaces(label)}
+        silent = known.keys() - same - self._replaced
         self._unchanged = self._numbers.keys() - silent
         for collection, sightings in self._collections.items() if silent else ():
             self._renewals[collection] = self._renewal(collection)
@@ -193,6 +202,7 @@ class EvidenceFiles:
         sums = [written.sums for written in self._written.values()]
         sightings = sum((one.sightings for one in sums), Counter[str]())
         digests = sum((one.digests for one in sums), Counter[str]())
+        digests.update(dict.fromkeys(self._withdrawn, 0))
         if not digests and not self._mapped and not any(any(of) for of in files.values()):
             return None
         sources = {POST: POST_SOURCE, **self._base.sources}
@@ -215,29 +225,29 @@ class EvidenceFiles:
     def _source(self, label: str, sightings: int, digest: str) -> EvidenceSource:
         """A source as it is once so many new sightings are published."""
         number, old = self._numbers[label], self._base.of_label(label)
-        if old is None or self._replaces(label):
+        if old is None or label in self._replaced:
             first = old.first_import if old is not None else self._import_id
             return EvidenceSource(number, label, self._import_id, first, sightings, digest, is_added_to=False)
         gone = sum(less[number] for _, less in self._rewritten.values())
         return replace(old, sightings=old.sightings + sightings - gone, digest=digest, is_added_to=True)
 
-    def _replaces(self, label: str) -> bool:
-        return all(sightings.replaces(label) for sightings in self._collections.values())
-
     def _renewal(self, collection: Collection) -> Renewal:
         """What the import's sources said before; those that are unchanged say nothing."""
         known = {label for label in self._numbers if label not in self._unchanged and self._base.of_label(label)}
-        replaced = {label for label in known if self._replaces(label)}
+        replaced = known & self._replaced
         added, gone = ({self._numbers[label] for label in labels} for labels in (known - replaced, replaced))
         return Renewal(
             self._base, collection, added, gone, self._threads, self._collections[collection].spill.texts_path.parent
         )
 
     def _number_sources(self) -> None:
-        """Give each source that says something its number: its own, or the next one for a new source."""
+        """Give each source that says something, or nothing any more, its number: its own, or the next one for a new source."""
         following = max(self._base.sources, default=POST) + 1
         labels = [label for sightings in self._collections.values() for label in sightings.labels()]
-        for label in dict.fromkeys([*labels, *(label for draft in self._mapped for label in draft.labels)]):
+        replaced = map(self._base.of_label, self._replaced.difference(labels))
+        self._withdrawn = {source.label for source in replaced if source is not None and source.sightings}
+        labels += [label for draft in self._mapped for label in draft.labels]
+        for label in dict.fromkeys([*labels, *self._withdrawn]):
             if label not in self._numbers:
                 known = self._base.of_label(label)
                 self._numbers[label] = known.number if known is not None else following
@@ -320,10 +330,6 @@ class _CollectionSightings:
     def labels(self) -> list[str]:
         """The labels of the sources that have rows here, in their order."""
         return list(dict.fromkeys(self.input_of(number)[0] for number in range(self.spill.batches())))
-
-    def replaces(self, label: str) -> bool:
-        """Whether what the source said before no longer counts."""
-        return self._sightings.replaces and all(one.is_whole for one in self._sightings.inputs if one.label == label)
 
     def labels_with_new_rows(self) -> set[str]:
         if not self.spill.batches():

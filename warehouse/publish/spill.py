@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,25 +93,23 @@ def numbers_in(path: Path, dtype: np.dtype[Any], *shape: int) -> Array:
 
 
 class SightedInput(NamedTuple):
-    """An input of an import: its source's label, its name where that is another one, and whether it was read whole."""
+    """An input of an import: its source's label, and its name where that is another one."""
 
     label: str
     file: str | None
-    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ImportSightings:
     """What an import's sources say about the rows of one spill: ``inputs[of_batch[n]]`` has the rows of batch ``n``.
 
-    ``replaces`` says whether the earlier statement of the sources stops to count. The statement of a source that has an
-    input which was not read whole never replaces an earlier one.
+    ``replaced`` are the labels of the sources whose earlier statement stops to count, also of those without rows.
     """
 
     inputs: Sequence[SightedInput]
     of_batch: Sequence[int]
     text_ids: Ids
-    replaces: bool = False
+    replaced: AbstractSet[str] = frozenset()
 
 
 _TEXTS = pa.schema([("text", pa.string())])
