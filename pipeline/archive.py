@@ -132,11 +132,12 @@ def _content(member: _Member, archive: Source, unread: UnreadInputs) -> bytes:
 
 # Zip.
 
+_MEMBER = b"PK\x03\x04"
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, struct.error)
 
 
 def _is_zip(source: Source) -> bool:
-    return source.head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
+    return source.head.startswith((_MEMBER, b"PK\x05\x06"))
 
 
 def _zip_members(source: Source) -> Iterator[_Member]:
@@ -145,6 +146,9 @@ def _zip_members(source: Source) -> Iterator[_Member]:
             archive = zipfile.ZipFile(file)
         except _ZIP_ERRORS as error:
             raise BadInput(source.name, f"broken zip: {error}") from None
+        # zipfile takes the last list that it finds. In a zip that was cut short it is that of a zip inside.
+        if source.head.startswith(_MEMBER) and all(member.header_offset for member in archive.infolist()):
+            raise BadInput(source.name, "broken zip: its list lacks its first member; it may be cut short")
         # zipfile reads no more of a member than the list states, so checking the list is enough.
         _check_ratio(source, sum(member.file_size for member in archive.infolist()), file.seek(0, 2))
         for member in archive.infolist():

@@ -282,6 +282,7 @@ SMALL = {"a.txt": "a()\n", "b.txt": "b()\n"}
 PADDED = {"list.txt": "\n".join(os.urandom(30).hex() + "()" for _ in range(2_000)), "last.txt": "a()\n"}
 BROKEN = {
     "cut.zip": (zipped(PADDED)[:-30], "in.cut.zip: broken zip: "),
+    "inner.zip": (zipped(SMALL | {"in.zip": zipped(SMALL)}, zipfile.ZIP_STORED)[:-30], "in.inner.zip: broken zip: "),
     "data.zip": (spoiled(zipped(PADDED), 5_000), "in.data.zip:list.txt: "),
     "list.zip": (spoiled(zipped(PADDED), -100), "in.list.zip"),
     "cut.tar": (tarred(PADDED)[:20_000], "in.cut.tar:list.txt: unexpected end of data"),
