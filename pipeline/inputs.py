@@ -8,14 +8,25 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import unquote
 
 from sigdir.pipeline.archive import is_archive, open_members
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats.hash_lines import HASH_NAMED_BYTES, is_hash_named, is_tree, joined_source
-from sigdir.pipeline.report import DANGLING_LINK, HIDDEN, LINK, REPEATED_FOLDER, SPECIAL, ImportReport, UnreadInputs
+from sigdir.pipeline.report import (
+    DANGLING_LINK,
+    HIDDEN,
+    LINK,
+    REPEATED_FOLDER,
+    SPECIAL,
+    WAREHOUSE,
+    ImportReport,
+    UnreadInputs,
+)
 from sigdir.pipeline.source import STDIN, PieceStream, Source
 from sigdir.warehouse.table.parallel import ordered_map
+from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.stores import Object, Store, StoreError, is_url, objects_at, open_store
 
 
@@ -161,6 +172,9 @@ class _Search:
     def _reason_to_skip(self, folder: str) -> str:
         if os.path.basename(folder).startswith("."):
             return HIDDEN
+        paths = Paths(Path(folder))  # as `./data`, which `sigdir import .` made: its files are no source
+        if paths.identity.exists() and paths.log.exists():
+            return WAREHOUSE
         if not self._follow_links:
             return LINK if os.path.islink(folder) else ""
         if not self._searched:

@@ -233,6 +233,7 @@ HIDDEN = "hidden"
 LINK = "link"
 DANGLING_LINK = "dangling_link"
 REPEATED_FOLDER = "repeated_folder"
+WAREHOUSE = "warehouse"
 SPECIAL = "special"
 SPARSE = "sparse"
 NESTED_ARCHIVE = "nested_archive"
@@ -244,6 +245,7 @@ SKIP_REASONS = {
     LINK: "links; --follow-links reads those in folders",
     DANGLING_LINK: "links that lead nowhere",
     REPEATED_FOLDER: "links to folders that are read anyway",
+    WAREHOUSE: "warehouses inside of a folder",
     SPECIAL: "neither files nor folders",
     SPARSE: "sparse files in a tar",
     NESTED_ARCHIVE: "archives inside archives",

@@ -264,6 +264,15 @@ def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
     assert report.skip_reasons() == {"hidden": 3, "link": 4, "special": 1, "name": 2, "unknown_format": 1}
 
 
+def test_a_warehouse_in_a_folder_is_no_input(tmp_path: Path) -> None:
+    """The same import of a folder that has its warehouse inside changes nothing."""
+    write_files(tmp_path, {"in/a.txt": "a()\n"})
+    for version in (1, 1):
+        report = import_files([tmp_path / "in"], tmp_path / "in/data")
+        assert (report.version, report.is_complete) == (version, True)
+    assert skipped(report, tmp_path / "in") == {"warehouse": ["data"]}
+
+
 def test_links_are_followed_if_asked(tmp_path: Path, warehouse: Path) -> None:
     """--follow-links reads files and folders that links lead to, each folder once."""
     write_files(tmp_path, {"in/a.txt": "a()\n", "in/deep/b.txt": "b()\n", "out/c.txt": "c()\n", "d.txt": "d()\n"})
