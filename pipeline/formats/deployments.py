@@ -165,7 +165,7 @@ def _entries(batch: ColumnBatch, columns: Columns, default_chain: int, bad: BadR
     for at, (chain, address) in enumerate(zip(chains.tolist(), addresses, strict=True)):
         text = read[columns.text][at]
         raw = text if isinstance(text, bytes) else encoded(text or "")
-        written = [value for number in columns.hashes if (value := read[number][at]) not in (None, "")]
+        written = [read[number][at] for number in columns.hashes]
         kind = None if columns.kind is None else read[columns.kind][at]
         entry = columns.entry(raw, batch.first + at, written, kind)
         if not is_good[at]:

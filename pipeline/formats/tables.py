@@ -48,6 +48,7 @@ _KINDS = {word: Sighting(kind) for word, kind in KINDS.items()}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?[0-9]*\.[0-9]+")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]+")
+_NO_HASH = (None, "", b"")
 _SHOWN_COLUMNS = 24
 _SHOWN_CHARACTERS = 64
 _SHOWN_HASH = 2 * _SHOWN_CHARACTERS
@@ -73,24 +74,24 @@ class Columns:
         return (self.text, *self.hashes, *(() if self.kind is None else (self.kind,)))
 
     def entry(self, text: bytes, line: int, written: Sequence[Any], kind: Any = None) -> Entry:
-        """The candidate of a row by the hashes that are written in it (None for none) and its kind.
+        """The candidate of a row by the hashes that are written in it (None or nothing for none) and its kind.
 
         Hashes of one length tell the collection, a selector beside a whole hash does not.
         """
         if kind is None and len(written) == 1 and self.tells_kind:  # as most rows, in half of the time
-            if written[0] is None:
+            if written[0] in _NO_HASH:
                 return Entry(text, line)
             digest = digest_of(written[0])
             return _with_bad_hash(text, line, written[0]) if digest is None else entry_with_hash(text, line, digest)
         sighting = _KINDS.get(_shown(kind).lower(), LISTED) if kind is not None else LISTED
         collection = sighting.kind.collection
-        declared = [digest_of(value) for value in written if value is not None]
+        written = [value for value in written if value not in _NO_HASH]
+        declared = list(map(digest_of, written))
         if not declared:
             return Entry(text, line, collection, sighting=sighting)
         known = [digest for digest in declared if digest is not None]
         if len(known) < len(declared):
-            [bad, *_] = [value for value in written if value is not None and digest_of(value) is None]
-            return _with_bad_hash(text, line, bad, collection)
+            return _with_bad_hash(text, line, written[declared.index(None)], collection)
         longest = known[0] if len(known) == 1 else max(known, key=len)
         if collection == UNKNOWN and self.tells_kind and all(len(digest) == len(longest) for digest in known):
             collection = collection_of(longest)
