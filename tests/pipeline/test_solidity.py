@@ -227,7 +227,7 @@ def test_getters() -> None:
 
 
 def test_old_sources() -> None:
-    """What was Solidity before 0.5: no visibility, constructors by name, `throw`, `var`."""
+    """What was Solidity before 0.5: no visibility, constructors by name, `throw`, `var`, enums of over 256 members."""
     source = """
         pragma solidity ^0.4.2;
         contract tokenRecipient { function receiveApproval(address _from, uint256 _value, bytes _extraData); }
@@ -237,9 +237,14 @@ def test_old_sources() -> None:
             function set(byte b, tokenRecipient r) onlyOwner constant returns (bool) { var x = 1; throw; }
             function () payable { throw; }
             function kill() { suicide(owner); }
+            function vote(Small s, Large l) {}
         }
     """
-    assert declared(source).functions == ["receiveApproval(address,uint256,bytes)", "set(bytes1,address)", "kill()"]
+    for name, count in (("Small", 256), ("Large", 257)):
+        source += f"enum {name} {{ {','.join(f'm{number}' for number in range(count))} }}"
+    assert declared(source).functions == [
+        "receiveApproval(address,uint256,bytes)", "set(bytes1,address)", "kill()", "vote(uint8,uint16)",
+    ]  # fmt: skip
 
 
 def test_lines_and_collections() -> None:

@@ -363,9 +363,10 @@ class _Reader:
         name = self._name()
         if self._next != "{":
             raise _Unreadable
-        self._group()
+        has_one_byte = self._group().count(",") < 256  # since Solidity 0.8 always
         self._end("")
-        self._define(Definition(self._scope.contract, name, "enum", "uint8", file=self._path))
+        text = "uint8" if has_one_byte else "uint16"
+        self._define(Definition(self._scope.contract, name, "enum", text, file=self._path))
 
     def value_type(self) -> None:
         name = self._name()
