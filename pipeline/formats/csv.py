@@ -11,6 +11,7 @@ import csv
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sigdir.pipeline.errors import BadInput
@@ -60,15 +61,15 @@ def is_by_line(source: Source) -> bool:
 
 
 def head_rows(source: Source, count: int, separator: str = ",") -> list[Row]:
-    """The first ``count`` lines as rows; empty if they are not CSV. A line that the head cuts is left out."""
+    """The first ``count`` lines as rows, up to one that is not CSV. A line that the head cuts is left out."""
     lines = source.head[:HEAD_BYTES].split(b"\n", count)[:count]
     if len(source.head) >= HEAD_BYTES and len(lines) > 1:
         lines.pop()
     texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
-    try:
-        return [row for row in csv.reader(texts, delimiter=separator) if row]
-    except csv.Error:
-        return []
+    rows: list[Row] = []
+    with suppress(csv.Error):
+        rows.extend(row for row in csv.reader(texts, delimiter=separator) if row)
+    return rows
 
 
 # Which column is what.

@@ -889,6 +889,7 @@ _UNCLEAR = (
         ("json", '{"abi": {}}', _NOTHING),
         ("csv", "id,name\n", f"{_UNCLEAR} to `sigdir import`, or call it text_signature"),
         ("csv", "", "line 1: it has no columns"),
+        ("csv", "note\tsignature\nx\ta()\ny\rz\tb()\n", "line 3: broken CSV: new-line character"),
         ("parquet", "PAR1", "broken Parquet"),
         ("rows", "[1,\n2,,\n3]", "line 2 column 3: broken JSON"),
         ("panoramix", '{"a": 1}\n{"a": 2}\n', 'no JSON lines with selector and abi; the first object is {"a": 1}'),
