@@ -124,7 +124,7 @@ def _list_of(parameters: Any, with_indexed: bool, with_names: bool = False) -> s
             kind, words = item["type"], _words(item, with_indexed, with_names)
             if parts and parts[-1] != "(":
                 parts.append(",")
-            if kind.startswith("tuple") and "components" in item:
+            if kind.startswith("tuple") and kind[5:6] in ("", "[") and "components" in item:
                 parts.append("(")
                 open_lists.append(iter(_checked(item["components"])))
                 suffixes.append(kind[5:] + words)
@@ -139,7 +139,7 @@ def _list_of(parameters: Any, with_indexed: bool, with_names: bool = False) -> s
 
 def _words(parameter: dict[str, Any], with_indexed: bool, with_names: bool) -> str:
     """What follows a parameter's type."""
-    words = " indexed" if with_indexed and parameter.get("indexed") else ""
+    words = " indexed" if with_indexed and parameter.get("indexed") in (True, "true") else ""
     if with_names and is_parameter_name(name := parameter.get("name")):
         words += f" {name}"
     return words

@@ -685,6 +685,15 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
         "input", json.dumps([{"type": "event", "name": "E", "inputs": _PAIRS}]),
         Reading("abi", [], ["E((uint256,bool),(uint256,bool),(uint256,bool)[2])"]),
     ),
+    "flags as texts, and a type that begins like a tuple": (
+        "input", json.dumps([
+            {"type": "event", "name": "E", "inputs": [
+                parameter("uint256", indexed=flag) for flag in ("true", "false", True, 0, "true")]},
+            {"type": "function", "name": "f", "inputs": [parameter("tuples", components=[parameter("bool")])]},
+        ]),
+        Reading("abi", [], ["E(uint256,uint256,uint256,uint256,uint256)"],
+                [Reject("unknown_type", "function f(tuples _param1)", 12, 2)]),
+    ),
     "a lone surrogate": (
         "map", '{"12345678": "a\\ud800()", "0dbe671f": "a()"}',
         Reading("map", ["a()"], [], [Reject("encoding", r"a\xed\xa0\x80()", 2, 1)]),
