@@ -88,7 +88,7 @@ class ResolveResource:
         self._answer(req, resp, hashes_of(read_body(req, self._settings.max_import_body), req.content_type or ""))
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, hashes: list[bytes]) -> None:
-        is_full = req.get_param("full", default="") not in ("", "0", "false")
+        is_full = req.get_param("full", default="").lower() not in ("", "0", "false")  # Python writes False
         pieces, req.context.looked_up = resolved(self._reader.current(), hashes, is_full=is_full)
         is_list = is_list_wanted(req.env.get("HTTP_ACCEPT", ""), req.get_param("format", default=""))
         resp.set_header("Vary", "Accept")

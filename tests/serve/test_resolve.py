@@ -329,6 +329,9 @@ def test_hashes_may_be_mixed_unknown_and_wrong(client: TestClient) -> None:
     posted = client.simulate_post(f"{RESOLVE_PATH}?full=1&format=json", body=f"zz\n00000000\n{plain}")
     assert posted.json == found
     assert client.simulate_get(RESOLVE_PATH).json.keys() == {"hash"}
+    for no in ("", "0", "false", "False"):
+        [line] = lines(client, f"{RESOLVE_PATH}?hash={plain}&full={no}")
+        assert line["texts"] == ["plain(uint256)"]
     many = "\n".join(f"{number:08x}" for number in range(MAX_FULL_HASHES + 1))
     answer = client.simulate_post(f"{RESOLVE_PATH}?full=1", body=many)
     assert (answer.status_code, str(MAX_FULL_HASHES) in answer.json["detail"]) == (413, True)
