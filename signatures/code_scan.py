@@ -15,6 +15,7 @@ Theory
     CODECOPY takes a place in memory, an offset into the code, and a size. A compiler pushes the last two as constants::
 
         PUSH2 size, DUP1, PUSH2 offset, PUSH1 0, CODECOPY, PUSH1 0, RETURN      solc's creation code
+        PUSH1 size, DUP1, PUSH1 offset, RETURNDATASIZE, ... CODECOPY, RETURN    a minimal proxy's: 0 before the first call
         PUSH2 offset, PUSH2 end, SUB, PUSH2 offset, PUSH1 0, CODECOPY           Vyper's creation code up to 0.3.0
         PUSH2 size, PUSH1 immutables, ADD, PUSH4 0, RETURN                      what Vyper 0.3.1 returns
         PUSH1 32, PUSH2 offset, DUP4, CODECOPY, DUP2, MLOAD                     a constant that solc's optimizer moved
@@ -43,6 +44,7 @@ Array = npt.NDArray[Any]
 
 _ADD, _CODECOPY, _JUMPDEST, _RETURN, _DELEGATECALL = 0x01, 0x39, 0x5B, 0xF3, 0xF4
 _ENDS = (0x00, 0x56, 0xF3, 0xFD, 0xFE, 0xFF)  # STOP, JUMP, RETURN, REVERT, INVALID, SELFDESTRUCT
+_RETURNDATASIZE, _CALLS = 0x3D, (0xF0, 0xF1, 0xF2, 0xF4, 0xF5, 0xFA)  # CREATE to STATICCALL
 _EQ, _LT, _GT, _SUB, _XOR, _SHL = 0x14, 0x10, 0x11, 0x03, 0x18, 0x1B
 _PUSH0, _PUSH1, _PUSH32, _DUP1, _SWAP1, _SWAP16 = 0x5F, 0x60, 0x7F, 0x80, 0x90, 0x9F
 _SELECTOR_BITS = 224  # how far left of a word's end a selector stands
@@ -184,7 +186,7 @@ def _scan(code: Array, effects: Array) -> tuple[Array, Array, Array, int, int, b
     stack, top = np.full(_DEPTH, _UNKNOWN, np.int64), 0
     place, start, end = _UNKNOWN, 0, 0  # of the part that was copied last: in memory, and in the code
     is_pushed = np.zeros(size, np.bool_)
-    is_data, is_returned, delegates = False, False, False
+    is_data, is_returned, delegates, has_called = False, False, False, False
     after = 0
     while after < size:
         at = after
@@ -201,6 +203,9 @@ def _scan(code: Array, effects: Array) -> tuple[Array, Array, Array, int, int, b
                 topics_found += 1
         if is_returned or (is_data and not (opcode == _JUMPDEST and is_pushed[at])):
             continue
+        has_called |= opcode in _CALLS
+        if opcode == _RETURNDATASIZE and not has_called:
+            opcode = _PUSH0
         is_data = opcode in _ENDS
         value = -2 - at
         if _PUSH0 <= opcode <= _PUSH32:

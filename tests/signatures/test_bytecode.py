@@ -111,6 +111,11 @@ VYPER_0_3_1 = bytes.fromhex(f"61{LENGTH}61001963000000003961{LENGTH}602001630000
 """It copies to the place that four zero bytes are, and returns the immutables too: their size is added."""
 
 
+def clones(offset: int) -> bytes:
+    """ERC-1167's creation code, which writes 0 as RETURNDATASIZE."""
+    return bytes.fromhex(f"3d60{len(RUNTIME):02x}8060{offset:02x}3d3981f3")
+
+
 @pytest.mark.parametrize(
     ("code", "is_found"),
     [
@@ -124,6 +129,8 @@ VYPER_0_3_1 = bytes.fromhex(f"61{LENGTH}61001963000000003961{LENGTH}602001630000
         (b"\0" + returns(len(RUNTIME), len(RUNTIME), 16) + RUNTIME, False),  # data of code that stops
         (b"\0\x5b" + returns(len(RUNTIME), len(RUNTIME), 18) + RUNTIME, False),  # no jump leads there
         (SWAPPED + RUNTIME, True),
+        (clones(10) + RUNTIME, True),
+        (bytes.fromhex("3d" * 7 + "f1") + clones(18) + RUNTIME, False),  # what a call returned has an unknown size
         (b"\x60\x04\x56\xfe\x5b" + returns(len(RUNTIME), len(RUNTIME), 21) + RUNTIME, True),  # a jump leads there
     ],
 )
