@@ -33,10 +33,13 @@ _MINIMAL = tuple(
         ("ERC-7511 minimal proxy", "ERC-7511", rb"\x36\x5f\x5f\x37\x5f\x5f\x36\x5f" + _ADDRESS + rb"\x5a\xf4\x3d\x5f\x5f\x3e\x5f\x3d\x91\x60\x2a\x57\xfd\x5b\xf3"),
         ("minimal proxy of Solady", "Solady LibClone", rb"\x3d\x3d\x3d\x3d\x36\x3d\x3d\x37\x36\x3d" + _ADDRESS + rb"\x5a\xf4\x3d\x3d\x93\x80\x3e\x60\x2a\x57\xfd\x5b\xf3"),
         ("minimal proxy of Vyper", "Vyper create_minimal_proxy_to", rb"\x36\x60\x00\x60\x00\x37\x61\x10\x00\x60\x00\x36\x60\x00" + _ADDRESS + rb"\x5a\xf4\x60\x2c\x57\x60\x00\x80\xfd\x5b\x61\x10\x00\x60\x00\xf3"),
-        ("minimal proxy of Vyper", "Vyper create_minimal_proxy_to", rb"\x36\x3d\x3d\x37\x3d\x3d\x3d\x36\x3d\x30" + _ADDRESS + rb"\x5a\xf4"),
         ("EIP-7702 delegation", "ERC-7702", rb"\xef\x01\x00(?P<address>.{20})\Z"),
     )
 )  # fmt: skip
+_OTHER_MINIMAL = re.compile(rb".{1,64}\x37.{1,24}" + _ADDRESS + rb"\x5a\xf4", re.DOTALL)
+"""At the beginning of code CALLDATACOPY, PUSH20, GAS, DELEGATECALL, as 0xSplits, Uniswap v1, Solady with PUSH0, and clones
+with immutable arguments write it.
+"""
 
 
 def slot(name: str, minus: int = 1) -> bytes:
@@ -120,6 +123,9 @@ def _by_delegation(code: RuntimeCode) -> tuple[ProxyPattern, ...]:
     """Code without functions that delegates."""
     if code.selectors or not code.delegates:
         return ()
+    if found := _OTHER_MINIMAL.match(code.code):
+        address = found["address"]
+        return (ProxyPattern("minimal proxy", "EIP-7", f"delegates calls to 0x{address.hex()}", address),)
     if _IMPLEMENTATION in code.error_selectors:
         detail = "no function is found, and the code calls implementation() and delegates calls"
         return (ProxyPattern("beacon proxy", "OpenZeppelin 5", detail),)
