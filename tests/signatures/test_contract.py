@@ -236,16 +236,16 @@ PROXIES = {
         "EIP-7702 delegation": "ef0100ADDRESS",
     }.items()
 }
+RECEIVES = "36602c57343d527f9e4ac34f21c619cefc926c8bd93b54bf5a39c7ab2127a895af1cc0691d7e3dff593da1005b"
+"""A log of ether that comes without calldata."""
 OTHERS = [
     bytes.fromhex(code.replace("ADDRESS", ADDRESS.hex()))
     for code in (
         "5f5f365f5f37365f73ADDRESS5af43d5f5f3e6029573d5ffd5b3d5ff3",  # Solady, with PUSH0
         "366000600037611000600036600073ADDRESS5af41558576110006000f3",  # Uniswap v1's exchanges
         # Solady with two bytes of immutable arguments, and 0xSplits
-        "36602c57343d527f9e4ac34f21c619cefc926c8bd93b54bf5a39c7ab2127a895af1cc0691d7e3dff593da1005b"
-        "363d3d373d3d3d3d610004806062363936013d73ADDRESS5af43d3d93803e606057fd5bf3abcd0004",
-        "36602c57343d527f9e4ac34f21c619cefc926c8bd93b54bf5a39c7ab2127a895af1cc0691d7e3dff593da1005b"
-        "3d3d3d3d363d3d37363d73ADDRESS5af43d3d93803e605757fd5bf3",
+        f"{RECEIVES}363d3d373d3d3d3d610004806062363936013d73ADDRESS5af43d3d93803e606057fd5bf3abcd0004",
+        f"{RECEIVES}3d3d3d3d363d3d37363d73ADDRESS5af43d3d93803e605757fd5bf3",
     )
 ]
 SHORT = bytes.fromhex("363d3d373d3d3d363d6fbebebebebebebebebebebebebebebebe5af43d82803e903d91602757fd5bf3")
