@@ -219,8 +219,8 @@ def _with_room(known: Mapping[bytes, Sequence[Known]], size: int) -> tuple[dict[
 
 
 def _function(function: CodeFunction, known: Iterable[Known]) -> Member:
-    found = [_function_text(function, one) for one in known if one.kind is not Kind.ERROR]
-    found.sort(key=lambda one: (-one[0].fit, not one[1]))
+    found = [_function_text(function, one) for one in known]
+    found.sort(key=lambda one: (-one[0].fit, one[0].known.kind is Kind.ERROR, not one[1]))
     texts = tuple(text for text, _ in found)
     return Member(Kind.FUNCTION, function.selector, texts, function.arguments, function.takes_ether)
 

@@ -100,6 +100,15 @@ def test_the_text_that_fits_comes_first() -> None:
     assert abi_of(found) == [parse_declaration(declared).abi_entry()]
 
 
+def test_a_text_that_was_declared_as_an_error_alone_names_a_function() -> None:
+    """Its selector is compared. Of texts that fit alike it comes last."""
+    selector = hash_of("PAUSED()")
+    texts = [Known("PAUSED()", Kind.ERROR, declaration="error PAUSED()"), Known("PAUSED()", Kind.FUNCTION)]
+    (function,) = contract([CodeFunction(selector, "", False)], {selector: texts}).functions
+    assert [one.known.kind for one in function.texts] == [Kind.FUNCTION, Kind.ERROR]
+    assert {str(one.declaration) for one in function.texts} == {"function PAUSED()"}
+
+
 def test_a_payable_function_is_declared_so() -> None:
     """Of two declarations that fit, the one that takes value as the code does is first; the code decides what is written."""
     selector = hash_of("f(uint256)")
