@@ -47,6 +47,7 @@ _ENDS = (0x00, 0x56, 0xF3, 0xFD, 0xFE, 0xFF)  # STOP, JUMP, RETURN, REVERT, INVA
 _RETURNDATASIZE, _CALLS = 0x3D, (0xF0, 0xF1, 0xF2, 0xF4, 0xF5, 0xFA)  # CREATE to STATICCALL
 _EQ, _LT, _GT, _SUB, _XOR, _SHL = 0x14, 0x10, 0x11, 0x03, 0x18, 0x1B
 _PUSH0, _PUSH1, _PUSH32, _DUP1, _SWAP1, _SWAP16 = 0x5F, 0x60, 0x7F, 0x80, 0x90, 0x9F
+_RESERVED = (0, 0xFFFFFFFF)  # solc refuses errors with these selectors; the second one is a mask of 32 bits
 _SELECTOR_BITS = 224  # how far left of a word's end a selector stands
 _WIDEST_SHIFTED = 8  # bytes of a shifted value that are read; solc pushes no more than four
 _UNKNOWN = -1
@@ -195,7 +196,7 @@ def _scan(code: Array, effects: Array) -> tuple[Array, Array, Array, int, int, b
         after = at + 1 + width
         if width > 0 and after <= size:
             selector = _pushed_selector(code, at, after)
-            if selector != 0:
+            if selector not in _RESERVED:
                 selectors[selectors_found] = selector
                 selectors_found += 1
             if width >= _LEAST_TOPIC:
