@@ -47,6 +47,8 @@ _TOKEN_CHECK, _CALLVALUE = b"\xd3\x80\x15", b"\x34"
 _SIZE_CHECK = re.compile(rb"\x36\x18(?=\x60.\x57|\x61..\x57)", re.DOTALL)
 """CALLDATASIZE, XOR and a jump: Vyper 0.3 fails where the calldata has another size than a function's arguments."""
 _NO_OTHER_SIZE = b"\x80\x18"  # DUP1, XOR: 0
+_VALUE_CHECK, _SHORT_VALUE_CHECK = b"\x34\x15\x15\x61", b"\x34\x5b\x5b\x61"
+"""CALLVALUE, ISZERO twice, PUSH2: Vyper's check without its optimizer, and the same without what evmole does not know."""
 _PUSH20, _IS_OWN_ADDRESS = b"\x73", b"\x30\x14"  # PUSH20; ADDRESS, EQ
 _SOME_ADDRESS = b"\x11" * 20
 
@@ -104,6 +106,7 @@ def _of_evm(code: bytes) -> bytes:
     library that is not deployed that it is not called itself, because its address and evmole's own are both zero.
     """
     code = _PUSH20 + _SOME_ADDRESS + code[21:] if is_library(code) else code
+    code = code.replace(_VALUE_CHECK, _SHORT_VALUE_CHECK)
     code = _SIZE_CHECK.sub(_NO_OTHER_SIZE, code)
     return _TRON_CHECK.sub(_CALLVALUE, code) if is_tron(code) else code
 

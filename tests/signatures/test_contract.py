@@ -372,6 +372,16 @@ def test_a_function_that_wants_calldata_of_one_size_shows_its_arguments(width: i
     assert [one.arguments for one in found.functions] == ["uint256,uint256"]
 
 
+def test_a_check_of_value_without_vyper_s_optimizer_is_read() -> None:
+    """CALLVALUE, ISZERO, ISZERO, and a jump to where it fails."""
+
+    def code(failing: int) -> bytes:
+        check = bytes.fromhex("341515") + push(failing.to_bytes(2)) + bytes([JUMPI])
+        return dispatcher([hash_of("f()")], body=bytes.fromhex("5b5f5ffd"), function=check + b"\0")
+
+    assert [one.takes_ether for one in read_contract(code(len(code(0)) - 4).hex()).functions] == [False]
+
+
 def test_whether_a_library_takes_ether_is_not_said() -> None:
     """It checks no value, because the contract that delegates to it did."""
     functions = read_contract(CONTRACTS["LibArbitrumL2"]["runtime"]).functions
