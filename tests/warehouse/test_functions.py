@@ -101,7 +101,7 @@ def test_calldata_and_logs_are_decoded(samples: Warehouse) -> None:
     assert bad == [None, None]
     assert [one["indexed"] for one in json.loads(log)["candidates"][0]["parameters"]] == [True, True, False]
     assert json.loads(log)["candidates"][0]["parameters"][0]["name"] == "from"
-    plain = samples.sql("SELECT decode_log([$1, $2, $2], $3)", [TRANSFER_TOPIC[2:], word, f"{5:064x}"])
+    plain = samples.sql("SELECT decode_log([$1, $2, $2, ''], $3)", [TRANSFER_TOPIC[2:], word, f"{5:064x}"])
     assert plain.rows() == [(log,)]
     many = samples.sql("SELECT count(decode_calldata(unhex($1))) FROM range(5000)", [calldata]).rows()
     assert many == [(5000,)]

@@ -212,6 +212,8 @@ def test_a_table_that_cannot_be_read_fails_at_open(warehouse: Warehouse, tmp_pat
             sigdir.open(warehouse.paths.root, files={"mine": table})
         assert "--file" not in str(error.value)
         assert "\n" not in str(error.value)
+    with pytest.raises(QueryError, match="mine: Duplicate column names"):
+        sigdir.open(warehouse.paths.root, files={"mine": pd.DataFrame([[1, 2]], columns=["a", "a"])})
     for name in ("Imports", "no name", "1st", ""):
         with pytest.raises(QueryError, match="name"):
             sigdir.open(warehouse.paths.root, files={name: pa.table(COLUMNS)})

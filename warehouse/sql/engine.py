@@ -452,5 +452,5 @@ def _arrow_table(name: str, given: Any) -> pa.Table:
         raise QueryError(f"{name}: a path, a DataFrame or Arrow data is expected, not {type(given).__name__}")
     try:
         return pa.Table.from_pandas(given, preserve_index=False) if is_pandas else pa.table(given)
-    except (pa.ArrowException, TypeError, AttributeError) as error:
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise QueryError(f"{name}: {first_line(error)}") from error

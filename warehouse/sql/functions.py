@@ -152,7 +152,7 @@ def create_functions(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, 
         return documents.of(((data, None) for data in data.to_pylist()), contracts)
 
     def decode_log_hex(topics: pa.ChunkedArray, data: pa.ChunkedArray, contracts: pa.ChunkedArray) -> pa.StringArray:
-        given = ([one for one in words or () if one is not None] for words in topics.to_pylist())
+        given = ([one for one in words or () if one] for words in topics.to_pylist())  # topic3 may be NULL or empty
         pairs = ((one or "" if words else None, words) for words, one in zip(given, data.to_pylist(), strict=True))
         return documents.of(pairs, contracts)
 
