@@ -23,6 +23,7 @@ import sigdir
 from sigdir.warehouse import QueryError, Warehouse, WarehouseError
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database, Result
+from sigdir.warehouse.sql.guard import STRANGERS_VIEWS
 from sigdir.warehouse.sql.views import VIEWS
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_lines
@@ -52,6 +53,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 def test_the_derived_views(warehouse: Warehouse) -> None:
     """Collisions are selectors with several texts, oldest first; names are counted with their case; no view is hidden."""
     assert warehouse.sql("SHOW TABLES").rows() == [(view,) for view in sorted(VIEWS)]
+    strangers = Database(warehouse.paths, warehouse.snapshot, strangers=True)
+    assert strangers.sql("SHOW TABLES").rows() == [(view,) for view in sorted(STRANGERS_VIEWS)]
     found = warehouse.sql("SELECT hex_signature, texts, text_signatures, hash FROM collisions ORDER BY hash").rows()
     assert found == [
         ("0x61616161", 3, ["a1(uint256)", "a2()", "a3()"], b"aaaa"),

@@ -217,6 +217,7 @@ class Database:
 
     def _confine(self, files: list[str]) -> None:
         if self._strangers:
+            self._connection.execute("DROP VIEW rejects")  # SHOW TABLES would list it
             self._connection.execute("SET max_temp_directory_size = '0 bytes'")
             self._connection.execute("SET errors_as_json = true")  # they have the position
         self._connection.execute("SET allowed_paths = $files", {"files": files})
