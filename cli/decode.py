@@ -420,4 +420,7 @@ def _explain(alternatives: list[Input], called: _Given, source: Source, as_json:
 
 
 def _entered(argument: str) -> str:
-    return entered(argument, _MAX_CHARACTERS)
+    text = entered(argument, _MAX_CHARACTERS)
+    if not text.strip():
+        raise Failure("nothing was entered; no data is written 0x")
+    return text

@@ -239,6 +239,9 @@ def test_the_exit_status_is_whether_a_text_decodes(app: Application, tmp_path: P
     (file := tmp_path / "data.hex").write_text(CALLDATA[:40] + "\n" + CALLDATA[40:] + "\n")
     for argument, status in {f"@{file}": 0, "0xa9059cbb": 1, "0x00000000": 1, "0xa9": 2, f"@{file}.none": 2}.items():
         assert invoke(app.folder, "decode", argument).status == status
+    for arguments in (["-"], ["calldata", ""], ["revert", "-"]):
+        ran = invoke(app.folder, "decode", *arguments, stdin=b"\n")
+        assert (ran.status, ran.stderr) == (2, "Error: nothing was entered; no data is written 0x\n")
     ran = invoke(tmp_path / "none", "decode", CALLDATA)
     assert (ran.status, ran.stderr.count("\n")) == (2, 1)
     assert not (tmp_path / "none").exists()
