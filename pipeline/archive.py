@@ -231,10 +231,18 @@ def looks_like_tar(head: bytes) -> bool:
 
 
 def tar_members(stream: io.RawIOBase) -> Iterator[_Member]:
-    """The members up to the end mark or the end of the stream. Raises tarfile.TarError."""
+    """The members up to the end of the stream, or an end mark that no other tar follows, as where two were joined by cat.
+    Raises tarfile.TarError.
+    """
     attributes: dict[str, str] = {}
-    is_record = False
-    while any(block := _up_to(stream, _BLOCK)):
+    is_record = has_ended = False
+    while block := _up_to(stream, _BLOCK):
+        if not any(block):
+            has_ended = True
+            continue
+        if has_ended and not looks_like_tar(block):
+            break
+        has_ended = False
         header = _header(block)
         is_record = header.type in _RECORDS
         if is_record:
