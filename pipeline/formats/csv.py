@@ -224,6 +224,8 @@ def _layout_as_named(source: Source, names: Row, layout: _Layout | None) -> _Lay
     columns = table.columns(is_named=True)
     if columns is None:
         tables = [table, *(head_table(source, other) for other in HEADER_SEPARATORS[1:])]
+        if any(is_signature(encoded(name)) for one in tables for name in one.names):  # --column would lose this line
+            raise BadInput(source.name, "it has signatures and no header; write one above, as text_signature", "line 1")
         raise max(tables, key=lambda one: len(one.names)).refusal(source, "line 1")
     return _Layout(separator, len(names), columns, has_header=True)
 

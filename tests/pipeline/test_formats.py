@@ -898,6 +898,10 @@ _UNCLEAR = (
         ("json", '{"abi": {}}', _NOTHING),
         ("csv", "id,name\n", f"{_UNCLEAR} to `sigdir import`, or call it text_signature"),
         ("csv", "", "line 1: it has no columns"),
+        *(
+            ("csv", f'{cells}"f(uint,bool)"\n{cells}"g()"\n', "line 1: it has signatures and no header")
+            for cells in ("", "7,", '"x";')
+        ),
         ("csv", "note\tsignature\nx\ta()\ny\rz\tb()\n", "line 3: broken CSV: new-line character"),
         ("parquet", "PAR1", "broken Parquet"),
         ("rows", "[1,\n2,,\n3]", "line 2 column 3: broken JSON"),
