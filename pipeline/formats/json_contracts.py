@@ -450,6 +450,12 @@ def _hashes(place: _Place) -> Finding | None:
     return _listed(json_lists.map_items(place.value)) if is_one else None
 
 
+def _signatures(place: _Place) -> Finding | None:
+    """A list of texts. Inside of a document such a list may be anything."""
+    is_one = place.is_whole and json_lists.is_list_of_signatures(place.value)
+    return _listed(json_lists.text_items(place.value)) if is_one else None
+
+
 def _openchain(place: _Place) -> Finding | None:
     is_one = json_lists.is_openchain(place.value)
     return _listed(json_lists.openchain_items(place.value)) if is_one else None
@@ -488,5 +494,5 @@ def _remappings(document: dict[str, Any]) -> tuple[str, ...]:
 
 
 _RECOGNISERS: tuple[Callable[[_Place], Finding | None], ...] = (
-    _abi, _one_entry, _identifiers, _hashes, _openchain, _sources,
+    _abi, _one_entry, _identifiers, _hashes, _signatures, _openchain, _sources,
 )  # fmt: skip

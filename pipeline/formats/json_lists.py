@@ -2,6 +2,7 @@
 
 ::
 
+    ["transfer(address,uint256)", "event Paid()"]                       no hashes
     {"a9059cbb": "transfer(address,uint256)"}                           4byte.json and maps of topics
     {"transfer(address,uint256)": "a9059cbb"}                           identifiers, as compilers write them
     {"functions": {"0xa9059cbb": "..."}, "errors": {}, "events": {}}    Foundry's cache
@@ -24,6 +25,7 @@ from sigdir.pipeline.formats.json_reader import members
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN, parse_hash
+from sigdir.signatures.grammar import is_signature
 
 _SAMPLE = 8
 
@@ -48,6 +50,21 @@ def entries(items: Iterable[ListItem]) -> Iterator[Entry]:
             yield rejected_entry(shown, number)
         else:
             yield entry_with_hash(encoded(text), number, declared, collection)
+
+
+# Texts alone.
+
+
+def is_list_of_signatures(value: Any) -> bool:
+    """Whether a JSON value is a list whose first items are texts, at least half of them signatures."""
+    first = value[:_SAMPLE] if isinstance(value, list) else []
+    if not all(isinstance(text, str) for text in first):
+        return False
+    return 0 < len(first) <= 2 * sum(is_signature(encoded(text)) for text in first)
+
+
+def text_items(texts: list[Any]) -> Iterator[ListItem]:
+    return (ListItem(text, None, text) for text in texts)
 
 
 # From hash to text.

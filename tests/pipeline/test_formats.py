@@ -694,6 +694,12 @@ READINGS: dict[str, tuple[str, str | bytes, Reading]] = {
         Reading("abi", [], ["E(uint256,uint256,uint256,uint256,uint256)"],
                 [Reject("unknown_type", "function f(tuples _param1)", 12, 2)]),
     ),
+    "a list of signatures": (
+        "input", json.dumps(["f(uint)", "event E(uint indexed a)", "error X()", *["g()"] * 4, "not one", 7, "h(uint7)"]),
+        Reading("json", ["f(uint256)", "X()", *["g()"] * 4], ["E(uint256)"], [
+            Reject("bad_name", "not one", 5, 8), Reject("bad_entry", "7", 0, 9), Reject("bad_width", "h(uint7)", 3, 10),
+        ]),
+    ),
     "a lone surrogate": (
         "map", '{"12345678": "a\\ud800()", "0dbe671f": "a()"}',
         Reading("map", ["a()"], [], [Reject("encoding", r"a\xed\xa0\x80()", 2, 1)]),
