@@ -31,7 +31,7 @@ _MOST_ARENAS = -8  # M_ARENA_MAX
 def write_line(text: str) -> None:
     """Write a line on standard error at once. Where that is full or closed, the line is lost and the server goes on."""
     with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(f"{text}\n", end="", file=sys.stderr, flush=True)  # at once: threads' lines would be joined
 
 
 @contextmanager

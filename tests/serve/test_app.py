@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
@@ -820,6 +821,14 @@ def closed_pipe() -> int:
     reading, writing = os.pipe()
     os.close(reading)
     return writing
+
+
+def test_a_line_on_standard_error_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end too: between two writes another thread's line would come."""
+    written: list[str] = []
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=written.append, flush=lambda: None))
+    write_line("error: a line")
+    assert [piece for piece in written if piece] == ["error: a line\n"]
 
 
 def test_a_log_that_cannot_be_written_changes_no_answer(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
