@@ -45,8 +45,8 @@ def verify(
     """Check everything that is stored, or a pack, and change nothing.
 
     Every hash is computed again and every text canonicalised again. Checksums, ids, times,
-    duplicates, the log, staging, the totals of the imports, the servers' indexes and the progress
-    of mirrors are checked, and the bytes of files that only older versions have. Servers and
+    duplicates, the log, staging, the totals of the imports, the suppress list, the servers' indexes and
+    the progress of mirrors are checked, and the bytes of files that only older versions have. Servers and
     imports may run at the same time. A finding is one line: what, where, why. A note is a file
     that a killed process left; the next publish removes it.
 

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from sigdir.warehouse.index.visible import change_list
 from sigdir.warehouse.publish.publish import fold
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.suppressed import entries_of, read, sealed, sealed_version, unsealed
+from sigdir.warehouse.verify import verify
 from tests.conftest import import_lines
 from tests.serve.support import EVENTS_PATH, FORM, SIGNATURES_PATH, opened, selector, topic
 
@@ -257,6 +259,23 @@ def test_later_imports_and_compactions_are_masked_before_they_are_seen(served: S
     page = served.get(f"{SIGNATURES_PATH}?text_signature=brandNew").json
     assert [row["text_signature"] for row in page["results"]] == ["brandNew(uint256)"]
     assert sorted(entry.name for entry in folder.glob("*/*.parquet")) == written
+
+
+def test_a_damaged_visible_file_is_found_and_written_again(served: Served) -> None:
+    """A server that starts writes one again that it cannot open; `sigdir verify` reads all of each, and the list."""
+    served.suppress(RUDE)
+    (visible,) = served.paths.visible.glob("*/*/*.parquet")
+    whole = visible.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:40] + bytes([whole[40] ^ 1]) + whole[41:]):
+        visible.write_bytes(damaged)
+        (finding,) = verify(served.paths, 1, "128MB", lambda *_: None, lambda _: None).findings
+        assert (finding.what, finding.where) == ("visible", str(visible.relative_to(served.paths.root)))
+    visible.write_bytes(whole[: len(whole) // 2])
+    with closing(Reader(served.paths)):
+        assert visible.read_bytes() == whole
+    served.paths.suppressed.write_text("no signature\n")
+    (finding,) = verify(served.paths, 1, "128MB", lambda *_: None, lambda _: None).findings
+    assert (finding.what, finding.where) == ("suppressed", "suppressed.txt")
 
 
 def test_the_list_is_lines_that_the_operator_keeps(served: Served) -> None:

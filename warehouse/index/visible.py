@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -72,12 +73,14 @@ class Visible:
         if hidden in (0, file.rows):
             return None if hidden else file
         visible = self._paths.visible_file(self.suppressed.id, file.collection, file.path)
-        if not visible.exists():
-            make_folder(visible.parent)
-            with FileLock(visible.with_suffix(".lock")):
-                if not visible.exists():
-                    self._write(file, visible)
-        return described(visible, file.collection)
+        with suppress(UnreadableWarehouse):  # there is none yet, or it is damaged
+            return described(visible, file.collection)
+        make_folder(visible.parent)
+        with FileLock(visible.with_suffix(".lock")):
+            with suppress(UnreadableWarehouse):  # another process has written it
+                return described(visible, file.collection)
+            self._write(file, visible)
+            return described(visible, file.collection)
 
     def _count_hidden(self, file: DataFile) -> int:
         """How many rows are suppressed. The hashes are looked at first."""

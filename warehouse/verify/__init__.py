@@ -18,7 +18,13 @@ from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.table.paths import Paths, existing
 from sigdir.warehouse.verify.data_files import check_data_files, check_evidence, check_older_files, check_staged
 from sigdir.warehouse.verify.files import Finding, Verification, VerifyReport
-from sigdir.warehouse.verify.history import check_log, check_rejects, check_relations, note_leftovers
+from sigdir.warehouse.verify.history import (
+    check_log,
+    check_rejects,
+    check_relations,
+    check_suppressed,
+    note_leftovers,
+)
 
 __all__ = ["Finding", "VerifyReport", "verify"]
 
@@ -30,6 +36,7 @@ CHECKS: tuple[Callable[[Verification], None], ...] = (
     check_rejects,  # rejects files: rejects
     check_evidence,  # the manifest and the files of the evidence: evidence
     check_older_files,  # files that only older versions name: older
+    check_suppressed,  # the suppress list and the files that servers show by it: suppressed, visible
     check_relations,  # all rows together: twice, fold, import, evidence, sighting
     note_leftovers,  # all folders: notes of what no version names
 )

@@ -1,4 +1,4 @@
-"""The log: its entries, the rejects that they name, and files that belong to nothing: what a killed process left.
+"""The log: its entries, the rejects that they name, the suppress list, and files that belong to nothing: what a killed process left.
 
 What holds between rows, staged rows, sightings and the log: queries of the engine, each of whose rows is a finding.
 
@@ -27,7 +27,14 @@ from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.reader import open_read_only
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import dead_runs
-from sigdir.warehouse.table.parquet import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA, rows_and_digest
+from sigdir.warehouse.table.parquet import (
+    FILE_SCHEMA,
+    REJECT_SCHEMA,
+    SIGHTING_SCHEMA,
+    batches_in,
+    rows_and_digest,
+)
+from sigdir.warehouse.table.suppressed import read
 from sigdir.warehouse.transfer.transfer import survey_of
 from sigdir.warehouse.verify.files import EVIDENCE, LOG, ROWS, SHOWN, STAGING, StoredFile, Verification
 
@@ -76,6 +83,22 @@ def check_rejects(work: Verification) -> None:
             continue
         if summary.get("rejects_sha256") != digest:
             work.report.add("rejects", file.path, f"not the rows that import {summary['import']} rejected")
+
+
+def check_suppressed(work: Verification) -> None:
+    """Check what keeps a server from starting, or is served: the suppress list, and the visible files that belong to it."""
+    try:
+        folder = work.paths.visible / read(work.paths).id
+    except UnreadableWarehouse as error:
+        work.report.add("suppressed", work.paths.suppressed, str(error))
+        return
+    for path in sorted(folder.glob("*/*.parquet")):
+        try:
+            for _ in batches_in(path):
+                pass
+        except UnreadableWarehouse as error:
+            if path.exists():  # the list was changed meanwhile
+                work.report.add("visible", path, f"{error}: `rm {path}`; servers write it again")
 
 
 def _check_import_numbers(work: Verification) -> None:
