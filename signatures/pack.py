@@ -177,8 +177,12 @@ def _line(lines: memoryview, start: int) -> str:
 
 
 def _declares(declaration: str, text: str, is_event: bool) -> bool:
+    """Whether it does; raises BadPack where what it returns has no types."""
     found = parsed_declaration(declaration)
-    return found is not None and found.text == text and (found.kind is Kind.EVENT) == is_event
+    if found is None or found.text != text or (found.kind is Kind.EVENT) != is_event:
+        return False
+    pack_texts.check_canonical(SIGNATURES, f"f({','.join(one.text for one in found.outputs)})".encode())
+    return True
 
 
 def _mapped(path: Path) -> memoryview:

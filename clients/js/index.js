@@ -69,7 +69,8 @@ export class Pack {
       const declaration = index.declaredAt.length ? lineAt(index.declared, index.declaredAt[at]) : "";
       if (!declaration) continue;
       const parsed = parseDeclaration(declaration), isRight = (parsed.kind === "event") === String(hash).length > 10;
-      check(isRight && canonicalText(parsed.name, parsed.inputs) === text, `the declaration of ${text} is of another text`);
+      const isOfText = isRight && canonicalText(parsed.name, parsed.inputs) === text && parsed.outputs.every(isType);
+      check(isOfText, `the declaration of ${text} is of another text`);
       found.push([declaration, parsed]);
     }
     return found;
@@ -265,7 +266,7 @@ function parseDeclaration(text) {
       const one = tokens[0] === "(" ? { type: "tuple", components: list(level + 1) } : { type: take() };
       if (tokens[0]?.[0] === "[") one.type += take();
       one.indexed = takes("indexed");
-      one.name = /^[\w$]/.test(tokens[0] ?? "") ? take() : "";
+      one.name = /^[A-Za-z_$]/.test(tokens[0] ?? "") ? take() : "";
       found.push(one);
     }
     return found;

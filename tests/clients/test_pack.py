@@ -169,6 +169,19 @@ def test_node_returns_no_text_of_another_hash(tmp_path: Path) -> None:
             assert (found.get("refused"), told in found["message"]) == ("BadPack", True)
 
 
+@pytest.mark.parametrize(
+    "declaration", ["f(uint256 6)", "f(uint256) returns (uint7)", "f(uint256) returns (]ool)", "g(uint256)"]
+)
+def test_node_refuses_a_declaration_that_is_none_of_its_text(tmp_path: Path, declaration: str) -> None:
+    """Its parameters have names, and what it returns has types, as viem and ethers want them."""
+    text = "f(uint256)"
+    pack = pack_bytes(TEXTS, 0, [encoded(SIGNATURES, [PackRow(text, 1, f"function {declaration}")])])
+    [found] = in_node(tmp_path, [pack], [hash := f"0x{digest(text)[:4].hex()}"])
+    assert found["refused"] == "BadPack"
+    with pytest.raises(BadPack):
+        Pack(pack).declarations(hash)
+
+
 def test_node_checks_signatures(tmp_path: Path) -> None:
     """A pack is refused that is not signed, signed by another key, or whose signature is wrong, where a key is given."""
     key, rows = PrivateKey.generate(), [encoded(SIGNATURES, [PackRow(TRANSFER)])]
