@@ -7,6 +7,7 @@ versions takes 60 ms, and few queries need it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -182,16 +183,16 @@ def identifier(name: str) -> str:
 
 
 def distinct_names(names: Iterable[str]) -> list[str]:
-    """The names of columns, each once: the second `a` is `a_2`, so that no column is lost."""
-    found: dict[str, None] = {}
-    numbers: dict[str, int] = {}
+    """The names of columns, each once in any case, as SQL has them: the second `a` is `a_2`, so that no column is lost."""
+    found: dict[str, str] = {}
+    numbers: Counter[str] = Counter()
     for name in names:
         key = name
-        while key in found:
-            numbers[name] = numbers.get(name, 1) + 1
-            key = f"{name}_{numbers[name]}"
-        found[key] = None
-    return list(found)
+        while key.lower() in found:
+            numbers[name.lower()] += 1
+            key = f"{name}_{numbers[name.lower()] + 1}"
+        found[key.lower()] = key
+    return list(found.values())
 
 
 def _deep_types(lists: pa.ChunkedArray) -> pa.Array:
