@@ -499,7 +499,7 @@ def test_other_columns_of_csv_are_text(warehouse: Path, tmp_path: Path) -> None:
     assert shown == [("7", "007", "NULL"), (str(10**20), "007", "NULL")]
     (tmp_path / "a.csv").write_text("Hash,input\nabc,0x01\n")  # SQL would read ours for it
     [row] = decoded(tmp_path / "a.csv", tmp_path / "out.parquet", warehouse)
-    assert (row["hash"], row["Hash_2"]) == (None, "abc")
+    assert (row["hash"], row["Hash_2"]) == ("0x01", "abc")
     (tmp_path / "a.csv").write_text("label,input\n#1,0x01,\n#2,0x02,\nx,0x03\n")  # the engine would find comments
     assert [row["label"] for row in decoded(tmp_path / "a.csv", tmp_path / "out.parquet", warehouse)] == [
         "#1",
