@@ -272,7 +272,7 @@ def _named(option: str, metavar: str, help: str, **more: Any) -> Callable[[Calla
 @rows_options
 @click.option(
     "--output", type=click.Path(), metavar="FILE",
-    help="Write to a file: .csv, .json, .ndjson, .parquet or .arrow; .gz or .zst after it compresses.",
+    help="Write to a file: .csv, .json, .ndjson, .parquet or .arrow (a stream); .gz or .zst after it compresses.",
 )  # fmt: skip
 @memory_limit_option("1GB", "Memory for a query; above it, data is spilled to disk.")
 @click.option(

@@ -268,8 +268,8 @@ def _sql_type(type: Type) -> str:
 RESULT = ("row", *Row._fields)
 """The columns of the result before those that the file has besides."""
 
-_INPUT, _TOPICS = ("input", "data", "calldata"), ("topic0", "topic1", "topic2", "topic3")
-_TO, _ADDRESS = ("to", "to_address"), ("address", "contract_address")
+_INPUT, _TOPICS = ("input", "data", "calldata", "action_input"), ("topic0", "topic1", "topic2", "topic3")
+_TO, _ADDRESS = ("to", "to_address", "action_to"), ("address", "contract_address")
 _NOBODY = ""
 """Stands for the missing address of a row whose table has a column of called addresses: it makes a contract."""
 _CHAIN = ("chain", "chain_id", "chainid")

@@ -363,11 +363,11 @@ def test_odd_rows(warehouse: Path, tmp_path: Path) -> None:
     assert {row["exact"] for row in found} == {True}
 
 
-@pytest.mark.parametrize("name", ["txs.parquet", "txs.csv", "txs.jsonl"])
-def test_a_transaction_to_nobody_is_no_call(warehouse: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "prefix"), [("txs.parquet", ""), ("txs.csv", ""), ("traces.jsonl", "action_")])
+def test_a_transaction_to_nobody_is_no_call(warehouse: Path, tmp_path: Path, name: str, prefix: str) -> None:
     """Its input is the code of a new contract, which may begin as a text's selector does; a log has no such column."""
     inputs = ["0x" + call(TRANSFER, TO, 1).hex()] * 2 + [""]
-    write_table(tmp_path / name, {"input": inputs, "to": [None, TO, None]})
+    write_table(tmp_path / name, {f"{prefix}input": inputs, f"{prefix}to": [None, TO, None]})
     created, called, none = decoded(tmp_path / name, tmp_path / "out.parquet", warehouse)
     assert (created["text_signature"], "new contract" in created["reason"]) == (None, True)
     assert (called["text_signature"], none["text_signature"]) == (TRANSFER, None)
