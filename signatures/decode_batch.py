@@ -27,7 +27,7 @@ from sigdir.signatures.clear_signing import Place
 from sigdir.signatures.decode_input import hex_bytes, log_input, topics_of_hex
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.given_contract import AbiContract, DeployedContract, GivenContract
-from sigdir.signatures.inner_calls import Inner, has_bytes, inner_calls
+from sigdir.signatures.inner_calls import MAY_DELEGATE, Inner, has_bytes, inner_calls
 from sigdir.signatures.reading_json import document, nested_documents, ordered, parameters, reading_document
 from sigdir.signatures.readings import (
     Confidence,
@@ -291,8 +291,8 @@ def _place_of(input: Input) -> Place | None:
 
 
 def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
-    """The plan of a selector; None where no text is known, several compete, one is in doubt, or is long: a tree bounds what it
-    takes.
+    """The plan of a selector; None where no text is known, several compete, one is in doubt, has remarks on its values, or is
+    long: a tree bounds what it takes.
     """
     if not known or selector in BUILT_IN:
         return None
@@ -301,7 +301,7 @@ def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
         return None
     if len(known) > 1 and not (canonical().get(selector) == text and likely_kind(known[0]) is Kind.FUNCTION):
         return None
-    if doubt_of(selector, known[0]):
+    if doubt_of(selector, known[0]) or text in MAY_DELEGATE:
         return None
     try:
         layout = layout_of(text)

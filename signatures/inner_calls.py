@@ -67,8 +67,17 @@ def callee(text: str, values: Sequence[Any], path: Path, called: Called) -> Call
     kind = values[operation[0]] if operation else _CALL
     sender = called.address or called.sender
     if kind == _DELEGATECALL:
-        return Called(called.chain, None, sender)
+        return Called(called.chain, None, sender) if values[to] in _MULTI_SENDS else None
     return Called(called.chain, bytes.fromhex(values[to][2:]), sender) if kind == _CALL else None
+
+
+def delegation(text: str, values: Sequence[Any]) -> str:
+    """What the values of a call say of foreign code that it runs; "" for none. A name and arguments do not tell what that does."""
+    _, to, *operation = _EXECUTING.get(text, (-1, -1))
+    calls = values[0] if text == TRANSACTIONS else [values] if operation else ()
+    run = [one[to] for one in calls if one[operation[0]] == _DELEGATECALL] if text != DELEGATION else [values[0]]
+    foreign = " and at ".join(one for one in dict.fromkeys(run) if one not in _MULTI_SENDS)
+    return f"a DELEGATECALL: the code at {foreign} runs as the caller itself" if foreign else ""
 
 
 def inner_calls(text: str, types: Sequence[Type], values: Sequence[Any], budget: Budget) -> Iterator[Inner]:
@@ -256,6 +265,18 @@ paymasterAndData and the words of two gas figures, by their numbers.
 # Calls that are certain: by texts that are known to make them.
 
 _CALL, _DELEGATECALL = 0, 1
+_MULTI_SENDS = frozenset(
+    """
+    0x8d29be29923b68abfdd21e541b9374737b49cdad 0xa238cbeb142c10ef7ad8442c6d1f9e89e07e7761
+    0x998739bfdaadde7c933b942a68053933098f9eda 0x0dfcccb95225ffb03c6fbb2559b530c2b7c8a912
+    0x40a2accbd92bca938b02010e17a5b8929b49130d 0xa1dabef33b3b82c7814b6d82a79e50f4ac44102b
+    0xf220d3b4dfb23c4ade8c88e526c1353abacbc38f 0x38869bf66a61cf6bdb996a6ae40d5853fd43b526
+    0x309d0b190fecca8e1d5d8309a16f7e3cb133e885 0x9641d764fc13c8b624c04430c7356c1c7c8102e2
+    0x0408ef011960d02349d50286d20531229bcef773 0x218543288004cd07832472d464648173c77d7eb7
+    0xa83c336b20401af773b6219ba5027174338d1836
+    """.split()  # noqa: SIM905 - a list would have a line for each
+)  # fmt: skip
+"""MultiSend and MultiSendCallOnly of the Safe, 1.1.1 to 1.5.0 (safe-global/safe-deployments): made to be run as the Safe itself."""
 _OF_ITSELF = frozenset({"multicall(bytes[])", "multicall(uint256,bytes[])", "multicall(bytes32,bytes[])"})
 _SAFE = "address,uint256,bytes,uint8"
 _EXECUTING: Mapping[str, tuple[int, ...]] = {
@@ -278,6 +299,7 @@ _EXECUTING: Mapping[str, tuple[int, ...]] = {
     EXECUTIONS_WITH_DATA: (2, 0),
 }
 """Where the tuple of a call, or the parameters, have its calldata, its address and, with some, its operation."""
+MAY_DELEGATE = frozenset(text for text, places in _EXECUTING.items() if len(places) > 2)
 
 
 # Commands with their inputs.

@@ -45,7 +45,7 @@ from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.errors import counted
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError
-from sigdir.signatures.inner_calls import Inner, Path, callee, inner_calls
+from sigdir.signatures.inner_calls import MAY_DELEGATE, Inner, Path, callee, delegation, inner_calls
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.logs import Split, log_attempt
 from sigdir.signatures.rank import Summary, is_standard
@@ -446,6 +446,7 @@ class Readings:
         candidate.nested.append(Nested(inner.path, reading))
         if inner.attempt:
             made = Candidate(Known(text), inner.attempt, Confidence.HIGH, ("its layout is known",))
+            made.note = delegation(text, inner.attempt.values or ())
             reading.texts, reading.candidates = 1, [made]
         self._search(tree, level + 1, reading)
         return True
@@ -542,6 +543,8 @@ def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
             note = "the message is not UTF-8, so it is shown as bytes"
     elif known.text == PANIC and found.values:
         note = panic(found.values[0])
+    elif known.text in MAY_DELEGATE and found.values:
+        note = delegation(known.text, found.values)
     known = known.parsed()
     return Candidate(known, known.named(found), note=note)
 

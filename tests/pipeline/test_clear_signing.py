@@ -186,6 +186,7 @@ def test_a_value_that_the_descriptor_forbids_has_no_display(field: dict[str, Any
     assert (shown and [one.text for one in shown.fields]) == seen
 
 
+MULTI_SEND = "0x38869bf66a61cf6bdb996a6ae40d5853fd43b526"
 OPERATION = "(address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes)"
 SAFE = "execTransaction(address,uint256,bytes,uint8,uint256,uint256,uint256,address,address,bytes)"
 APPROVAL = keccak256(b"approve(address,uint256)")[:4] + encode(["address", "uint256"], [YOU, 25])
@@ -204,14 +205,14 @@ CERTAIN: list[tuple[str, list[Any]]] = [
     ("multicall(uint256,bytes[])", [1, [APPROVAL]]),
     ("execute(address,uint256,bytes)", [TOKEN, 0, APPROVAL]),
     ("aggregate((address,bytes)[])", [[(YOU, APPROVAL), (TOKEN, APPROVAL)]]),
-    (SAFE, safe(YOU, multi_send(0), 1)), (SAFE, safe(TOKEN, APPROVAL, 0)),
+    (SAFE, safe(MULTI_SEND, multi_send(0), 1)), (SAFE, safe(TOKEN, APPROVAL, 0)),
     (f"handleOps({OPERATION}[],address)", [[(TOKEN, 0, b"", APPROVAL, 0, 0, 0, 0, 0, APPROVAL, APPROVAL)], ME]),
 ]  # fmt: skip
 UNCERTAIN: list[tuple[str, list[Any]]] = [
     ("error Wrapped(bytes)", [APPROVAL]), ("event Did(bytes)", [APPROVAL]), ("setMetadata(uint256,bytes)", [1, APPROVAL]),
     ("swap(uint256,address,bytes)", [1, TOKEN, APPROVAL]), ("forward(address,uint256,bytes)", [TOKEN, 0, APPROVAL]),
     ("batch(address[],bytes[])", [[YOU], [APPROVAL]]), ("setMetadata(uint256,bytes)", [1, multi_send(0)]),
-    (SAFE, safe(TOKEN, APPROVAL, 1)), (SAFE, safe(YOU, multi_send(1), 1)),
+    (SAFE, safe(TOKEN, APPROVAL, 1)), (SAFE, safe(MULTI_SEND, multi_send(1), 1)), (SAFE, safe(YOU, multi_send(0), 1)),
 ]  # fmt: skip
 BATCHES = ("multiSend(bytes)", "multicall(bytes[])")
 

@@ -248,7 +248,15 @@ PLAIN = (
 )  # fmt: skip
 """The last one has the selector of balanceOf(address)."""
 
-OUTER = (MULTICALL, "h(address,bytes)", "multiSend(bytes)", "execute(bytes32,bytes)", "k(string,bytes)", "a(bytes)")
+OUTER = (
+    MULTICALL,
+    "h(address,bytes)",
+    "multiSend(bytes)",
+    "execute(bytes32,bytes)",
+    "execute(address,uint256,bytes,uint8)",
+    "k(string,bytes)",
+    "a(bytes)",
+)
 RIVALS = {
     "transfer(address,uint256)": "rival(uint8)",
     "b((int8,bool)[],uint256[2])": "rival(uint256)",

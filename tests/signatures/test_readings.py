@@ -153,6 +153,26 @@ def test_what_is_packed_in_another_way_says_that_its_calls_are_not_shown(text: s
     assert "calls in it are not shown" in nested.reading.note
 
 
+MULTI_SEND_LIBRARY = "0x9641d764fc13c8b624c04430c7356c1c7c8102e2"
+
+
+@pytest.mark.parametrize(
+    ("operation", "to", "note"),
+    [(0, TO, ""), (1, MULTI_SEND_LIBRARY, ""), (1, TO, f"a DELEGATECALL: the code at {TO} runs as the caller itself")],
+)
+def test_a_delegatecall_says_whose_code_runs(operation: int, to: str, note: str) -> None:
+    """In a Safe's transaction and in those that it sends together; what it calls itself tells nothing of what it does."""
+    text, data = "execTransactionFromModule(address,uint256,bytes,uint8)", call(TRANSFER, OTHER, 7)
+    assert best(calldata(call(text, to, 0, data, operation)), text, TRANSFER).note == note
+    packed = encode_packed(["uint8", "address", "uint256", "uint256"], [operation, to, 0, 0])
+    [nested] = best(calldata(call("multiSend(bytes)", packed)), "multiSend(bytes)").nested
+    assert nested.reading.candidates[0].note == note
+    if note:
+        execute, mode = "execute(bytes32,bytes)", b"\xff".ljust(32, b"\0")
+        [nested] = best(calldata(call(execute, mode, bytes.fromhex(to[2:]) + data)), execute).nested
+        assert nested.reading.candidates[0].note == note
+
+
 def test_arguments_beside_their_signature() -> None:
     """Governors and timelocks of Compound: the text is a string, the arguments have no selector."""
     propose = "propose(address[],uint256[],string[],bytes[],string)"
