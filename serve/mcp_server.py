@@ -280,7 +280,9 @@ def _meaning(reading: Reading) -> str:
         return f"No text decodes it as {reading.form}. {reading.note}".strip()
     best, others = reading.best, len(reading.candidates) - 1
     rest = f" {counted(others, 'other text')} tried." if others else ""
-    return f"{reading.form}: {best.known.text}, with {best.confidence} confidence ({'; '.join(best.reasons)}).{rest}"
+    notes = [f" {note[0].upper()}{note[1:]}" for note in (best.note and f"{best.note}.", reading.note) if note]
+    how_sure = f"with {best.confidence} confidence ({'; '.join(best.reasons)})"
+    return f"{reading.form}: {best.known.text}, {how_sure}.{''.join(notes)}{rest}"
 
 
 def _described(found: ContractInterface) -> str:

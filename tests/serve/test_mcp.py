@@ -160,6 +160,18 @@ def test_a_contract_may_stand_beside_the_bytes(call: Any) -> None:
     assert (is_error, "no import has seen the interface of 2:0x1111" in text) == (False, True)
 
 
+def test_the_sentence_has_the_remarks(call: Any) -> None:
+    """An agent that repeats it alone says what a panic means, and whose code a DELEGATECALL runs."""
+    _, text = call("decode", {"data": "0x4e487b71" + f"{0x11:064x}"})
+    assert json.loads(text)["summary"].startswith(
+        "revert: Panic(uint256), with high confidence (an error of the language; "
+    )
+    assert (
+        "). Panic 0x11: arithmetic overflow or underflow outside of an unchecked block. Read"
+        in json.loads(text)["summary"]
+    )
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("resolve", {"hashes": ["0x12"]}, "neither a selector nor a topic"),
     ("resolve", {"hashes": ["zz"]}, "8 or 64 hex digits"),
