@@ -26,6 +26,7 @@ _MAX_CHARACTERS = 2000
 """Of one field, and of the values in a sentence."""
 _FIELD_CHARACTERS = 64
 """What an answer says about a field besides its texts."""
+_NOT_KNOWN = "not known here"
 _LAST_SECOND = 253_402_300_799  # 9999-12-31
 _CURRENCY_DECIMALS = 18
 _EXACT = Context(prec=200)
@@ -124,8 +125,8 @@ class Descriptor:
 
 
 def _sentence(template: str, fields: Iterable[ShownField]) -> str:
-    """A sentence with the texts of fields in it; "" where it names one that is not shown, or has no room for them."""
-    texts = {_plain(one.path): one.text for one in fields}
+    """A sentence with the texts of fields in it; "" where it names one that is not shown or not known, or has no room."""
+    texts = {_plain(one.path): one.text for one in fields if one.text != _NOT_KNOWN}
     marked = _ESCAPED.sub(lambda found: "\1" if found[0] == "{{" else "\2", template)
     inserted = [texts.get(_plain(path)) for path in _INSERTED.findall(marked)]
     if None in inserted or sum(map(len, filter(None, inserted))) > _MAX_CHARACTERS:
@@ -176,7 +177,7 @@ class _Call:
             if found and not shown:
                 continue
             text = _joined([self._text(one, format, each) for each in shown[:_MAX_VALUES]], len(shown) > _MAX_VALUES)
-            field = ShownField(label or path, path, format, text if found else "not known here")
+            field = ShownField(label or path, path, format, text if found else _NOT_KNOWN)
             if not budget.takes(sum(map(len, field))):
                 return
             yield field

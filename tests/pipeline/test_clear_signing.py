@@ -186,6 +186,17 @@ def test_a_value_that_the_descriptor_forbids_has_no_display(field: dict[str, Any
     assert (shown and [one.text for one in shown.fields]) == seen
 
 
+def test_a_sentence_with_a_value_that_is_not_known_is_none() -> None:
+    """Who sends the call is not known of calldata alone: the intent and the fields are shown."""
+    fields = [{"path": "@.from", "label": "From"}, {"path": "a", "label": "Amount"}]
+    for path, sentence in (("a", "Sends 7"), ("@.from", "")):
+        kept = {"chains": [], "fields": fields, "intent": "Send", "sentence": f"Sends {{{path}}}"}
+        descriptor = Descriptor.of("function f(uint256 a)", json.dumps(kept), "here")
+        shown = descriptor.shown(parameter_types("f(uint256)"), [7], Called(CHAIN, None), Budget.of(1000))
+        assert shown is not None
+        assert (shown.intent, shown.sentence) == ("Send", sentence)
+
+
 MULTI_SEND = "0x38869bf66a61cf6bdb996a6ae40d5853fd43b526"
 OPERATION = "(address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes)"
 SAFE = "execTransaction(address,uint256,bytes,uint8,uint256,uint256,uint256,address,address,bytes)"
