@@ -107,6 +107,14 @@ def test_a_lasting_failure_is_named(s3: S3, tmp_path: Path, monkeypatch: pytest.
         Store(f"s3://{BUCKET}/away").read("name")
 
 
+@pytest.mark.parametrize("endpoint", ["", "127.0.0.1:9000", "localhost:9000", "http://", "http://h:99999"])
+def test_an_endpoint_that_is_no_url_is_named(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its variable alone, because its value may have a password; the library would panic."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(StoreError, match=r"^AWS_ENDPOINT_URL: not the URL of an endpoint"):
+        Store(f"s3://{BUCKET}/never").read("name")
+
+
 def test_profiles_have_credentials(s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without keys in the environment those of the profile are used; a missing profile is named."""
     (tmp_path / "credentials").write_text(f"[own]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n")

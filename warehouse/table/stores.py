@@ -51,6 +51,7 @@ _UNQUOTED = "/!$&'()*+,:;=@"
 """What a URL's path may have beside letters and digits. A name's %, ? and # would mean something else in it."""
 _PIECE_BYTES = 1 << 20
 _CREATE_TRIES = 5
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _CLIENT: dict[str, Any] = {
     # obstore ends every request after 30 s by default, the download of a large object too.
     "timeout": timedelta(hours=1), "read_timeout": timedelta(seconds=30), "connect_timeout": timedelta(seconds=5),
@@ -303,16 +304,30 @@ def _library_store(url: str, folder: Path | None) -> ObjectStore:
         return LocalStore(folder)
     if parts.scheme == "memory":
         return MemoryStore()
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    # Plain HTTP is allowed only where the environment names an endpoint with http://.
-    client: Any = _CLIENT | {"allow_http": endpoint.startswith("http://")}
+    client: Any = _CLIENT
     retry: Any = _RETRY
     if parts.scheme == "s3":
+        # Plain HTTP is allowed only where the environment names an endpoint with http://.
+        client = client | {"allow_http": _endpoint().startswith("http://")}
         return S3Store(
             parts.netloc, prefix=unquote(parts.path).strip("/") or None, client_options=client, retry_config=retry,
             **_aws_profile(),
         )  # fmt: skip
     return from_url(url, client_options=client, retry_config=retry)
+
+
+def _endpoint() -> str:
+    """The endpoint that the environment names, or nothing; raises StoreError for one at which the library would panic."""
+    endpoints = [(name, os.environ[name]) for name in _ENDPOINTS if name in os.environ]
+    for name, endpoint in endpoints:
+        try:
+            parts = urlsplit(endpoint)
+            is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_usable = False
+        if not is_usable:
+            raise StoreError(f"{name}: not the URL of an endpoint; write http://host:port or https://host, or unset it")
+    return endpoints[0][1] if endpoints else ""
 
 
 def _aws_profile() -> dict[str, Any]:
