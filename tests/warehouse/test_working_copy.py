@@ -25,7 +25,7 @@ from sigdir.warehouse.log.manifest import history, sources_paths
 from sigdir.warehouse.log.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import make_warehouse
 from sigdir.warehouse.table import stores
-from sigdir.warehouse.table.errors import UnreadableWarehouse
+from sigdir.warehouse.table.errors import NoWarehouse, UnreadableWarehouse
 from sigdir.warehouse.table.identity import FORMAT
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import SWEEP_AGE, WorkingCopy, working_copy
@@ -460,6 +460,8 @@ def test_a_copy_stays_apart(tmp_path: Path, url: str) -> None:
     make_warehouse(Paths(tmp_path / "own"))
     with pytest.raises(UnreadableWarehouse, match="of its own"):
         working_copy(url, tmp_path / "own")
+    with pytest.raises(NoWarehouse):
+        pull(working_copy(f"{url}-mistyped", tmp_path / "copy"))  # leaves nothing that is in the way
     copy = copy_in(url, tmp_path / "copy")
     with pytest.raises(UnreadableWarehouse, match="is a copy of"):
         working_copy(f"{url}-other", tmp_path / "copy")

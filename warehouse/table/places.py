@@ -350,13 +350,13 @@ def working_copy(url: str, folder: Path | None = None) -> Paths:
     store = open_store(url)
     paths = Paths((folder or _cache_folder() / hashlib.sha256(store.url.encode()).hexdigest()[:16]).absolute())
     known = store_of(paths)
-    if known is None:
-        if paths.hold_warehouse():
-            raise UnreadableWarehouse(f"{paths.root} is a warehouse of its own, not a copy of {store.url}")
-        make_folder(paths.root)
-        write_file(paths.store, json.dumps({"url": store.url}).encode() + b"\n")
-    elif known.url != store.url:
-        raise UnreadableWarehouse(f"{paths.root} is a copy of {known.url}, not of {store.url}")
+    if known is not None and known.url == store.url:
+        return paths
+    if paths.hold_warehouse():
+        what = "a warehouse of its own" if known is None else f"a copy of {known.url}"
+        raise UnreadableWarehouse(f"{paths.root} is {what}, not a copy of {store.url}")
+    make_folder(paths.root)
+    write_file(paths.store, json.dumps({"url": store.url}).encode() + b"\n")
     return paths
 
 
