@@ -25,7 +25,6 @@ from math import inf
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
 from typing import Any
 
 from sigdir.serve.core.process import FORK, Closable, begin, end, end_with_parent, write_line
@@ -95,13 +94,10 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
 @contextmanager
 def _temporary_cache() -> Iterator[Path]:
     """A folder for indexes. A process of costly requests may still write there when all others have ended."""
-    folder = Path(mkdtemp(prefix="sigdir-"))
-    try:
-        yield folder
-    finally:
-        for seconds in (0, _REMOVING_SECONDS):
-            time.sleep(seconds)
-            rmtree(folder, ignore_errors=True)
+    with RunFolder(own_temporary_folder("sigdir-cache")) as run:
+        yield run.path
+        rmtree(run.path, ignore_errors=True)
+        time.sleep(_REMOVING_SECONDS)
 
 
 def _serving(

@@ -17,6 +17,7 @@ from sigdir.serve.core.writer import canonical_text
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.files import own_temporary_folder
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import import_lines
 from tests.pipeline.support import invoke
@@ -79,8 +80,18 @@ def test_it_is_served_without_post(disk: Path, temporary: Path, name: str) -> No
             assert get(server.port, page).status == 200, page
         assert "fold" not in get(server.port, "/readyz").json()
         assert server.errors() == []
-        assert len(list(temporary.glob("sigdir-*/cache/signatures-*"))) >= 1
-    assert list(temporary.glob("sigdir-*/cache")) == []
+        assert len(list(temporary.glob("sigdir-cache-*/*/cache/signatures-*"))) >= 1
+    assert list(temporary.glob("sigdir-cache-*/*")) == []
+
+
+def test_the_temporary_index_of_a_killed_server_goes_with_the_next_start(disk: Path, temporary: Path) -> None:
+    """It would stay for ever, 79 bytes a row after each kill."""
+    with serving(disk, workers=1) as server:
+        server.kill()
+        assert len(list(temporary.glob("sigdir-cache-*/*/cache/signatures-*"))) >= 1
+    until(
+        lambda: not list(own_temporary_folder("sigdir-cache").iterdir()), "the removal, when all processes have ended"
+    )
 
 
 def test_the_folder_for_indexes_can_be_given(disk: Path, tmp_path: Path, temporary: Path) -> None:
