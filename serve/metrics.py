@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import select
 import shutil
 import sys
 import time
@@ -119,6 +120,8 @@ class _CountsInFiles(Collector):
 
 
 _MAX_PATH = 200
+_LOG_MILLISECONDS = 1000
+"""How long a line waits for the reader of a pipe that is full, `less` for example."""
 _WITHOUT_BODY = (204, 304)
 
 
@@ -131,6 +134,7 @@ class AnswerRecorder:
 
     _counts: Counts
     _log: bool
+    _wait_ms: int = 0
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         req.context.began = time.perf_counter()
@@ -160,8 +164,12 @@ class AnswerRecorder:
         self._counts.bytes.labels(method, route).inc(size)
         if self._log:
             try:
-                _write_line(req, status, seconds, size)
-            except OSError:  # a full disk, a closed pipe: the request has its answer all the same
+                _write_line(req, status, seconds, size, self._wait_ms)
+                self._wait_ms = _LOG_MILLISECONDS
+            except (
+                OSError
+            ):  # a full disk, a closed pipe, or one that nobody reads: the request has its answer all the same
+                self._wait_ms = 0  # until a line is written again
                 self._counts.lost_lines.inc()
 
 
@@ -171,8 +179,8 @@ def _outcome(resp: falcon.Response) -> str:
     return str(reason or ("stored" if resp.status_code < 400 else resp.status_code))
 
 
-def _write_line(req: falcon.Request, status: int, seconds: float, size: int) -> None:
-    """One JSON line on standard output; no query values, no bodies. Raises OSError.
+def _write_line(req: falcon.Request, status: int, seconds: float, size: int, wait_ms: int) -> None:
+    """One JSON line on standard output; no query values, no bodies. Raises OSError, after ``wait_ms`` if nobody reads it.
 
     A buffer would keep the lines that could not be written, and fail again with each line that comes.
     """
@@ -184,8 +192,12 @@ def _write_line(req: falcon.Request, status: int, seconds: float, size: int) -> 
         "bytes": size,
         "ms": round(1000 * seconds, 2),
     }
-    line = orjson.dumps(entry) + b"\n"
-    if os.write(sys.stdout.fileno(), line) < len(line):
+    line, output = orjson.dumps(entry) + b"\n", sys.stdout.fileno()
+    waiting = select.poll()
+    waiting.register(output, select.POLLOUT)
+    if not waiting.poll(wait_ms):
+        raise OSError("nobody reads the pipe or the terminal")
+    if os.write(output, line) < len(line):
         raise OSError("the disk is full: the line is cut")
 
 

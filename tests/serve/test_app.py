@@ -19,6 +19,7 @@ import pytest
 from backports import zstd
 from falcon.testing import TestClient
 
+from sigdir.serve import metrics
 from sigdir.serve.app import create_app, routes
 from sigdir.serve.core.process import write_line
 from sigdir.serve.core.settings import Settings
@@ -821,6 +822,22 @@ def closed_pipe() -> int:
     reading, writing = os.pipe()
     os.close(reading)
     return writing
+
+
+def test_a_log_that_nobody_reads_halts_no_request(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped pager, a halted terminal: the pipe is full, and a line waits a moment and is lost."""
+    monkeypatch.setattr(metrics, "_LOG_MILLISECONDS", 1)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while os.write(writing, bytes(4096)):
+            pass
+    os.set_blocking(writing, True)
+    with open(reading, "rb"), open(writing, "w") as full, monkeypatch.context() as patched:
+        client = make_app(counts=Counts())
+        patched.setattr(sys, "stdout", full)
+        assert client.simulate_get("/healthz").status_code == 200
+    assert "sigdir_log_lines_lost_total 1.0" in client.simulate_get("/metrics").text
 
 
 def test_a_line_on_standard_error_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
