@@ -9,7 +9,6 @@ from sigdir.signatures.abi_decoder import as_json
 from sigdir.signatures.given_contract import GivenContract
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.readings import Candidate, Confidence, Form, Membership, Reading
-from sigdir.signatures.standards import is_filtered
 from sigdir.signatures.types import Type
 
 _ORDER = {confidence: number for number, confidence in enumerate(Confidence)}
@@ -56,7 +55,7 @@ def reading_document(reading: Reading) -> dict[str, Any]:
 def candidate_document(reading: Reading, candidate: Candidate) -> dict[str, Any]:
     """A text that was tried: its values, or why there are none."""
     attempt = candidate.attempt
-    found: dict[str, Any] = {"text_signature": attempt.text, "filtered": is_filtered(reading.hash, attempt.text)}
+    found: dict[str, Any] = {"text_signature": attempt.text, "filtered": candidate.known.is_filtered(reading.hash)}
     if candidate.known.declaration:
         found["declaration"] = candidate.known.declaration
     if candidate.known.membership in (Membership.HAS, Membership.CANNOT):

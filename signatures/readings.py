@@ -48,7 +48,7 @@ from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.inner_calls import MAY_DELEGATE, Inner, Path, callee, delegation, inner_calls
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.logs import Split, log_attempt
-from sigdir.signatures.rank import Summary, is_standard
+from sigdir.signatures.rank import Ranked, is_standard
 from sigdir.signatures.standards import canonical, event_declarations, is_filtered, sources
 from sigdir.signatures.types import MAX_TEXT, Type, parsed_declaration
 
@@ -120,7 +120,7 @@ class Known(NamedTuple):
     """A text that a directory has for a hash, and what it knows about it.
 
     ``types`` are those of its parameters as declared, empty without a declaration. ``membership`` is that of a contract,
-    for the reason ``why``.
+    for the reason ``why``. ``mined`` says why it looks mined, "" if it does not.
     """
 
     text: str
@@ -130,6 +130,11 @@ class Known(NamedTuple):
     types: tuple[Type, ...] = ()
     membership: Membership = Membership.UNKNOWN
     why: str = ""
+    mined: str = ""
+
+    def is_filtered(self, hash: bytes) -> bool:
+        """Whether a lookup leaves it out, because another text of the hash is meant or a search found it."""
+        return bool(self.mined) or self.witness is Witness.SOLVED or is_filtered(hash, self.text)
 
     @property
     def split(self) -> Split | None:
@@ -160,10 +165,11 @@ _KEPT_TEXT = 256
 _kept_declaration = lru_cache(maxsize=2048)(parsed_declaration)
 
 
-def known_of(summary: Summary) -> Known:
+def known_of(found: Ranked) -> Known:
     """What decoding takes of all that the sources say about a text; ``parsed`` reads its declaration."""
+    summary = found.summary
     kind = summary.kinds[0] if len(summary.kinds) == 1 else Kind.UNKNOWN  # a function here may be an error there
-    return Known(summary.text, kind, summary.witness, summary.declaration)
+    return Known(summary.text, kind, summary.witness, summary.declaration, mined=found.mined)
 
 
 class Confidence(StrEnum):
@@ -642,6 +648,8 @@ def doubt_of(selector: bytes, known: Known, *, is_given: bool = False) -> str:
         return "an anonymous event has no hash that tells it from others"
     if known.witness is Witness.SOLVED:
         return "a search found it, and no source names it"
+    if known.mined:
+        return f"looks mined: {known.mined}"
     if not is_filtered(selector, known.text):
         return ""
     return f"its selector is that of {canonical()[selector]} of {sources()[selector]}"

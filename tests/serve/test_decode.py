@@ -15,6 +15,7 @@ from eth_abi.abi import encode
 
 from sigdir.serve.pages.shown_reading import PageBudget
 from sigdir.signatures.abi_decoder import MAX_BYTES
+from tests.conftest import import_lines
 from tests.pipeline.support import invoke
 from tests.serve.support import (
     EVENTS_PATH,
@@ -23,6 +24,7 @@ from tests.serve.support import (
     TOPIC,
     TRANSFER,
     Application,
+    application,
     get,
     multipart,
     post,
@@ -90,6 +92,15 @@ def test_each_text_of_the_selector_is_tried(app: Application) -> None:
         ],
         "contract": None,
     }
+
+
+def test_a_mined_text_that_alone_fits_is_filtered_and_in_doubt(tmp_path: Path) -> None:
+    """As in lookups, where no standard has the selector either: contracts take bytes that are left over."""
+    with application(import_lines(tmp_path / "warehouse", "upgrade()", "coral_cable_news(uint256)")) as app:
+        [mined, meant] = decoded(app, f"{selector('upgrade()')}{9:064x}")["candidates"]
+    assert [mined["text_signature"], meant["text_signature"]] == ["coral_cable_news(uint256)", "upgrade()"]
+    assert (mined["filtered"], meant["filtered"], mined["confidence"]) == (True, False, "medium")
+    assert mined["reasons"][-1].startswith("looks mined: coral_cable_news in its name looks made up")
 
 
 def test_a_selector_without_texts_has_no_candidates(app: Application) -> None:

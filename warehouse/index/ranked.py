@@ -141,7 +141,7 @@ def known_texts(view: View, hash: bytes) -> list[Known]:
     """
     return view.kept(
         ("texts", hash),
-        lambda: [known_of(row.ranked.summary) for row in ranked_rows(view, Collection.of_hash(hash), hash)],
+        lambda: [known_of(row.ranked) for row in ranked_rows(view, Collection.of_hash(hash), hash)],
         lambda found: sum(len(one.text) + len(one.declaration) + 64 for one in found),
     )
 

@@ -234,5 +234,5 @@ class _Documents:
             wanted = [hash for hash in hashes if len(hash) == collection.hash_bytes]
             if wanted:
                 ranked = self._ranking().ranked(collection, wanted)
-                known.update((hash, [known_of(one.summary) for one in texts]) for hash, texts in ranked.items())
+                known.update((hash, [known_of(one) for one in texts]) for hash, texts in ranked.items())
         return known
