@@ -165,7 +165,7 @@ class OlderLookup(_Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         values = _parameters(req)
-        _look_up(self._reader.current(), req, resp, values, values.get("all", ["false"])[-1] == "false")
+        _look_up(self._reader.current(), req, resp, values, values.get("all", ["false"])[-1].lower() == "false")
 
 
 @dataclass

@@ -299,7 +299,8 @@ def test_the_older_lookup_is_recognised_by_its_parameters(app: Application) -> N
     assert result(app, OLDER_LOOKUP, function=wanted) == {"function": {wanted: [name(TRANSFER)]}, "event": {}}
     found = get(app, f"{OLDER_LOOKUP}?function={wanted}&all").json()["result"]["function"]
     assert found == {wanted: [name(TRANSFER), name(SPAM, filtered=True)]}
-    assert len(result(app, OLDER_LOOKUP, function=wanted, all="false")["function"][wanted]) == 1
+    for no in ("false", "False"):  # Python writes False
+        assert len(result(app, OLDER_LOOKUP, function=wanted, all=no)["function"][wanted]) == 1
     error(get(app, f"{OLDER_LOOKUP}?event=0x1"), 400)
     moved = get(app, f"{OLDER_LOOKUP}?hex_signature={wanted}")
     assert (moved.status, moved.header("Location")) == (301, f"/api/v1/signatures/?hex_signature={wanted}")
