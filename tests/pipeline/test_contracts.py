@@ -366,7 +366,7 @@ def test_decoding_by_an_address(warehouse: Path, tmp_path: Path) -> None:
     assert [(row["text_signature"], row["contract"]) for row in map(json.loads, written)] == [
         (WORKED, f"1:{TOKEN}"), (TRANSFER, None),
     ]  # fmt: skip
-    joined = {
+    joined: dict[str, list[Any]] = {
         "topics": [["0x" + "11" * 32]] * 2,
         "data": ["0x"] * 2,
         "to_address": [OTHER, TOKEN],
