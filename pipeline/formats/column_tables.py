@@ -154,19 +154,31 @@ def _flags(column: pa.Array) -> npt.NDArray[np.bool_]:
     return found
 
 
-def integers_of(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-    """Numbers from 0 to 2^64 - 1, from a column of numbers or of digits, and which rows have them.
+_FRACTION = r"^[0-9]+(\.[0-9]+)?([eE]\+?[0-9]+)?$"
 
-    Of a decimal or a float of pandas, which has those beside nulls, digits behind the point are zeros.
+
+def integers_of(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
+    """Numbers from 0 to 2^64 - 1, from a column of numbers or of digits, and which rows have them. Of fractions, as sums and
+    columns with gaps are written, those to 2^53 that are whole.
     """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if not pa.types.is_integer(column.type):
-        written = pc.replace_substring_regex(_texts(column), r"\.0+$", "")
-        is_number = pc.match_substring_regex(written, r"^[0-9]{1,19}$")
-        return values(pc.if_else(is_number, written, text("0")).cast(pa.uint64())), _flags(is_number)
-    found = values(column)
-    return found.astype(np.uint64), values(column.is_valid()) & (found >= 0)
+    if pa.types.is_integer(column.type):
+        found = values(column)
+        return found.astype(np.uint64), values(column.is_valid()) & (found >= 0)
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        return _whole(column)
+    written = _texts(column)
+    is_number = pc.match_substring_regex(written, r"^[0-9]{1,19}$")
+    exact = values(pc.if_else(is_number, written, text("0")).cast(pa.uint64()))
+    whole, is_whole = _whole(pc.if_else(pc.match_substring_regex(written, _FRACTION), written, text("nan")))
+    return np.where(_flags(is_number), exact, whole), _flags(is_number) | is_whole
+
+
+def _whole(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
+    found = values(column.cast(pa.float64()).fill_null(-1))
+    is_whole = (found >= 0) & (found <= 1 << 53) & (found == np.floor(found))
+    return np.where(is_whole, found, 0).astype(np.uint64), is_whole
 
 
 def _texts(column: pa.Array) -> pa.Array:

@@ -70,6 +70,16 @@ def test_what_is_named_by_use_and_by_hash(warehouse: Path, tmp_path: Path) -> No
     assert b" 99.99 %" in invoke(warehouse, "coverage", tmp_path / "all.csv").stdout
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_counts_that_are_fractions(warehouse: Path, tmp_path: Path, ending: str) -> None:
+    """Sums and columns with gaps are fractions; those that are whole count, the large ones too."""
+    counts = [12_345_678_901.0, 2.0, None, 1.5, float("nan"), -1.0]
+    write_table(file := tmp_path / f"a.{ending}", {"selector": ["0xa9059cbb"] * len(counts), "count": counts})
+    answer = json.loads(invoke(warehouse, "coverage", file, "--json").stdout)
+    assert answer["collections"]["signatures"]["uses"] == 12_345_678_903
+    assert answer["unread"] == ["4 rows were not read: no count from 0 to 281,474,976,710,656; the first is row 3"]
+
+
 def test_a_row_that_cannot_be_read_is_counted_and_named(warehouse: Path, tmp_path: Path) -> None:
     """Selectors of 3 bytes, counts below 0 and absurd ones cost their row, for one reason; a file without the columns is refused."""
     good, bad = f"0x{keccak256(TRANSFER)[:4].hex()}", "0xa9059c"
