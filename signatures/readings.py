@@ -766,7 +766,7 @@ def _by_form(reading: Reading) -> list[Reading]:
 def _short(reading: Reading) -> list[Reading]:
     """The readings of less than a selector."""
     call = "No data: a plain transfer of value, which `receive` takes."
-    raw = f"{len(reading.data)} bytes: a selector has {SELECTOR_BYTES}."
+    raw = f"{counted(len(reading.data), 'byte')}; a selector has {SELECTOR_BYTES}."
     forms = [Form.CALLDATA, Form.REVERT] if reading.form is Form.AUTO else [reading.form]
     if reading.data:
         return [replace(reading, form=forms[0], note=raw)]

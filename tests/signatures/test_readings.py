@@ -421,6 +421,7 @@ def test_errors_of_the_language_need_no_directory() -> None:
     assert best(Input(Form.REVERT, call("Error(string)", "too low"))).attempt.values == ("too low",)
     found = best(Input(Form.REVERT, call("Panic(uint256)", 0x11)))
     assert found.note == "panic 0x11: arithmetic overflow or underflow outside of an unchecked block"
+    assert read(Input(Form.REVERT, b"\0"), [])[0].note == "1 byte; a selector has 4."
     assert "a code that the compiler does not use" in best(Input(Form.REVERT, call("Panic(uint256)", 7))).note
 
 
