@@ -86,7 +86,10 @@ def holds_objects(text: Any) -> bool:
 
 def is_map_of_signatures(value: Any) -> bool:
     """The same for an object inside a document, which may be anything."""
-    return is_map(value) and all(is_text(text) for _, text in islice(members(value), _SAMPLE))
+    if not is_map(value):
+        return False
+    texts = [item.text for item in islice(map_items(value), _SAMPLE)]
+    return bool(texts) and all(map(is_text, texts))
 
 
 def is_text(value: Any) -> bool:

@@ -59,7 +59,7 @@ def test_abi_of_another_chain_is_rejected(read: Read, entry: dict[str, Any]) -> 
 def test_hash_that_is_not_the_texts(read: Read) -> None:
     """Identifiers, maps of hashes and OpenChain's answers are compared with their texts, wherever they lie."""
     identifiers = {"methodIdentifiers": {TRANSFER: "a9059cbb", "approve(address,uint256)": "a9059cbb"}}
-    map = {"found": {"0xa9059cbb": TRANSFER, "0x12345678": "approve(address,uint256)", topic(MOVED): MOVED}}
+    map = {"found": {"0xa9059cbb": TRANSFER, "0x12345678": "approve(address,uint256)", topic(MOVED): [MOVED]}}
     answer = {"result": {"function": {"imported": {TRANSFER: "0xa9059cbb"}, "invalid": ["narrow(uint7)"]}, "event": {
         "duplicated": {MOVED: topic(MOVED), "Other()": topic(MOVED)}}}}  # fmt: skip
     reading = read("input.json", json.dumps([identifiers, map, answer]))
