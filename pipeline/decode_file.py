@@ -291,8 +291,8 @@ _LINE_FORMS = {
     "TIMESTAMP WITH TIME ZONE": "strftime({0}, '%Y-%m-%dT%H:%M:%S.%fZ')",
 }  # fmt: skip
 """How a line of JSON has a column, where the engine's own form is not it."""
-_HOLDS_SUCH = re.compile(r"\b(BLOB|DOUBLE|FLOAT)\b.*[])]$")
-"""A type of lists or structs with values of these types, such as the access list of a transaction."""
+_HOLDS_SUCH = re.compile(r"\b(?:BLOB|DOUBLE|FLOAT)\b")
+"""In the type of a list or struct, such as the access list of a transaction."""
 
 
 class _FileRows(NamedTuple):
@@ -459,7 +459,7 @@ def _lines_query(engine: ScratchTables, rows: _FileRows) -> str:
 
 def _in_line(engine: ScratchTables, column: str, type: str) -> str:
     """A column of the file as a line of JSON has it."""
-    if not _HOLDS_SUCH.search(type):
+    if type in _LINE_FORMS or not _HOLDS_SUCH.search(type):
         return _LINE_FORMS.get(type, "{0}").format(column)
     engine.add_function(f"json_of_{column}", _json_column, [type], _JSON_COLUMN)
     return f"json_of_{column}({column}).json::JSON"
