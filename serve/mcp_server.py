@@ -288,7 +288,7 @@ def _meaning(reading: Reading) -> str:
 def _described(found: ContractInterface) -> str:
     parts = ((found.functions, "function"), (found.events, "event"), (found.errors, "error"))
     counts = ", ".join(counted(len(members), name) for members, name in parts)
-    unknown = f", {found.unknown} of them unknown" if found.unknown else ""
+    unknown = f", {len(found.unknown)} of them unknown" if found.unknown else ""
     standards = ", ".join(one.interface.name for one in found.standards if one.in_full)
     return f"{counts}{unknown}." + (f" It has all of {standards}." if standards else "")
 

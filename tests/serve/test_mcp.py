@@ -30,6 +30,7 @@ from tests.pipeline.support import invoke
 from tests.pipeline.test_export_pack import CALL, SPAM, TOPIC, TRANSFER, export
 from tests.serve.support import HOST, Answer, Application, application, get, listening, request
 from tests.serve.support import opened as storage
+from tests.signatures.assembly import dispatcher
 
 SPAMMER = "0x" + "11" * 20
 SPAM_ENTRY = {"type": "function", "name": "many_msg_babbage", "inputs": [{"type": "bytes1", "name": ""}]}
@@ -170,6 +171,12 @@ def test_the_sentence_has_the_remarks(call: Any) -> None:
         "). Panic 0x11: arithmetic overflow or underflow outside of an unchecked block. Read"
         in json.loads(text)["summary"]
     )
+
+
+def test_what_a_contract_has_is_counted(call: Any) -> None:
+    """Also the functions without a text."""
+    code = dispatcher([bytes.fromhex("a9059cbb"), b"\1\2\3\4"]).hex()
+    assert '"2 functions, 0 events, 0 errors, 1 of them unknown."' in call("contract", {"code": code})[1]
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
