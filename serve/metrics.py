@@ -166,9 +166,7 @@ class AnswerRecorder:
             try:
                 _write_line(req, status, seconds, size, self._wait_ms)
                 self._wait_ms = _LOG_MILLISECONDS
-            except (
-                OSError
-            ):  # a full disk, a closed pipe, or one that nobody reads: the request has its answer all the same
+            except OSError:  # a full disk, a closed pipe, or one that nobody reads: the request has its answer
                 self._wait_ms = 0  # until a line is written again
                 self._counts.lost_lines.inc()
 

@@ -49,6 +49,8 @@ class Summary:
     """The commonest declaration; "" if no source has one."""
     uses: int = 0
     """Uses of its hash by contracts that have it and none of the hash's other texts."""
+    is_posted: bool = False
+    """Whether POSTs alone name it: anybody can POST a text that is mined."""
 
     @property
     def name(self) -> str:
@@ -85,7 +87,9 @@ def ranked(hash: bytes, summaries: Iterable[Summary], is_shared: Callable[[str],
 
 def _weight(hash: bytes, text: Summary) -> tuple[int, ...]:
     """What orders texts that do not look mined: lower is better."""
-    return not is_standard(hash, text.text), -text.witness, -text.contracts, -text.sources, -text.uses, text.id
+    return (
+        not is_standard(hash, text.text), -text.witness, -text.contracts, -text.sources, text.is_posted, -text.uses, text.id
+    )  # fmt: skip
 
 
 def is_standard(hash: bytes, text: str) -> bool:
@@ -152,7 +156,7 @@ def looks_mined(hash: bytes, text: Summary, texts: Sequence[Summary], is_shared:
     """Why a text looks as if it was mined to collide with another of ``texts``; "" if it does not.
 
     A better known rival is the standard's text or one with a better witness. Where all are only listed, it is a text
-    with as many contracts and sources whose own name is ordinary.
+    with as many contracts and sources whose own name is ordinary, but not one that is POSTed alone beside an imported one.
     """
     part = made_up_part(text.name) if len(texts) > 1 and len(hash) == 4 else ""
     if not part or is_standard(hash, text.text):
@@ -170,4 +174,5 @@ def _is_better_known(hash: bytes, rival: Summary, text: Summary) -> bool:
     if is_standard(hash, rival.text) or rival.witness != text.witness:
         return is_standard(hash, rival.text) or rival.witness > text.witness
     is_as_common = rival.contracts >= text.contracts and rival.sources >= text.sources
+    is_as_common &= text.is_posted or not rival.is_posted
     return text.witness == Witness.LISTED and is_as_common and not made_up_part(rival.name)

@@ -125,6 +125,21 @@ def test_a_second_post_with_its_name_does_not_clear_a_mined_text(tmp_path: Path)
             assert warehouse.sql(query, [selector]).fetchall() == [(meant, False), (mined, True)]
 
 
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_posted_text_comes_after_an_imported_one_and_hides_none(tmp_path: Path, is_older: bool) -> None:
+    """Who finds a plain name with the selector of a text that only one list has cannot take its place by a POST."""
+    imported, posted, selector = "clash550254402()", "proxyOwner()", "0x025313a2"
+    folder = import_lines(tmp_path / "warehouse", "first()" if is_older else imported)
+    with application(folder, rank_lists=True) as app:
+        assert post_text(app, posted).status == 201
+        import_lines(folder, imported)
+        assert texts(app, f"hex_signature={selector}") == [imported, posted]
+        fold(Paths(folder))
+        query = "SELECT text_signature, looks_mined FROM ranked WHERE hex_signature = ? ORDER BY position"
+        with sigdir.open(folder) as warehouse:
+            assert warehouse.sql(query, [selector]).fetchall() == [(imported, False), (posted, False)]
+
+
 def test_only_a_server_with_ranks_knows_the_filter(listed: Application, ranked: Application) -> None:
     query = f"{SIGNATURES_PATH}?hex_signature={SELECTOR}&filter=false&text=x"
     assert get(listed, query).header("Unknown-Parameters") == "filter, text"

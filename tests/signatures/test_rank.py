@@ -27,6 +27,7 @@ BEST_FIRST = [
     Summary(5, "declared()", Witness.DECLARED, contracts=1),
     Summary(3, "listedEarly()"),
     Summary(4, "listedLate()"),
+    Summary(2, "posted()", is_posted=True),
     Summary(1, "many_msg_babbage(bytes1)", Witness.COMPILED, contracts=90, sources=90),
 ]
 
@@ -85,6 +86,7 @@ def test_made_up_part(name: str, part: str) -> None:
 
 MINED, DECLARED = Summary(1, "func_2093253501(bytes)"), Summary(2, "f()", Witness.DECLARED)
 TWICE, COMPILED = replace(MINED, sources=2), replace(MINED, witness=Witness.COMPILED)
+POSTED = Summary(2, "f()", is_posted=True)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,9 @@ TWICE, COMPILED = replace(MINED, sources=2), replace(MINED, witness=Witness.COMP
         (TWICE, Summary(2, "f()", sources=2), OTHER, False, True),
         (TWICE, Summary(2, "f()", sources=1), OTHER, False, False),
         (TWICE, Summary(2, "g_2093253502()", sources=2), OTHER, False, False),
+        # and an import names it too, or none names either
+        (MINED, POSTED, OTHER, False, False),
+        (replace(MINED, is_posted=True), POSTED, OTHER, False, True),
         (COMPILED, Summary(2, "f()", Witness.COMPILED), OTHER, False, False),
         (COMPILED, Summary(2, "transfer(address,uint256)"), TRANSFER, False, True),
         # nobody finds two texts of one topic

@@ -37,11 +37,14 @@ class SightingCounts(NamedTuple):
     """Bit ``kind`` is set for each known kind."""
     verified: bool = False
 
-    def summary(self, id: int, text: str, declaration: str, first_seen: datetime | None = None) -> Summary:
-        """What the sources say of the text that has these counts."""
+    def summary(
+        self, id: int, text: str, declaration: str, import_id: int, first_seen: datetime | None = None
+    ) -> Summary:
+        """What the sources say of the text that has these counts; ``import_id`` is that of its row."""
+        is_posted = import_id == 0 and self.sources <= 1
         return Summary(
             id, text, Witness(self.witness), KINDS[self.kinds], self.sources, self.contracts, self.compiled, self.verified,
-            first_seen, declaration,
+            first_seen, declaration, is_posted=is_posted,
         )  # fmt: skip
 
 

@@ -169,8 +169,10 @@ class Segment:
 
     def summary_at(self, row: int) -> Summary:
         """What the sources say of a row's text."""
-        first_seen = moment(int(self.created_at[row]))
-        return self.counts_at(row).summary(int(self.ids[row]), self.text_at(row), self.declaration_at(row), first_seen)
+        return self.counts_at(row).summary(
+            int(self.ids[row]), self.text_at(row), self.declaration_at(row), self.import_at(row),
+            moment(int(self.created_at[row])),
+        )  # fmt: skip
 
     def counts_at(self, row: int) -> SightingCounts:
         return LISTED if self.summaries is None else self.summaries.at(row)

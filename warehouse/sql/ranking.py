@@ -106,7 +106,9 @@ def _ids(index: Path) -> Array:
 RIVAL = "STRUCT(id BIGINT, text_signature VARCHAR, hash BLOB, position BIGINT, mined VARCHAR)"
 """The type of ``Ranking.rivals``."""
 
-_TEXTS = "SELECT hash, id, text_signature FROM {} WHERE hash IN (SELECT unnest($1::BLOB[])) ORDER BY hash, id"
+_TEXTS = (
+    "SELECT hash, id, text_signature, import_id FROM {} WHERE hash IN (SELECT unnest($1::BLOB[])) ORDER BY hash, id"
+)
 _HASHES = f"SELECT hash FROM {SIGNATURES.view_name}"
 _SHARED = """
     SELECT name FROM (SELECT split_part(text_signature, '(', 1) AS name FROM {} WHERE import_id > 0)
@@ -123,11 +125,11 @@ class Ranking:
     def ranked(self, collection: Collection, hashes: Sequence[bytes]) -> dict[bytes, list[Ranked]]:
         """The texts of those of these hashes that have any, the best first; raises UnreadableWarehouse."""
         rows = self._rows(_TEXTS.format(collection.view_name), hashes)
-        ids = np.array([id for _, id, _ in rows], np.int64)
+        ids = np.array([id for _, id, *_ in rows], np.int64)
         counts, declarations = self.readers[collection].of(ids)
         texts = [
-            (hash, SightingCounts._make(summed).summary(id, text, declaration or ""))
-            for (hash, id, text), summed, declaration in zip(
+            (hash, SightingCounts._make(summed).summary(id, text, declaration or "", import_id))
+            for (hash, id, text, import_id), summed, declaration in zip(
                 rows, counts.tolist(), declarations.to_pylist(), strict=True
             )
         ]
