@@ -15,7 +15,8 @@ from sigdir.cli.errors import Failure, command
 from sigdir.cli.options import directory_options, json_option
 from sigdir.cli.output import write_json
 from sigdir.pipeline.directory import Source, known_of_all, opened
-from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode
+from sigdir.pipeline.errors import printable
+from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode, CodeProblem
 from sigdir.signatures.contract import ContractCode, ContractInterface, Member, interface_of, read_contract
 from sigdir.signatures.errors import counted
 from sigdir.signatures.evidence import Kind
@@ -56,7 +57,10 @@ def code_of(argument: str) -> ContractCode:
     try:
         return read_contract(entered(argument, _MAX_CHARACTERS, takes_files=True))
     except BadBytecode as error:
-        raise Failure(str(error)) from None
+        is_read = argument[:1] in ("-", "@") or os.path.isfile(argument)
+        if is_read or error.reason is not CodeProblem.NOT_HEX:
+            raise Failure(str(error)) from None
+        raise Failure(f"there is no file {printable(argument[:80])!r}, and as hex digits: {error}") from None
 
 
 def explain_code(read: ContractCode, form: str | None, source: Source, as_json: bool) -> NoReturn:

@@ -153,6 +153,7 @@ LONG = "more than 524,288 characters, the most that are read"
         (["docs/examples/error.hex"], "docs/examples/error.hex is a file: write @docs/examples/error.hex"),
         (["@{folder}/code.bin"], BINARY),
         (["contract", "@{folder}/code.bin"], BINARY),
+        (["contract", "vault.hex"], "there is no file 'vault.hex', and as hex digits: bytecode has 'v' at digit 1"),
         (["@{folder}/long.hex"], LONG),
         (["-"], LONG),
     ],
