@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,7 @@ class MappedFile:
         return self.path.parent.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Manifest:
     """The evidence of a version. ``files`` are in the order in which they were written, and so are ``mapped``."""
 
@@ -187,8 +187,12 @@ class Manifest:
 
     def of_label(self, label: str) -> EvidenceSource | None:
         """The source that an import calls by this label; None if there is none yet."""
-        found = (source for source in self.sources.values() if source.label == label and source.number != POST)
-        return next(found, None)
+        return self._of_label.get(label)
+
+    @cached_property
+    def _of_label(self) -> dict[str, EvidenceSource]:
+        """An import of a folder asks for each of its files, which may be 100,000."""
+        return {source.label: source for source in self.sources.values() if source.number != POST}
 
     def counts(self, source: int, import_id: int) -> bool:
         """Whether a source's sightings of an import count."""
