@@ -62,10 +62,6 @@ def _source_licence(value: str) -> tuple[str, str]:
     help="Export only this collection.  [default: those that the format can hold; 4byte.json: signatures]",
 )  # fmt: skip
 @click.option("--columns", type=click.Choice(COLUMNS), default=OURS, help="For Parquet: whose column names.")
-@click.option(
-    "--ranked", is_flag=True,
-    help="For 4byte.json, 4bytes, foundry: order the texts of a selector by their evidence, not by age.",
-)  # fmt: skip
 @click.option("--text", "texts", multiple=True, help="For abi: a signature, or a declaration such as `event E(uint)`.")
 @click.option(
     "--hashes", type=click.File(), help="For abi: a file of selectors and topics, one a line; - for standard input."
@@ -95,7 +91,8 @@ def export(
 
     TARGET is a file; for the trees a folder that does not exist yet or a .tar, for ranges and dataset a folder; or -
     for standard output (the report then goes to standard error); or an object: s3://bucket/name. The target appears
-    when it is complete. Rows are in the order of their ids. abi writes the signatures that --text and --hashes name,
+    when it is complete. Rows are in the order of their ids, and texts of one selector in that of their
+    evidence, where a program takes the first. abi writes the signatures that --text and --hashes name,
     each as its commonest declaration, with the names of its parameters. pack has the texts of each collection that
     are used most, without those that look mined.
 
@@ -104,7 +101,6 @@ def export(
     \b
     Examples:
       sigdir export 4byte.json 4byte.json.gz
-      sigdir export 4byte.json ranked.json --ranked
       sigdir export foundry ~/.foundry/cache/signatures
       sigdir export topic0 topic0.tar.zst
       sigdir export parquet functions.parquet --columns sourcify --collection signatures

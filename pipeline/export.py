@@ -165,8 +165,6 @@ class Options:
     version: int | datetime | None = None
     collections: tuple[Collection, ...] | None = None
     columns: str = OURS
-    ranked: bool = False
-    """Whether the texts of a selector are in the order of their rank."""
     texts: tuple[str, ...] = ()
     hashes: tuple[str, ...] = ()
     """The signatures of an ABI: texts, and selectors or topics."""
@@ -221,13 +219,9 @@ def _export_rows(options: Options, report: ExportReport, progress: Reporter) -> 
 
 def _order(options: Options, version: int) -> Order:
     if options.format not in RANKED:
-        if options.ranked:
-            raise BadTarget(
-                options.format, f"has all rows in the order of their ids; --ranked is for {', '.join(RANKED)}"
-            )
         return {}
     with Warehouse(options.warehouse, version if version >= 0 else None) as warehouse:
-        return order_of_texts(warehouse, options.ranked)
+        return order_of_texts(warehouse)
 
 
 def _export_query(options: Options, report: ExportReport, progress: Reporter) -> None:

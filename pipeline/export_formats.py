@@ -29,7 +29,6 @@ from sigdir.signatures.candidates import binary_column
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.errors import counted
 from sigdir.signatures.keccak_rows import keccak256_column
-from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.index.build import hashes_of, pieces
 from sigdir.warehouse.index.segment import Segment
@@ -96,22 +95,13 @@ Order = dict[bytes, list[tuple[int, str]]]
 """Id and text of each text of a selector, the best first."""
 
 _BY_RANK = "SELECT hash, id, text_signature FROM parts.rivals ORDER BY hash, position"
-_BY_AGE = """
-    SELECT hash, id, text_signature FROM signatures
-    WHERE hash IN (SELECT hash FROM signatures GROUP BY hash HAVING count(*) > 1) ORDER BY hash, id
-"""
 
 
-def order_of_texts(warehouse: Warehouse, by_rank: bool) -> Order:
-    """The selectors with several texts, of 10 M texts some twenty thousand: by rank, or the standard's text first, then the
-    oldest. Raises UnreadableWarehouse.
-    """
+def order_of_texts(warehouse: Warehouse) -> Order:
+    """The selectors with several texts, of 10 M texts some twenty thousand. Raises UnreadableWarehouse."""
     order: Order = {}
-    for hash, id, text in warehouse.sql(_BY_RANK if by_rank else _BY_AGE).rows():
+    for hash, id, text in warehouse.sql(_BY_RANK).rows():
         order.setdefault(hash, []).append((id, text))
-    if not by_rank:
-        for hash, texts in order.items():
-            texts.sort(key=lambda one, hash=hash: is_filtered(hash, one[1]))  # type: ignore[misc]
     return order
 
 

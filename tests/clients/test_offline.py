@@ -34,7 +34,7 @@ sent=$("$0" send --unlocked --from 0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266 --
 def home(server: Served, tmp_path: Path) -> Path:
     (tmp_path / ".foundry" / "cache").mkdir(parents=True)
     cache = tmp_path / ".foundry" / "cache" / "signatures"
-    assert invoke(server.folder, "export", "foundry", cache, "--ranked").status == 0
+    assert invoke(server.folder, "export", "foundry", cache).status == 0
     return tmp_path
 
 

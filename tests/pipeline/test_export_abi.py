@@ -86,20 +86,16 @@ def test_what_is_no_signature(stored: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ranked_exports_take_the_best_text_of_a_selector(tmp_path: Path, warehouse: Path) -> None:
-    """A declared text before an older one that a list names. The tree joins both in that order; other formats refuse."""
+def test_formats_of_one_text_take_the_best_of_a_selector(tmp_path: Path, warehouse: Path) -> None:
+    """A declared text before an older one that a list names; the tree joins both in that order."""
     older, younger = "orange_beacon_planet(uint64,bytes1,bytes)", "join_engine_17f7d6e(bytes16,bool,address)"
     inputs = [{"name": "", "type": type} for type in ("bytes16", "bool", "address")]
     abi = [{"type": "function", "name": "join_engine_17f7d6e", "inputs": inputs, "outputs": []}]
     for name, content in (("list.txt", f"a()\n{older}\n"), ("abi.json", json.dumps(abi))):
         (tmp_path / name).write_text(content)
         import_files([tmp_path / name], warehouse)
-    texts = {}
-    for ranked in (False, True):
-        run_export(Options("4byte.json", str(tmp_path / "map"), warehouse, ranked=ranked), Reporter())
-        run_export(Options("4bytes", str(tmp_path / f"tree{ranked}"), warehouse, ranked=ranked), Reporter())
-        tree = (tmp_path / f"tree{ranked}" / "signatures" / "29965a1d").read_text()
-        texts[ranked] = (json.loads((tmp_path / "map").read_bytes())["29965a1d"], tree)
-    assert texts == {False: (older, f"{older};{younger}"), True: (younger, f"{younger};{older}")}
-    with pytest.raises(BadTarget, match="--ranked is for"):
-        run_export(Options("csv", str(tmp_path / "csv"), warehouse, ranked=True), Reporter())
+    for format in ("4byte.json", "4bytes", "foundry"):
+        run_export(Options(format, str(tmp_path / format), warehouse), Reporter())
+    assert json.loads((tmp_path / "4byte.json").read_bytes())["29965a1d"] == younger
+    assert json.loads((tmp_path / "foundry").read_bytes())["functions"]["0x29965a1d"] == younger
+    assert (tmp_path / "4bytes/signatures/29965a1d").read_text() == f"{younger};{older}"
