@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,12 +59,16 @@ class OpenWarehouse(Warehouse):
         self.refresh()
         return report
 
-    def decode(self, data: str | bytes | Mapping[str, Any], **given: Any) -> dict[str, Any]:
+    def decode(
+        self, data: str | bytes | Mapping[str, Any], *, abi: Any = None, code: str | bytes | None = None,
+        chain: int | str | None = None, to: str | bytes | None = None, selector: str | bytes | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """What data means by the newest version, as `POST /api/v1/decode/` answers it.
 
-        ``data`` is bytes or hex digits, or the fields of that request, such as ``{"as": "return", "selector": ..., "data":
-        ...}``; ``given`` are more of them: ``abi``, ``code``, or ``chain`` with ``to``. In a field, too, bytes may stand
-        for hex digits, as in a log of web3.py. Raises BadInput, and WarehouseError where an older version is open.
+        ``data`` is bytes or hex digits, or the fields of that request, such as ``{"topics": [...], "data": ..., "anonymous":
+        True}``; the others are more of them. With ``selector`` the data is what a call of it returned. In a field, too, bytes
+        may stand for hex digits, as in a log of web3.py. Raises BadInput, and WarehouseError where an older version is open.
         """
         from sigdir.pipeline.directory import opened, readings_of
         from sigdir.signatures.decode_input import BadInput, inputs_of_fields
@@ -75,7 +79,10 @@ class OpenWarehouse(Warehouse):
             raise WarehouseError(f"{self.paths.root}: opened as of a version; SQL's decode_calldata reads by it")
         if not isinstance(data, str | bytes | Mapping):
             raise BadInput("bytes, hex digits, or the fields of a request, please")
-        fields = (dict(data) if isinstance(data, Mapping) else {"data": data}) | given
+        given = {"abi": abi, "code": code, "chain": chain, "to": to, "selector": selector, "texts": texts}
+        given["as"] = None if selector is None else "return"
+        fields = dict(data) if isinstance(data, Mapping) else {"data": data}
+        fields |= {name: value for name, value in given.items() if value is not None}
         fields = {name: _with_digits(value) for name, value in fields.items()}
         with opened(self.paths.root) as directory:
             inputs = with_contract(inputs_of_fields(fields), fields, directory.contract)

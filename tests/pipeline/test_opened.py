@@ -118,6 +118,12 @@ def test_decoding_from_python(tmp_path: Path) -> None:
         assert [one["contract"] and one["contract"]["by"] for one in found] == [None, "abi"]
         named = [[parameter["name"] for parameter in one["candidates"][0]["parameters"]] for one in found]
         assert named == [["to", "value"], ["who", "much"]]
+        (returned,) = warehouse.decode(word, selector="0xa9059cbb")["candidates"]
+        assert (returned["parameters"], returned["text_signature"]) == (
+            [{"name": "ok", "type": "bool", "value": True}], "transfer(address,uint256)",
+        )  # fmt: skip
+        with pytest.raises(TypeError, match="returned_by"):
+            warehouse.decode(word, returned_by="0xa9059cbb")  # type: ignore[call-arg]
         with pytest.raises(DataError, match="to: '0x' is no address"):
             warehouse.decode(call, chain=1, to="0x")
         assert warehouse.decode(bytes.fromhex(call[2:])) == found[0]
