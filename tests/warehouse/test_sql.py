@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import sys
 from datetime import timedelta
@@ -168,6 +169,18 @@ def test_a_file_is_a_view_with_the_given_name(warehouse: Warehouse, tmp_path: Pa
         else:
             assert found == rows, file.name
     assert mine.sql("SELECT count(*) FROM signatures").rows() == [(len(SIGNATURES),)]
+
+
+def test_wide_integers_of_a_file_keep_their_digits(warehouse: Warehouse, tmp_path: Path) -> None:
+    """The engine would read those of JSON as floats; of over 128 bits they are text. A column with a fraction is floats."""
+    wei, word, half = 10**21 + 1, 2**256 - 1, 1.5
+    rows = [{"wei": wei, "word": word, "price": half}, {"wei": -5, "word": 1, "price": 10**21}, {"price": None}]
+    (tmp_path / "a.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    (tmp_path / "a.csv").write_text(f"wei,word,price\n{wei},{word},{half}\n-5,1,{10**21}\n,,\n")
+    for file in tmp_path.iterdir():
+        found = sigdir.open(warehouse.paths.root, files={"mine": file}).sql("SELECT wei, word, price FROM mine").rows()
+        assert found == [(wei, str(word), half), (-5, "1", 1e21), (None, None, None)], file
 
 
 def test_a_named_file_allows_no_other_access(warehouse: Warehouse, tmp_path: Path) -> None:

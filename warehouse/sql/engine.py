@@ -417,7 +417,7 @@ def _read_file(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
     if name.endswith(".parquet"):
         return f"read_parquet({quoted(str(file))})"
     if name.endswith(_JSON):
-        return f"read_json({quoted(str(file))})"
+        return _read_json(connection, file)
     if name.endswith((".csv", ".tsv")):
         return _read_csv(connection, file)
     # Texts have no unit separator, so no line is split.
@@ -425,6 +425,31 @@ def _read_file(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
         f"read_csv({quoted(str(file))}, columns = {{'text': 'VARCHAR'}}, header = false, auto_detect = false,"
         " delim = chr(31), quote = '', escape = '')"
     )
+
+
+def _read_json(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
+    """The SQL that reads a file of JSON. A column of integers has all their digits, as text where they are over 38.
+
+    The engine would make floats of those over 64 bits, as of amounts in wei. So the columns that it takes for floats are
+    looked at as text, in one pass over the file.
+    """
+    name = quoted(str(file))
+    found = connection.sql(f"FROM read_json({name})")
+    types = dict(zip(found.columns, map(str, found.types), strict=True))
+    floats = [column for column, type in types.items() if type == "DOUBLE"]
+    if not floats:
+        return f"read_json({name})"
+    texts = f"read_json({name}, columns = {_struct(types | dict.fromkeys(floats, 'VARCHAR'))})"
+    tests = (f"bool_and(regexp_full_match({one}, '-?[0-9]+')), max(length({one}))" for one in map(identifier, floats))
+    [row] = connection.sql(f"SELECT {', '.join(tests)} FROM {texts}").fetchall()
+    for column, is_whole, longest in zip(floats, row[::2], row[1::2], strict=True):
+        if is_whole:
+            types[column] = "HUGEINT" if longest <= 38 else "VARCHAR"
+    return f"read_json({name}, columns = {_struct(types)})"
+
+
+def _struct(types: Mapping[str, str]) -> str:
+    return f"{{{', '.join(f'{quoted(column)}: {quoted(type)}' for column, type in types.items())}}}"
 
 
 def _read_csv(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
@@ -442,8 +467,8 @@ def _read_csv(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
     as_text = f"read_csv({name}, all_varchar = true, header = {has_header})"
     [found] = connection.sql(f"SELECT {tests} FROM {as_text}").fetchall()
     texts = [number for number, has_0x in zip(numbers, found, strict=True) if has_0x]
-    types = ", ".join(f"{quoted(text)}: 'VARCHAR'" for text in texts)
-    return f"read_csv({name}, header = {has_header}, types = {{{types}}})" if texts else f"read_csv({name})"
+    types = _struct(dict.fromkeys(texts, "VARCHAR"))
+    return f"read_csv({name}, header = {has_header}, types = {types})" if texts else f"read_csv({name})"
 
 
 def _arrow_table(name: str, given: Any) -> pa.Table:
