@@ -274,7 +274,7 @@ _NOBODY = ""
 """Stands for the missing address of a row whose table has a column of called addresses: it makes a contract."""
 _CHAIN = ("chain", "chain_id", "chainid")
 _TOPIC_LIST = "topics"  # BigQuery has one list, ethereum-etl its text
-_BESIDE_TOPICS = r"""[][{}()"',\s]+"""
+_BESIDE_TOPICS = r"""(?:\\+x|[][{}()"',\s])+"""
 """What stands between and around the topics of a text: of JSON, of Postgres, of Python, or with a comma or a space each."""
 _READ = (*_INPUT, _TOPICS[0], _TOPIC_LIST)
 """A file has at least one of these columns."""
@@ -318,7 +318,7 @@ def _file_rows(engine: ScratchTables, source: str) -> _FileRows:
     read = {found[name] for name in (*_INPUT, _TOPIC_LIST, *_TOPICS) if name in found}
     kept = {name: type for name, type in types.items() if name not in read}
     to, address = _first_text(_TO, found, types), _first_text(_ADDRESS, found, types)
-    of_call = address if found.keys().isdisjoint(_TO) else f"coalesce({to}, '{_NOBODY}')"
+    of_call = address if found.keys().isdisjoint(_TO) else f"coalesce({_filled(to)}, '{_NOBODY}')"
     columns = [
         'row_number() OVER () - 1 AS "row"',
         f"{topics} AS topics",
@@ -379,11 +379,11 @@ def _filled(text: str) -> str:
 
 
 def _text(name: str, type: str) -> str:
-    """A column as text; bytes are hex. A word that stands for no value is none."""
+    """A column as text; bytes are hex, also as Postgres writes them. A word that stands for no value is none."""
     if type == "BLOB":
         return f"hex({identifier(name)})"
     text = f"({identifier(name)} ->> '$')" if type == "JSON" else f"{identifier(name)}::VARCHAR"
-    return f"CASE WHEN {text} NOT IN {_NO_VALUE} THEN {text} END"
+    return f"CASE WHEN {text} NOT IN {_NO_VALUE} THEN regexp_replace({text}, '^\\\\x', '0x') END"
 
 
 # Files.

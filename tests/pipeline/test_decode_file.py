@@ -375,7 +375,7 @@ def test_odd_rows(warehouse: Path, tmp_path: Path) -> None:
 def test_a_transaction_to_nobody_is_no_call(warehouse: Path, tmp_path: Path, name: str, prefix: str) -> None:
     """Its input is the code of a new contract, which may begin as a text's selector does; a log has no such column."""
     inputs = ["0x" + call(TRANSFER, TO, 1).hex()] * 2 + [""]
-    write_table(tmp_path / name, {f"{prefix}input": inputs, f"{prefix}to": [None, TO, None]})
+    write_table(tmp_path / name, {f"{prefix}input": inputs, f"{prefix}to": ["0x", TO, None]})
     created, called, none = decoded(tmp_path / name, tmp_path / "out.parquet", warehouse)
     assert (created["text_signature"], "new contract" in created["reason"]) == (None, True)
     assert (called["text_signature"], none["text_signature"]) == (TRANSFER, None)
@@ -390,8 +390,13 @@ JOINED, NO_TOPICS = ",".join(TOPICS), "A log without topics is of an anonymous e
 def test_topics_in_one_text(warehouse: Path, tmp_path: Path, name: str) -> None:
     """As ethereum-etl, Postgres and others write them. One that is not understood makes a row with its reason, no call."""
     given = [JOINED, f"{{{JOINED}}}", f"[{JOINED}]", " ".join(TOPICS), json.dumps(TOPICS), repr(TOPICS)]
+    given.append("{" + ",".join(f'"\\\\x{topic[2:]}"' for topic in TOPICS) + "}")  # bytes of Postgres
     bad = {"?": "'?' at digit 1 is not a hex digit", TOPICS[0] + ";": "';' at digit 65 is not a hex digit"}
-    data = ["0x" + word(5).hex()] * len(given) + ["0x" + call(TRANSFER, TO, 1).hex()] * len(bad)
+    data = (
+        ["0x" + word(5).hex()] * (len(given) - 1)
+        + ["\\x" + word(5).hex()]
+        + ["0x" + call(TRANSFER, TO, 1).hex()] * len(bad)
+    )
     write_table(tmp_path / name, {"topics": [*given, *bad], "data": data})
     found = decoded(tmp_path / name, tmp_path / "out.parquet", warehouse)
     assert [json.loads(row["values"]) for row in found[: len(given)]] == [[TO, OTHER, "5"]] * len(given)
