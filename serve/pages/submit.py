@@ -21,7 +21,7 @@ from sigdir.pipeline.formats.solidity import declarations, has_too_many_tokens
 from sigdir.pipeline.formats.text import candidate_lines, without_comments
 from sigdir.serve.core.budget import Cost
 from sigdir.serve.core.settings import MIB, Settings, base_url
-from sigdir.serve.core.writer import Writer, abi_entries, store_texts
+from sigdir.serve.core.writer import Writer, abi_entries, canonical_text, store_texts
 from sigdir.serve.http import bodies
 from sigdir.serve.http.answers import HTML, HttpError, detail, sentence
 from sigdir.serve.http.bodies import whole_number
@@ -30,8 +30,8 @@ from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, URL_NAMES, Row, has
 from sigdir.serve.pages.search_query import SUPPRESSED, message, message_for_text
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK, REASONS, GrammarError, normalise
-from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index.ranked import rival_of
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.transaction import NewText
@@ -306,10 +306,11 @@ class PreviewRow:
 
     @property
     def declaration(self) -> str:
-        """The text with the keyword of its collection."""
+        """What is stored for it: as declared, else the text. A line without a keyword is a function or an error."""
         if self.new is None:
             return ""
-        return f"{'function' if self.new.collection == SIGNATURES else 'event'} {self.new.text}"
+        keyword = "" if self.new.kind == Kind.UNKNOWN else f"{Kind(self.new.kind).name.lower()} "
+        return self.new.declaration or keyword + self.new.text
 
 
 def preview(view: View, entries: Iterable[Entry], default: Collection) -> list[PreviewRow]:
@@ -343,10 +344,10 @@ def _preview_row(view: View, entry: Entry, default: int, seen: set[tuple[Collect
     except GrammarError as error:
         problem = message_for_text(error.reason, entry.text, error.column)
         return PreviewRow(entry.line, written, REJECTED, problem, error.column)
-    collection, digest = Collection.of_code(signature.collection), keccak256(signature.text.encode())
+    collection = Collection.of_code(signature.collection)
     if view.suppressed.hides(collection, signature.text):
         return PreviewRow(entry.line, written, REJECTED, message(SUPPRESSED))
-    new = NewText(collection, signature.text, digest)
+    new = canonical_text(collection, entry.text.decode())
     state = _state(view, new, seen)
     seen.add((collection, signature.text))
     return PreviewRow(entry.line, written, state, new=new, rival=rival_of(view, collection, new.hash, new.text))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from html import escape, unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import quote, urlencode
 from urllib.robotparser import RobotFileParser
 
@@ -16,7 +17,21 @@ from backports import zstd
 from sigdir.serve.http.answers import CODINGS, packed_in
 from sigdir.serve.pages.decode import EXAMPLE
 from sigdir.serve.pages.page import asset_address, assets
-from tests.serve.support import FORM, HOST, Answer, Application, found, get, multipart, post_text, request, topic
+from sigdir.warehouse.publish.publish import fold
+from sigdir.warehouse.table.paths import Paths
+from tests.serve.support import (
+    FORM,
+    HOST,
+    Answer,
+    Application,
+    application,
+    found,
+    get,
+    multipart,
+    post_text,
+    request,
+    topic,
+)
 from tests.web.conftest import COLLIDING, PAGED, TOPIC
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -338,13 +353,34 @@ def test_our_own_form_is_accepted(app: Application, header: str) -> None:
 
 
 def test_a_preview_carries_the_new_texts(app: Application) -> None:
-    """Only the new texts, each with its keyword, so that storing them needs nothing else."""
-    text = "carried(uint)\nevent Carried(address indexed a)\ntransfer(address,uint256)\nno good\ncarried(uint256)"
+    """Only the new texts, each as declared, so that storing them needs nothing else."""
+    text = "carried(uint)\nevent Carried(address indexed a)\ntransfer(address,uint256)\nno good\ncarried(uint256)\nerror Bad(uint)"
     body = send_form(app, {"text": text, "as": "functions"}).body.decode()
     carried = re.search(r'<textarea name="texts" hidden>(.*?)</textarea>', body, re.DOTALL)
     assert carried is not None
-    assert carried[1].split("\n") == ["function carried(uint256)", "event Carried(address)", ""]
+    assert carried[1].split("\n") == ["carried(uint256)", "event Carried(address indexed a)", "error Bad(uint256)", ""]
     assert found(app, "carried") == []
+
+
+DECLARED = {
+    "function named(uint256 a) view returns (bool b)": "function named(uint a) view returns (bool b)",
+    "error Named(uint256 a)": '[{"type": "error", "name": "Named", "inputs": [{"name": "a", "type": "uint256"}]}]',
+    "event Named(address indexed a)": "contract C { event Named(address indexed a); }",
+}
+
+
+def test_a_submission_keeps_the_kind_and_the_names(tmp_path: Path) -> None:
+    """Evidence has the declarations, as of a POST."""
+    with application(tmp_path) as app:
+        for declared, text in DECLARED.items():
+            body = send_form(app, {"text": text, "kind": "auto"}).body.decode()
+            [carried] = re.findall(r'<textarea name="texts" hidden>(.*?)\n</textarea>', body, re.DOTALL)
+            assert carried == declared
+            store(app, carried)
+        fold(Paths(tmp_path))
+        groups = get(app, "/api/v1/search/?q=named").json()
+        rows = groups["signatures"]["results"] + groups["event-signatures"]["results"]
+        assert {row["declaration"] for row in rows} == set(DECLARED)
 
 
 @pytest.mark.parametrize("text", ["", "# only a comment", "[{]", '{"no": "abi"}'])
