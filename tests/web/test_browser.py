@@ -71,6 +71,35 @@ def test_an_older_request_never_overwrites_a_newer_one(page_of: Open) -> None:
     assert all("balanceOf(" in text for text in results(page))
 
 
+def test_results_are_those_of_the_box(page_of: Open) -> None:
+    """A letter that is taken back before its answer has none; what is typed before the script runs has one."""
+    page = page_of("/")
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    box = page.get_by_role("searchbox")
+    box.fill("balanceOf")
+    expect(page.locator("#results .text").first).to_contain_text("balanceOf(")
+    page.route("**/search/results/?q=balanceOfx", hold)
+    with page.expect_request("**/search/results/?q=balanceOfx"):
+        box.press("x")
+    box.press("Backspace")
+    page.wait_for_timeout(300)
+    held.pop().continue_()
+    page.wait_for_timeout(300)
+    expect(page).to_have_url(re.compile(r"q=balanceOf$"))
+    assert all("balanceOf" in text for text in results(page))
+    assert results(page)
+    page.route("**/assets/site-*.js", hold)
+    page.goto("/?new", wait_until="commit")
+    box.fill("balanceOf")
+    page.wait_for_timeout(100)
+    held.pop().continue_()
+    expect(page.locator("#results .text").first).to_contain_text("balanceOf(")
+
+
 def test_rows_look_like_links(page_of: Open) -> None:
     """The text of a row has the colour and the underline of every other link."""
     page = page_of("/search/?q=Transfer(address,address,uint256)&in=events")

@@ -50,6 +50,20 @@ def test_calldata_is_decoded_as_it_is_pasted(page_of: Open) -> None:
     expect(page.locator("#decoded")).to_be_empty()
 
 
+def test_the_address_is_that_of_what_is_shown(page_of: Open) -> None:
+    """Input without an address leaves none of the input before; what is refused says why."""
+    page = page_of("/decode/", expected="the server responded with a status of 4")
+    box, decoded = page.get_by_label("Calldata, log"), page.locator("#decoded")
+    for data, shown, address in (
+        (EXAMPLE, "68 bytes", f"data={EXAMPLE}$"), (EXAMPLE + "00" * 4000, "4,068 bytes", "decode/$"),
+        (EXAMPLE, "68 bytes", f"data={EXAMPLE}$"), ("xyz", "not a hex digit", "decode/$"),
+        (EXAMPLE, "68 bytes", f"data={EXAMPLE}$"), ("", "", "decode/$"), ("0x" + "ab" * 600_000, "Request body over", "decode/$"),
+    ):  # fmt: skip
+        box.fill(data)
+        expect(decoded).to_contain_text(shown)
+        expect(page).to_have_url(re.compile(address))
+
+
 def test_the_values_are_above_the_fold(page_of: Open) -> None:
     """The box has one line until it is used, the explanation stands below; an address has one line on a phone too."""
     wei = f"function pay(address to, uint256 feeInWei)\n{call('pay(address,uint256)', ['address', 'uint256'], ['0x' + '11' * 20, 15 * 10**17])}"

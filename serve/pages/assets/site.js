@@ -6,18 +6,17 @@ const results = document.querySelector("#results");
 const summary = document.querySelector("#summary");
 const welcome = document.querySelector("#welcome");
 
-const NO_ANSWER = "The server does not answer.";
+// What went wrong, in the words of the error page.
+const said = (page) => page?.querySelector("h1 + p")?.textContent ?? "The server does not answer.";
 
 // Search while typing. A new request cancels the one before.
 
 const WAIT = 120; // milliseconds without a key press before a request
 let timer = 0;
 let searching = null;
-let shown = box ? box.value.trim() : "";
 
 async function search() {
   const wanted = box.value.trim();
-  if (wanted === shown) return;
   searching?.abort();
   searching = new AbortController();
   const address = new URLSearchParams({ q: wanted });
@@ -26,12 +25,11 @@ async function search() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const found = answer.ok ? page.querySelector("[data-summary]") : null;
     results.replaceChildren(...(found && wanted ? [document.adoptNode(found)] : []));
-    summary.textContent = found ? found.dataset.summary : "The results could not be loaded.";
+    summary.textContent = found ? found.dataset.summary : said(page);
     if (welcome) welcome.hidden = wanted !== "";
     history.replaceState(null, "", wanted ? `/search/?${address}` : welcome ? "/" : "/search/");
-    shown = wanted;
   } catch (error) {
-    if (error.name !== "AbortError") summary.textContent = NO_ANSWER;
+    if (error.name !== "AbortError") summary.textContent = said();
   }
 }
 
@@ -77,19 +75,23 @@ async function decode() {
   const decoded = document.querySelector("#decoded");
   decoding?.abort();
   decoding = new AbortController();
-  if (!form.elements.data.value.trim()) return decoded.replaceChildren();
+  if (!form.elements.data.value.trim()) {
+    history.replaceState(null, "", form.action);
+    return decoded.replaceChildren();
+  }
   const sent = { method: "POST", body: new URLSearchParams(new FormData(form)), signal: decoding.signal };
   try {
     const answer = await fetch(form.action, sent);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const found = page.querySelector("#decoded");
-    if (!found) throw new Error("not one of our pages");
-    decoded.replaceChildren(...[...found.childNodes].map((node) => document.adoptNode(node)));
+    decoded.replaceChildren(...(found ? [...found.childNodes].map((node) => document.adoptNode(node)) : [said(page)]));
     summary.textContent = decoded.querySelector(".summary")?.textContent ?? "";
     form.elements.data.setAttribute("aria-invalid", !answer.ok);
-    if (answer.redirected) history.replaceState(null, "", answer.url);
+    if (found) document.title = page.title;
+    // The address is that of what is shown, or the form's where that has none.
+    history.replaceState(null, "", answer.redirected ? answer.url : form.action);
   } catch (error) {
-    if (error.name !== "AbortError") decoded.textContent = NO_ANSWER;
+    if (error.name !== "AbortError") decoded.textContent = said();
   }
 }
 
@@ -132,7 +134,7 @@ async function run(link) {
     }
     shown.textContent = `${answer.status} ${answer.statusText}\n\n${text.slice(0, MAX_SHOWN)}${text.length > MAX_SHOWN ? "\n…" : ""}`;
   } catch {
-    shown.textContent = NO_ANSWER;
+    shown.textContent = said();
   }
 }
 
