@@ -153,7 +153,7 @@ class SubmitPage(_FormPage):
         rows: Sequence[PreviewRow] = (),
         problem: str = "",
     ) -> None:
-        resp.set_header("Cache-Control", "no-store")
+        resp.set_header("Cache-Control", "no-cache")  # the back button shows what was entered
         page = rendered(
             "submit.html", here="/submit/", form=form, rows=rows, problem=problem, counts=counts(rows),
             max_signatures=MAX_SIGNATURES, max_body=self._limit // MIB,

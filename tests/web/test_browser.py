@@ -175,6 +175,9 @@ def test_a_list_is_previewed_then_stored_then_found(page_of: Open, port: int) ->
     page.reload()
     expect(page.get_by_role("heading", level=1)).to_have_text("Stored")
     assert set(methods) == {"GET"}
+    page.go_back()  # to correct what was rejected
+    expect(page.get_by_label("Signatures, an ABI")).to_have_value(re.compile("f\\(uint7\\)"))
+    page.go_forward()
     page.get_by_role("link", name=new).click()
     expect(page.get_by_text("by a user of this server")).to_be_visible()
 
