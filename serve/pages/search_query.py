@@ -22,6 +22,7 @@ MAX_CHARACTERS = 8000
 _SELECTOR, _ADDRESS, _TOPIC, _WORD = 8, 40, 64, 64  # hex digits
 _HEX = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
 _KEYWORD = re.compile(r"(function|event|error)\s+(?=\S)")
+_QUOTED = re.compile(r"""(["'`])(.*)\1,?""", re.DOTALL)  # as in JSON or Markdown
 _SPACE = re.compile(r"\s+")
 
 
@@ -29,7 +30,7 @@ _SPACE = re.compile(r"\s+")
 class SearchQuery:
     """A search.
 
-    ``entered`` is the trimmed input. ``digits`` are the digits of a hash, or a part of them; ``fragment`` is the part
+    ``entered`` is the trimmed input, without quotes around it. ``digits`` are the digits of a hash, or a part of them; ``fragment`` is the part
     of a text to find. A complete signature has ``canonical`` and ``digest``, the whole 32-byte hash. ``problem`` says
     why an input that looks like a complete signature is not valid. ``may_be_submitted`` is false if no signature can
     be what was entered.
@@ -48,8 +49,11 @@ class SearchQuery:
 
 
 def parse_search(entered: str) -> SearchQuery:
-    """Classify an input. Never fails."""
+    """Classify an input, without quotes around it. Never fails."""
     entered = entered.strip()[:MAX_CHARACTERS]
+    quoted = _QUOTED.fullmatch(entered)
+    if quoted:
+        entered = quoted[2].strip()
     if not entered:
         return SearchQuery("", "nothing")
     compact = _SPACE.sub("", entered)

@@ -38,6 +38,7 @@ TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
         ("transfer(address,uint)", "text", "", "transfer(address,uint256)"),
         ("event Transfer(address indexed a, uint b);", "text", "", "Transfer(address,uint256)"),
         ("grüße", "fragment", "", "grüße"),
+        ('"0xa9059cbb",', "selector", "a9059cbb", ""), ("`f(uint)`", "text", "", "f(uint256)"), ("''", "nothing", "", ""),
     ],
 )  # fmt: skip
 def test_input_is_classified(entered: str, kind: str, digits: str, fragment: str) -> None:
