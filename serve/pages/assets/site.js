@@ -24,7 +24,7 @@ async function search() {
     const answer = await fetch(`/search/results/?${address}`, { signal: searching.signal });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const found = answer.ok ? page.querySelector("[data-summary]") : null;
-    results.replaceChildren(...(found && wanted ? [document.adoptNode(found)] : []));
+    results.replaceChildren(...(found && wanted ? [found] : []));
     summary.textContent = found ? found.dataset.summary : said(page);
     if (welcome) welcome.hidden = wanted !== "";
     history.replaceState(null, "", wanted ? `/search/?${address}` : welcome ? "/" : "/search/");
@@ -75,21 +75,18 @@ async function decode() {
   const decoded = document.querySelector("#decoded");
   decoding?.abort();
   decoding = new AbortController();
-  if (!form.elements.data.value.trim()) {
-    history.replaceState(null, "", form.action);
-    return decoded.replaceChildren();
-  }
+  history.replaceState(null, "", form.action); // until what is shown has an address
+  if (!form.elements.data.value.trim()) return decoded.replaceChildren();
   const sent = { method: "POST", body: new URLSearchParams(new FormData(form)), signal: decoding.signal };
   try {
     const answer = await fetch(form.action, sent);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const found = page.querySelector("#decoded");
-    decoded.replaceChildren(...(found ? [...found.childNodes].map((node) => document.adoptNode(node)) : [said(page)]));
+    decoded.replaceChildren(...(found?.childNodes ?? [said(page)]));
     summary.textContent = decoded.querySelector(".summary")?.textContent ?? "";
     form.elements.data.setAttribute("aria-invalid", !answer.ok);
     if (found) document.title = page.title;
-    // The address is that of what is shown, or the form's where that has none.
-    history.replaceState(null, "", answer.redirected ? answer.url : form.action);
+    if (answer.redirected) history.replaceState(null, "", answer.url);
   } catch (error) {
     if (error.name !== "AbortError") decoded.textContent = said();
   }
