@@ -227,10 +227,12 @@ def test_keys_alone_are_enough(page_of: Open) -> None:
 
 @pytest.mark.parametrize("path", SOME_PATHS)
 def test_a_page_fits_a_phone(page_of: Open, path: str) -> None:
-    """Nothing scrolls sideways, and the links at the top are one line."""
+    """Nothing scrolls sideways, with text of twice the size too, and the links at the top are one line."""
     page = page_of(path, **PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("nav").first.evaluate("nav => nav.offsetHeight < 45 && nav.scrollWidth <= nav.clientWidth")
+    page.evaluate("document.documentElement.style.fontSize = '200%'")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_long_cells_are_as_wide_as_a_phone(page_of: Open) -> None:
