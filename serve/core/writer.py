@@ -39,10 +39,11 @@ from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.paths import Paths
 
 
-def abi_entries(text: str) -> list[Entry]:
+def abi_entries(text: str, *, is_whole: bool = True) -> list[Entry]:
     """The candidates of an ABI, or of a compiler's artifact, given as JSON text; raises HttpError.
 
-    ABIs that 4byte.directory refuses are accepted too: errors, receive entries, functions without outputs.
+    ABIs that 4byte.directory refuses are accepted too: errors, receive entries, functions without outputs. A bad entry
+    refuses all of them, as there, or without ``is_whole`` is rejected alone.
     """
     try:
         abi = loads(text)
@@ -50,7 +51,7 @@ def abi_entries(text: str) -> list[Entry]:
         raise field_error("contract_abi", "Invalid JSON") from None
     if isinstance(abi, dict):
         abi = abi.get("abi")
-    if not isinstance(abi, list) or not all(map(_is_abi_entry, abi)):
+    if not isinstance(abi, list) or (is_whole and not all(map(_is_abi_entry, abi))):
         raise field_error("contract_abi", "Could not validate ABI")
     return list(entries_of_abi(abi))
 

@@ -45,7 +45,7 @@ def candidates(text: bytes, format: str, file_name: str = "") -> Iterable[Entry]
     if format == "auto":
         format = _detected(text, file_name)
     if format == "abi":
-        return abi_entries(text.decode("utf-8", "replace"))
+        return abi_entries(text.decode("utf-8", "replace"), is_whole=False)
     if format == "solidity":
         if has_too_many_tokens(text):
             raise detail(413, "This source is too long.")

@@ -391,6 +391,13 @@ def test_unreadable_input_is_an_error_on_the_page(app: Application, text: str) -
     assert (answer.status, 'role="alert"' in body, f">{text}</textarea>" in unescape(body)) == (400, True, True)
 
 
+def test_a_bad_entry_of_an_abi_is_rejected_alone(app: Application) -> None:
+    """With its number; the others are stored."""
+    page = visible(send_form(app, {"text": '[{"name": "entryOfAbi"}, {"name": "g", "inputs": 5}, 7]'}))
+    assert "1 new, 2 rejected" in page
+    assert re.search(r"2\s*rejected\s*\{.*\}\s*not a valid ABI entry", page)
+
+
 def test_lines_without_a_keyword_go_where_the_form_says(app: Application) -> None:
     page = visible(send_form(app, {"text": "Plain(uint256)", "as": "events"}))
     assert re.search(r"topic 0x[0-9a-f]{64}", page)
