@@ -40,9 +40,10 @@ from sigdir.serve.pages.rows import (
 )
 from sigdir.serve.pages.search_query import QueryKind, SearchQuery, parse_search
 from sigdir.signatures.arrow import Array
-from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, UNKNOWN, Collection
 from sigdir.signatures.decode_input import BadInput, hex_bytes
 from sigdir.signatures.evidence import Kind
+from sigdir.signatures.types import KINDS
 from sigdir.warehouse.index.matches import best_matches, rows_with_fragment
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import Segment
@@ -144,7 +145,7 @@ def results(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
         "query": query.entered, "suggestions": suggestions, "search_query": query, "groups": [_group_values(group) for group in groups],
         "only": URL_NAMES[only] if only else "", "page": page, "pages": pages, "meanings": _meanings(view, query),
         "summary": _summary(query, groups, suggestions), "json": _json_query(query), "more": partial(_search_address, query.entered),
-        "submit": "/submit/" + (f"?{urlencode({'text': query.canonical})}" if query.canonical else ""),
+        "submit": "/submit/" + (f"?{urlencode({'text': query.entered})}" if query.canonical else ""),
     }  # fmt: skip
 
 
@@ -195,17 +196,20 @@ def _search_address(entered: str, url_name: str, page: int = 1) -> str:
 
 
 def _meanings(view: View, query: SearchQuery) -> list[dict[str, Any]]:
-    """For a complete signature: its hash in each collection, and whether it is stored there."""
+    """For a complete signature: its hash in each collection that its keyword allows, and whether it is stored there."""
     if query.kind != "text":
         return []
+    stated = KINDS.get(query.entered.split()[0], Kind.UNKNOWN).collection
     found = []
     for collection in COLLECTIONS:
+        if stated not in (UNKNOWN, collection.code):
+            continue
         digest = query.digest[: collection.hash_bytes]
         known = view.id_of_text(collection, query.canonical, digest) is not None
         found.append({
             "hash_name": HASH_NAMES[collection], "hex": "0x" + digest.hex(), "known": known,
             "address": hash_address(collection, digest), "kind": _noun(collection, 1),
-            "submit": "/submit/?" + urlencode({"text": query.canonical, "as": URL_NAMES[collection]}),
+            "submit": "/submit/?" + urlencode({"text": query.entered, "as": URL_NAMES[collection]}),
         })  # fmt: skip
     return found
 

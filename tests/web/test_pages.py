@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, quote_plus, urlencode
 from urllib.robotparser import RobotFileParser
 
 import pytest
@@ -477,6 +477,15 @@ def test_a_rejected_line_says_what_to_correct(app: Application, line: str, messa
 
 
 # Links.
+
+
+@pytest.mark.parametrize(
+    ("entered", "kinds"), [("asked(uint a)", ["functions", "events"]), ("error asked(uint a)", ["functions"]), ("event asked(uint a)", ["events"])]
+)  # fmt: skip
+def test_an_unknown_signature_can_be_submitted_as_what_it_is(app: Application, entered: str, kinds: list[str]) -> None:
+    """With its keyword and its names, and as nothing else."""
+    body = unescape(get(app, f"/search/?{urlencode({'q': entered})}").body.decode())
+    assert re.findall(r'href="/submit/\?text=(.*?)&as=(.*?)"', body) == [(quote_plus(entered), kind) for kind in kinds]
 
 
 def test_every_link_answers(app: Application) -> None:
