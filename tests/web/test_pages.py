@@ -267,9 +267,12 @@ def test_a_whole_hash_is_searched_in_its_own_collection(app: Application, query:
 
 @pytest.mark.parametrize("query", ["0x00000000", "0x00000000" + "00" * 64, "0x" + "00" * 32, "noSuchName"])
 def test_nothing_found_is_one_line_with_a_link(app: Application, query: str) -> None:
-    """The line links to Submit, and so does the page of an unknown hash."""
+    """The line links to Submit, and so does the page of an unknown hash. A topic may be a transaction's hash."""
     body = get(app, f"/search/?q={query}").body.decode()
-    assert '<p class="none">Nothing found. If you know the signature, <a href="/submit/">submit it</a>.</p>' in body
+    assert '<p class="none">Nothing found. If you know the signature, <a href="/submit/">submit it</a>.' in body
+    for path in ("/search/?q=", "/decode/?data=") if query[:2] == "0x" else ():
+        page = get(app, path + query).body.decode()
+        assert ("If this is a transaction" in page) == (len(query) == 66)
     assert "<section" not in body
     for path in ("/selector/0x00000000/", f"/topic/0x{'0' * 64}/"):
         assert 'If you know the signature, <a href="/submit/">submit it</a>.' in get(app, path, BROWSER).body.decode()
