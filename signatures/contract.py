@@ -152,10 +152,25 @@ class ContractInterface:
         return tuple(function for function in self.functions if not function.texts)
 
 
+_BLUEPRINT = b"\xfe\x71"  # INVALID, and a byte that ERC-5202 chose
+
+
 def codes_of(code: bytes) -> tuple[bytes, ...]:
-    """What code may be: runtime code, and the runtime code inside of creation code, where there is some."""
-    inner = scan_code(code).returned
+    """What code may be: runtime code, and the runtime code inside of creation code or a blueprint, where there is some."""
+    inner = scan_code(_without_preamble(code)).returned
+    if inner is not None and inner.startswith(_BLUEPRINT):
+        inner = scan_code(_without_preamble(inner)).returned
     return (code,) if inner is None else (code, inner)
+
+
+def _without_preamble(code: bytes) -> bytes:
+    """The creation code in a blueprint. A byte comes before it whose lower two bits are the width of a length, the length,
+    and data that long.
+    """
+    if not code.startswith(_BLUEPRINT):
+        return code
+    start = 3 + (code[2:3] or b"\0")[0] % 4
+    return code[start + int.from_bytes(code[3:start]) :]
 
 
 def contract_code(

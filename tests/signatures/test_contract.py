@@ -173,6 +173,18 @@ def test_creation_code_gives_its_runtime_code() -> None:
     assert read.runtime == read_contract(runtime.hex()).runtime
 
 
+@pytest.mark.parametrize("preamble", ["fe7100", "fe710102abcd", "fe71020001ff"])
+def test_a_blueprint_gives_the_code_that_it_creates(preamble: str) -> None:
+    """Of ERC-5202, with and without data in front, as it stands at its address and in the code that puts it there."""
+    runtime = dispatcher([hash_of("f()")])
+    blueprint = bytes.fromhex(preamble) + creation_code(runtime)
+    for code in (blueprint, creation_code(blueprint)):
+        read = read_contract(code.hex())
+        assert (read.is_creation, read.runtime.code) == (True, runtime)
+    for cut in range(len(blueprint)):
+        read_contract(blueprint[:cut].hex() or "00")
+
+
 def test_the_corpora_s_contracts() -> None:
     """The functions found are those of each ABI, and with its texts every one of the 134 fits and is declared alike."""
     fits: Counter[Fit] = Counter()
