@@ -396,7 +396,8 @@ def _table(engine: ScratchTables, source: str) -> str:
     if name.endswith(".parquet"):
         return f"read_parquet({file})"
     if name.endswith((".csv", ".tsv")):  # as text, so that other columns stay as they are in the file
-        options = f"""delim = {quoted(_separator(source))}, quote = '"', escape = '"', comment = '', null_padding = true, parallel = false"""
+        dialect = f"""delim = {quoted(_separator(source))}, quote = '"', escape = '"', comment = ''"""
+        options = f"{dialect}, null_padding = true, parallel = false"
         return f"read_csv({file}, all_varchar = true, header = true, {options})"
     if name.endswith((".jsonl", ".ndjson")):
         lines = f"read_json_objects({file}, format = 'newline_delimited', ignore_errors = true)"
