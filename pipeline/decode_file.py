@@ -402,9 +402,10 @@ def _table(engine: ScratchTables, source: str) -> str:
     if name.endswith((".jsonl", ".ndjson")):
         lines = f"read_json_objects({file}, format = 'newline_delimited', ignore_errors = true)"
         return _objects(engine, source, f"(FROM {lines})")
-    if name.endswith(".json"):  # a list of objects, an object, lines, or an answer of an explorer or a node
+    if name.endswith(".json"):  # a list of objects, an object, lines, or an answer of an explorer, Dune or a node
         document = f"read_json_objects({file}, maximum_object_size = {_DOCUMENT_BYTES})"
         rows = """CASE WHEN json_type(json, '$.result') = 'ARRAY' THEN json -> '$.result[*]'
+            WHEN json_type(json, '$.result.rows') = 'ARRAY' THEN json -> '$.result.rows[*]'
             WHEN json_type(json, '$.result') = 'OBJECT' AND json_exists(json, '$.jsonrpc') THEN [json -> '$.result']
             ELSE [json] END"""
         return _objects(engine, source, f"(SELECT unnest({rows}) AS json FROM {document})")
