@@ -469,6 +469,16 @@ def test_a_copy_stays_apart(tmp_path: Path, url: str) -> None:
         push(copy, f"{url}-other")
 
 
+def test_a_warehouse_that_takes_posts_is_no_store(tmp_path: Path) -> None:
+    """An import into its folder by a URL would give the ids of rows that were POSTed, and these would be lost."""
+    make_warehouse(local := Paths(tmp_path / "own"))
+    stage(local, SIGNATURES, "posted(uint256)")
+    url = f"file://{local.root}"
+    for attempt in (lambda: copy_in(url, tmp_path / "copy"), lambda: push(local, url)):
+        with pytest.raises(UnreadableWarehouse, match="takes POSTs"):
+            attempt()
+
+
 # The suppress list.
 
 

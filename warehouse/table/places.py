@@ -376,6 +376,15 @@ def place_of(paths: Paths) -> Folder:
     return Folder(paths) if store is None else WorkingCopy(paths, store)
 
 
+def require_store(store: Store) -> None:
+    """Raise UnreadableWarehouse for the folder of a warehouse that takes POSTs: a commit would give their ids again."""
+    staging = str(Paths(Path()).staging)
+    if store.url.startswith("file:") and store.find(staging) is not None:
+        raise UnreadableWarehouse(
+            f"{store}: no store, but a warehouse that takes POSTs, because it has {staging}: name the folder without file://"
+        )
+
+
 def put_suppressed(paths: Paths, store: Store, raw: bytes) -> bytes:
     """Write a suppress list into a store, then into its identity that it has one; returns it sealed.
 

@@ -41,7 +41,7 @@ from sigdir.warehouse.table.errors import UnreadableWarehouse, VacuumedEvidence
 from sigdir.warehouse.table.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
 from sigdir.warehouse.table.identity import Identity, read_identity, require_format, usable_identity, write_identity
 from sigdir.warehouse.table.paths import Paths, existing, mirror_spool
-from sigdir.warehouse.table.places import Folder, NamedFile, put_suppressed, store_of
+from sigdir.warehouse.table.places import Folder, NamedFile, put_suppressed, require_store, store_of
 from sigdir.warehouse.table.stores import ObjectExists, Store, open_store
 from sigdir.warehouse.transfer.transfer import (
     NAMES,
@@ -98,6 +98,7 @@ def push(source: Paths, url: str, progress: Progress = lambda _: None) -> Transf
     if store_of(source) is not None:
         raise UnreadableWarehouse(f"{source.root} is a copy of a warehouse in a store; push the warehouse itself")
     store = open_store(url)
+    require_store(store)
     _claim(store, source, usable_identity(source))
     snapshot = read_snapshot(source)
     held = _held_version(source, store, snapshot.version)

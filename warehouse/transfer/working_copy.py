@@ -40,7 +40,7 @@ from sigdir.warehouse.table.identity import (
 )
 from sigdir.warehouse.table.parallel import for_each
 from sigdir.warehouse.table.paths import Below, Paths
-from sigdir.warehouse.table.places import REQUESTS, Folder, NamedFile, store_of
+from sigdir.warehouse.table.places import REQUESTS, Folder, NamedFile, require_store, store_of
 from sigdir.warehouse.table.stores import MissingObject, ObjectExists, Store, StoreError
 from sigdir.warehouse.table.suppressed import sealed_version
 from sigdir.warehouse.transfer.transfer import (
@@ -147,6 +147,8 @@ class _Pull:
     def identity(self, make: bool) -> Identity:
         """What the store's ``warehouse.json`` says; raises UnreadableWarehouse."""
         name = str(NAMES.identity)
+        if make:  # whoever publishes
+            require_store(self.store)
         try:
             raw = self.store.read(name)
         except MissingObject:
