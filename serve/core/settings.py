@@ -116,8 +116,8 @@ class Settings:
         return is_read_only(self.warehouse)
 
     def as_the_medium_allows(self) -> Settings:
-        """The same settings; on read-only media and for a replica without POST and without folding."""
-        if not self.on_read_only_media and not self.follow_store:
+        """The same settings; on read-only media, and for the copy of a store, without POST and without folding."""
+        if not self.on_read_only_media and not self.follow_store and not self.paths.store.exists():
             return self
         return replace(self, read_only=True, fold_every=0.0)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sigdir.serve.core.settings import Settings
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.places import working_copy
 from sigdir.warehouse.transfer.backup import push
@@ -200,3 +201,11 @@ def test_a_replica_needs_a_version(tmp_path: Path) -> None:
         serving(tmp_path / "copy", "--follow-store", f"file://{tmp_path}/empty"),
     ):
         pass
+
+
+def test_a_copy_takes_no_post_where_no_server_follows_the_store(tmp_path: Path) -> None:
+    """A POSTed row would get an id that an import of another machine gives to another text, and be lost."""
+    copy = working_copy(f"file://{tmp_path / 'store'}", tmp_path / "copy")
+    pull(copy, make=True)
+    settings = Settings(copy.root).as_the_medium_allows()
+    assert (settings.read_only, settings.fold_every) == (True, 0)
