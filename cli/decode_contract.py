@@ -57,8 +57,8 @@ def code_of(argument: str) -> ContractCode:
     try:
         return read_contract(entered(argument, _MAX_CHARACTERS, takes_files=True))
     except BadBytecode as error:
-        is_read = argument[:1] in ("-", "@") or os.path.isfile(argument)
-        if is_read or error.reason is not CodeProblem.NOT_HEX:
+        is_no_name = argument[:1] in ("-", "@") or argument[:2] in ("0x", "0X") or os.path.isfile(argument)
+        if is_no_name or error.reason is not CodeProblem.NOT_HEX:
             raise Failure(str(error)) from None
         raise Failure(f"there is no file {printable(argument[:80])!r}, and as hex digits: {error}") from None
 
