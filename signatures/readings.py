@@ -366,8 +366,8 @@ class Readings:
     # The input itself.
 
     def _read_input(self, tree: _Tree, reading: Reading, known: Sequence[Known]) -> None:
-        known = _with_given(tree.input, reading.hash, known)
-        known = _of_contract(tree.input, reading.form, reading.hash, known)
+        ranked = _with_built_in(reading.hash, known)
+        known = _of_contract(tree.input, reading.form, reading.hash, _with_given(tree.input, reading.hash, ranked))
         if reading.form is Form.LOG and not known and (unnamed := _of_contract(tree.input, Form.LOG, b"", ())):
             known, reading.is_anonymous = unnamed, True  # no text is known, and the ABI has anonymous events
         reading.texts = len(known)
@@ -380,7 +380,7 @@ class Readings:
             reading.note = f"{counted(untried, 'known text')} {_NOT_TRIED}"
         elif not reading.candidates:
             reading.note = _unknown(reading, tree.input)
-        _rank(reading, reading.form, first_known=_first_known(reading.candidates))
+        _rank(reading, reading.form, first_known=_first_known(reading.candidates, ranked))
         tree.results = _by_form(reading)
         for result in tree.results:
             self._search(tree, 1, result)
@@ -487,7 +487,7 @@ def inner_reading(data: bytes, known: Sequence[Known], outer: Form, budget: Budg
         return None
     fitting.sort(key=lambda found: found.known.text != beside)
     reading = Reading(Form.CALLDATA, data, texts=max(len(known), len(tried)), candidates=fitting)
-    _rank(reading, outer, first_known=_first_known(candidates), is_inner=not beside)
+    _rank(reading, outer, first_known=_first_known(candidates, known), is_inner=not beside)
     if beside:
         reading.form, reading.data = Form.ARGUMENTS, data[SELECTOR_BYTES:]
         for found in fitting:
@@ -512,17 +512,16 @@ def _of_contract(input: Input, form: Form, hash: bytes, known: Sequence[Known]) 
 
 
 def _with_given(input: Input, hash: bytes, known: Sequence[Known]) -> Sequence[Known]:
-    """The texts to try: those that the input gives, those of the language, those of the directory."""
-    if input.form is not Form.LOG:
-        known = _with_built_in(hash, known)
+    """The texts to try: those that the input gives, with what is known of them, then the others."""
     if not input.texts:
         return known
-    given = [_given(text, hash, is_event=input.form is Form.LOG) for text in input.texts]
+    of_text = {one.text: one for one in known}
+    given = [_given(text, hash, of_text, is_event=input.form is Form.LOG) for text in input.texts]
     texts = {one.text for one in given}
     return [*given, *(one for one in known if one.text not in texts)]
 
 
-def _given(text: str, hash: bytes, *, is_event: bool) -> Known:
+def _given(text: str, hash: bytes, of_text: Mapping[str, Known], *, is_event: bool) -> Known:
     """A text that somebody gives with the bytes. One that the grammar refuses stays as it is: to try it gives the reason.
 
     One of another hash, or of none, shows what its types make of the bytes. It is not what was called. Anonymous logs have no
@@ -532,7 +531,7 @@ def _given(text: str, hash: bytes, *, is_event: bool) -> Known:
         found = canonicalise_one(text, EVENTS if is_event else FUNCTIONS, Kind.EVENT if is_event else Kind.UNKNOWN)
     except GrammarError:
         return Known(text).of_contract(Membership.OTHER_HASH, "no contract has it, because it is no signature")
-    known = Known(found.text).declared_as(found.declaration) if found.declaration else Known(found.text)
+    known = of_text.get(found.text, Known(found.text)).declared_as(found.declaration)
     if found.digest.startswith(hash):
         return known
     what = "topic" if is_event else "selector"
@@ -586,9 +585,14 @@ def _unindexed(types: Sequence[Type], split: Split | None) -> Sequence[Type]:
 # Order and confidence.
 
 
-def _first_known(tried: Sequence[Candidate]) -> Candidate | None:
-    """Of texts in the directory's order the first, as far as the contract does not tell them apart."""
-    return min(tried, key=lambda found: found.known.membership, default=None)
+def _first_known(tried: Sequence[Candidate], ranked: Sequence[Known]) -> Candidate | None:
+    """The text that the directory ranks first, as far as the contract does not tell them apart.
+
+    Anybody may give a text with the bytes, as in a link: one that the directory lacks ranks last.
+    """
+    places = {one.text: place for place, one in enumerate(ranked)}
+    last = len(places)
+    return min(tried, key=lambda found: (found.known.membership, places.get(found.known.text, last)), default=None)
 
 
 def _rank(reading: Reading, form: Form, *, first_known: Candidate | None, is_inner: bool = False) -> None:

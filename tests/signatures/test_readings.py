@@ -321,6 +321,17 @@ def test_a_text_that_a_search_found_is_sure_by_its_contract_alone() -> None:
     assert best(calldata(call(guess.text, 7)), guess.of_contract(Membership.HAS, "")).confidence is Confidence.HIGH
 
 
+def test_a_given_text_is_no_surer_than_what_ranks_before_it() -> None:
+    """Anybody may write a mined one before the bytes of a link. The directory's order and doubts count for it too."""
+    given, meant = "coral_cable_news(uint256)", Known("upgrade()")
+    input = calldata(call(given, 7))._replace(texts=(given,))
+    for known in ([meant], [meant, Known(given)], [Known(given, witness=Witness.SOLVED)]):
+        [[reading]] = answered([input], {input.data[:4]: known})
+        found = reading.candidates[0]
+        assert (found.attempt.text, found.confidence) == (given, Confidence.MEDIUM)
+    assert best(input).confidence is Confidence.HIGH
+
+
 # Logs.
 
 
