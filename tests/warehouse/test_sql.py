@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 import sys
-from datetime import timedelta
+from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
 
@@ -181,6 +181,13 @@ def test_wide_integers_of_a_file_keep_their_digits(warehouse: Warehouse, tmp_pat
     for file in tmp_path.iterdir():
         found = sigdir.open(warehouse.paths.root, files={"mine": file}).sql("SELECT wei, word, price FROM mine").rows()
         assert found == [(wei, str(word), half), (-5, "1", 1e21), (None, None, None)], file
+
+
+def test_wide_integers_of_json_change_no_other_column(warehouse: Warehouse, tmp_path: Path) -> None:
+    """A date in another form, and keys that differ in case, are what they are without such integers beside them."""
+    (tmp_path / "a.json").write_text(f'[{{"day": "01-31-2026", "Wei": 1, "wei": {10**21 + 1}}}]')
+    mine = sigdir.open(warehouse.paths.root, files={"mine": tmp_path / "a.json"})
+    assert mine.sql("FROM mine").rows() == [(date(2026, 1, 31), 1, 10**21 + 1)]
 
 
 def test_a_named_file_allows_no_other_access(warehouse: Warehouse, tmp_path: Path) -> None:

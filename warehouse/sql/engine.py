@@ -431,25 +431,27 @@ def _read_json(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
     """The SQL that reads a file of JSON. A column of integers has all their digits, as text where they are over 38.
 
     The engine would make floats of those over 64 bits, as of amounts in wei. So the columns that it takes for floats are
-    looked at as text, in one pass over the file.
+    read as they are written. The others stay with what it finds out itself: columns that are named to it lose keys.
     """
-    name = quoted(str(file))
-    found = connection.sql(f"FROM read_json({name})")
-    types = dict(zip(found.columns, map(str, found.types), strict=True))
-    floats = [column for column, type in types.items() if type == "DOUBLE"]
+    plain, written = f"read_json({quoted(str(file))})", f"read_json({quoted(str(file))}, maximum_depth = 1)"
+    found = connection.sql(f"FROM {plain}")
+    floats = [identifier(name) for name, type in zip(found.columns, found.types, strict=True) if str(type) == "DOUBLE"]
     if not floats:
-        return f"read_json({name})"
-    texts = f"read_json({name}, columns = {_struct(types | dict.fromkeys(floats, 'VARCHAR'))})"
-    tests = (f"bool_and(regexp_full_match({one}, '-?[0-9]+')), max(length({one}))" for one in map(identifier, floats))
-    [row] = connection.sql(f"SELECT {', '.join(tests)} FROM {texts}").fetchall()
-    for column, is_whole, longest in zip(floats, row[::2], row[1::2], strict=True):
-        if is_whole:
-            types[column] = "HUGEINT" if longest <= 38 else "VARCHAR"
-    return f"read_json({name}, columns = {_struct(types)})"
-
-
-def _struct(types: Mapping[str, str]) -> str:
-    return f"{{{', '.join(f'{quoted(column)}: {quoted(type)}' for column, type in types.items())}}}"
+        return plain
+    texts = [f"{column} ->> '$'" for column in floats]
+    tests = (f"bool_and(regexp_full_match({text}, '-?[0-9]+')), max(length({text}))" for text in texts)
+    [row] = connection.sql(f"SELECT {', '.join(tests)} FROM {written}").fetchall()
+    exact = [
+        (column, f"CAST({text} AS {'HUGEINT' if longest <= 38 else 'VARCHAR'})")
+        for column, text, is_whole, longest in zip(floats, texts, row[::2], row[1::2], strict=True) if is_whole
+    ]  # fmt: skip
+    if not exact:
+        return plain
+    return f"""(
+        SELECT read.* REPLACE ({", ".join(f"exact.{column} AS {column}" for column, _ in exact)})
+        FROM {plain} AS read
+        POSITIONAL JOIN (SELECT {", ".join(f"{value} AS {column}" for column, value in exact)} FROM {written}) AS exact
+    )"""
 
 
 def _read_csv(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
@@ -467,8 +469,8 @@ def _read_csv(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
     as_text = f"read_csv({name}, all_varchar = true, header = {has_header})"
     [found] = connection.sql(f"SELECT {tests} FROM {as_text}").fetchall()
     texts = [number for number, has_0x in zip(numbers, found, strict=True) if has_0x]
-    types = _struct(dict.fromkeys(texts, "VARCHAR"))
-    return f"read_csv({name}, header = {has_header}, types = {types})" if texts else f"read_csv({name})"
+    types = ", ".join(f"{quoted(text)}: 'VARCHAR'" for text in texts)
+    return f"read_csv({name}, header = {has_header}, types = {{{types}}})" if texts else f"read_csv({name})"
 
 
 def _arrow_table(name: str, given: Any) -> pa.Table:
