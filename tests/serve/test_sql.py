@@ -116,6 +116,8 @@ REFUSED = [
     "PRAGMA database_list", "SHOW ALL TABLES", "SELECT list_transform(['threads'], lambda x: current_setting(x))",
     "FROM query_table(['sqlite_master'])", ";", "--", "SELECT (SELECT count(*) FROM duckdb_settings())",
     "SELECT json_serialize_plan('SELECT current_setting(''allowed_paths'')', optimize := true)",
+    'WITH "main.duckdb_views" AS (SELECT 1) FROM main.duckdb_views',
+    'WITH "parts.sources" AS (SELECT 1) FROM parts.sources',
 ]  # fmt: skip
 
 

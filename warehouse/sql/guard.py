@@ -89,14 +89,17 @@ def _refused_function(parts: list[dict[str, Any]], strangers: bool) -> str | Non
 def _refused_name(connection: duckdb.DuckDBPyConnection, parts: list[dict[str, Any]]) -> str | None:
     """What strangers say of a name that is neither our view nor a common table expression of the query.
 
-    An expression may not have the name of an internal view, because it is not known where the name means which.
+    An expression may not have the name of an internal view, because it is not known where the name means which. A name
+    with a schema means neither: a quoted name of an expression may have a dot.
     """
     own = {str(entry["key"]).lower() for part in parts for entry in part.get("map", ()) if "key" in entry}
     internal = connection.sql("SELECT lower(view_name) FROM duckdb_views() WHERE internal").fetchall()
     allowed = ({*STRANGERS_VIEWS} | own) - {name for (name,) in internal} | {_SHOW_TABLES}
     for part in parts:
-        name = ".".join(map(str, part.get("qualified_name", {}).get("path", ())))
-        if part.get("type") in ("BASE_TABLE", "SHOW_REF") and name and name.lower() not in allowed:
+        path = part.get("qualified_name", {}).get("path", ())
+        name = ".".join(map(str, path))
+        is_allowed = len(path) == 1 and name.lower() in allowed
+        if part.get("type") in ("BASE_TABLE", "SHOW_REF") and name and not is_allowed:
             return f"there is no view {name}; the views are {', '.join(STRANGERS_VIEWS)}"
     return None
 
