@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from sigdir.warehouse.index.view import Reader
 
 _BODY_BYTES = 3 * MAX_BYTES  # a contract's code as hex digits, and what is around them
-_NAMES_SOLVE = re.compile(rb'"name"\s*:\s*"solve"')
+_MAY_NAME_SOLVE = re.compile(rb'"name"\s*:\s*"solve"|\\u|\0')
+"""JSON has it as it is, with escapes, or in UTF-16 or UTF-32, which have zero bytes."""
 
 
 class McpResource:
@@ -36,8 +37,8 @@ class McpResource:
         self._reader, self._solves = reader, solves
 
     def cost(self, req: falcon.Request) -> Cost:
-        """Whether a message names the tool ``solve``. Clients of protocols before 2026 do so in the body alone."""
-        names_solve = self._solves and _NAMES_SOLVE.search(bodies.peeked(req, _BODY_BYTES))
+        """Whether a message may name the tool ``solve``. Clients of protocols before 2026 do so in the body alone."""
+        names_solve = self._solves and _MAY_NAME_SOLVE.search(bodies.peeked(req, _BODY_BYTES))
         return Cost.PATIENCE if names_solve else Cost.SIZE
 
     @cached_property

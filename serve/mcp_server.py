@@ -296,8 +296,9 @@ def _described(found: ContractInterface) -> str:
 def mcp_server(directory: Directory, *, solves: bool = True) -> MCPServer:
     """The server of a directory's tools; ``run("stdio")`` serves them until standard input ends."""
     server = MCPServer(
-        "signature-directory", instructions=_INSTRUCTIONS, version=version("signature-directory"), log_level="ERROR"
-    )
+        "signature-directory", instructions=_INSTRUCTIONS, version=version("signature-directory"), log_level="ERROR",
+        subscriptions=False,  # nothing here changes, and the answer to subscriptions/listen would never end
+    )  # fmt: skip
     reads_only = ToolAnnotations(
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )

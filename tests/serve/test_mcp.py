@@ -267,6 +267,20 @@ def test_only_what_names_solve_waits_for_what_solves(stored: Path) -> None:
                 req = falcon.testing.create_req(method="POST", path="/mcp", body=body)
                 assert (resource.cost(req) is Cost.PATIENCE) == (name == "solve")
                 assert b"".join(pieces_of(req, 1000)) == body.encode()
+        call = '{"method":"tools/call","params":{"name":"solve"}}'
+        for body in (call.replace("solve", "s\\u006flve"), call.replace("name", "n\\u0061me"), call.encode("utf-16-le")):
+            req = falcon.testing.create_req(method="POST", path="/mcp", body=body)
+            assert resource.cost(req) is Cost.PATIENCE
+
+
+def test_no_answer_is_without_an_end(app: Application) -> None:
+    """Nobody is told of changes: the answer to who listens would hold the process of costly requests."""
+    modern = "io.modelcontextprotocol/"
+    about = {f"{modern}protocolVersion": "2026-07-28", f"{modern}clientInfo": {"name": "a", "version": "1"}}
+    params = {"notifications": {"toolsListChanged": True}, "_meta": {**about, f"{modern}clientCapabilities": {}}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}).encode()
+    headers = {**HEADERS, "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
+    assert posted(app, body, headers).json()["error"]["message"] == "Method not found"
 
 
 def test_http_refuses_what_is_no_message(app: Application, stored: Path) -> None:
