@@ -274,8 +274,9 @@ def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> lis
     names = [name for name in _DATA_FIELDS if fields.get(name) is not None]
     filled = [name for name in names if not _is_empty(fields[name])] if topics is None and form in _CALLS else []
     name = next(iter(filled or names), None)
-    for other in filled[1:]:  # a wallet may send the one, and ask about the other
-        if other != "revert" and str(fields[other]).strip().lower() != str(fields[filled[0]]).strip().lower():
+    digits = [str(fields[one]).strip().lower().removeprefix("0x") for one in filled]
+    for other, those in zip(filled[1:], digits[1:], strict=False):  # a wallet may send the one, and ask about the other
+        if other != "revert" and those != digits[0]:
             raise BadInput(f"it differs from {filled[0]}, and a call has one of them", other)
     if topics is None and name is None:
         raise BadInput("This field is required.")
