@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -315,6 +316,23 @@ def test_a_copy_that_was_written_to_is_refused(paths: Paths, copy: Paths, use: C
     assert_refused(paths, copy, str(copy.root))
     add_more(paths, "more")
     assert_refused(paths, copy, str(copy.root))
+
+
+def test_a_row_that_is_posted_into_the_copy_during_a_backup_stays(paths: Paths, copy: Paths) -> None:
+    """The backup is refused before its first entry, which would give the row's id to another text."""
+    backup(paths, copy)
+    add_more(paths, "more")
+
+    numbers = count()
+
+    def post(_: TransferReport) -> None:
+        stage(copy, SIGNATURES, f"own{next(numbers)}(uint256)")
+
+    before = read_snapshot(copy).version
+    with pytest.raises(UnreadableWarehouse, match="rows of its own"):
+        backup(paths, copy, progress=post)
+    assert read_snapshot(copy).version == before
+    assert staged_rows(copy, SIGNATURES)[-1].text.startswith("own")
 
 
 def test_a_missing_warehouse_is_an_error(tmp_path: Path, copy: Paths) -> None:

@@ -13,7 +13,8 @@ Protocol for a folder
     1. Copy staging, as it is at one moment, into a file beside.
     2. Read the log after that. Rows that were folded in between are in both and count as folded because of
        the log's watermark; in the opposite order they would be in neither.
-    3. Copy the versions (``transfer.py``), and put staging in place, in one transaction.
+    3. Copy the versions (``transfer.py``), and put staging in place, in one transaction. A server of the copy takes no
+       POST from the first entry until then.
 
     A log that is newer than its staging file is a consistent state, for the reason given in 2. That is why
     staging comes last, and why an interrupted copy can be opened.
@@ -26,7 +27,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
@@ -112,9 +113,13 @@ def push(source: Paths, url: str, progress: Progress = lambda _: None) -> Transf
 
 
 def _copy_versions(
-    source: Paths, target: Place, snapshot: Snapshot, held: int, since: int, report: TransferReport, progress: Progress
-) -> None:
-    """Copy the entries after version ``held``, what the newest version needs, and what those after ``since`` still have."""
+    source: Paths, target: Place, snapshot: Snapshot, held: int, since: int, report: TransferReport, progress: Progress,
+    publishing: AbstractContextManager[object] | None = None,
+) -> None:  # fmt: skip
+    """Copy the entries after version ``held``, what the newest version needs, and what those after ``since`` still have.
+
+    ``publishing`` is the context in which the entries get their names.
+    """
     entries = [entry for entry in read_entries(source, snapshot.version) if entry.version > since]
     manifests = (manifest_of_entry(source, entry) for entry in entries if entry.version > held)
     older = [
@@ -125,7 +130,7 @@ def _copy_versions(
     newest = [*data_of(source, snapshot.all_files()), *evidence_of(source, snapshot.manifest)]
     versions = range(held + 1, snapshot.version + 1)
     try:
-        transfer([*older, *newest], versions, Folder(source), target, report, progress=progress)
+        transfer([*older, *newest], versions, Folder(source), target, report, progress=progress, publishing=publishing)
     except ObjectExists as error:
         raise UnreadableWarehouse(f"{target} was written to by another: {error}") from None
     report.version = snapshot.version
@@ -209,19 +214,37 @@ def _back_up(
     held = -1 if target.is_unfinished else _held_version(source, target, snapshot.version)
     if not target.is_unfinished:
         with open_read_only(copy.staging) as of_copy:
-            if not of_copy.is_as_backed_up():
-                raise UnreadableWarehouse(f"{copy.root} was written to since it was a backup: it has rows of its own")
+            _require_as_backed_up(copy, of_copy)
     report = TransferReport(staged=drop_published_rows(staged, snapshot.high_water))
     if source.suppressed.exists():  # first: a copy that opens hides what its source hides
         write_file(copy.suppressed, source.suppressed.read_bytes())
     else:
         copy.suppressed.unlink(missing_ok=True)
-    _copy_versions(source, target, snapshot, held, -1, report, progress)
-    replace_by(copy.staging, staged)
-    sync(copy.root)
-    failpoints.reach("replaced")
+    _copy_versions(source, target, snapshot, held, -1, report, progress, _replacing_staging(target, staged))
     _put_mirrors(copy, mirrors)
     return report
+
+
+@contextmanager
+def _replacing_staging(target: Folder, staged: Path) -> Iterator[None]:
+    """Replace the copy's staging after the block. A server of the copy takes no POST from the check until then.
+
+    Its row would be lost with the old staging, or have the id of a row of the new entries.
+    """
+    copy = target.paths
+    with ExitStack() as locked:
+        if copy.staging_stamp.exists():  # a copy that nobody has opened for writing gets none: a restore would bring it
+            of_copy = locked.enter_context(closing(Staging(copy.staging)))
+            _require_as_backed_up(copy, locked.enter_context(of_copy.exclusive_statement()))
+        yield
+        replace_by(copy.staging, staged)
+    sync(copy.root)
+    failpoints.reach("replaced")
+
+
+def _require_as_backed_up(copy: Paths, staging: Transaction) -> None:
+    if not staging.is_as_backed_up():
+        raise UnreadableWarehouse(f"{copy.root} was written to since it was a backup: it has rows of its own")
 
 
 @contextmanager

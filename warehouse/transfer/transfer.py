@@ -276,9 +276,9 @@ def transfer(
     failpoints.reach("copied")
     with publishing or nullcontext():
         copy.entries([str(NAMES.log_entry(version)) for version in versions], log or source)
+        failpoints.reach("logged")
     if pointer:
         target.put(str(NAMES.last_checkpoint), pointer)
-    failpoints.reach("logged")
 
 
 @dataclass
