@@ -28,7 +28,7 @@ from sigdir.warehouse.publish.publish import Publisher
 from sigdir.warehouse.staging.transaction import HighWaterMark, StagedRow
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
-from sigdir.warehouse.table.errors import Busy, CommitConflict
+from sigdir.warehouse.table.errors import Busy, CommitConflict, UnreadableWarehouse
 from sigdir.warehouse.table.parquet import FILE_SCHEMA
 from sigdir.warehouse.table.paths import Paths
 from tests.conftest import SAFETY_SECONDS
@@ -300,6 +300,25 @@ def test_a_publisher_with_a_stale_snapshot_publishes_nothing(paths: Paths) -> No
     table = visible(paths)[SIGNATURES]
     assert_sound(table)
     assert sorted(texts(table)) == ["mine()", "old()", "posted()", "stale()", "theirs()"]
+    assert_clean(paths)
+
+
+def test_a_publish_whose_files_another_publisher_removed_publishes_nothing(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the lock's file it takes the live run for a dead one; the version would name files that are gone."""
+    publish(paths, ["old()"])
+    with Run(paths, [["mine()"]]) as run, monkeypatch.context() as patch:
+
+        def enter_another(point: str) -> None:
+            if point == "indexed":
+                paths.lock.unlink()
+                Publisher(paths).__enter__().__exit__()
+
+        patch.setattr(failpoints, "reach", enter_another)
+        with pytest.raises(UnreadableWarehouse, match="was removed while this process held it"):
+            run.publish()
+    assert version(paths) == 1
     assert_clean(paths)
 
 

@@ -172,6 +172,7 @@ class Commit:
         noted: NotedEntry | None = None
         try:
             with uninterrupted(), self._staging.exclusive() as staging:
+                self._require_own_files(staging)
                 late = self._content.late_rows(staging)
                 if late and removes_at_once:
                     self._manifest = self._content.remove_late(late)
@@ -184,6 +185,14 @@ class Commit:
                 raise
             # The version is published. Rows still in staging count as folded; the next publish deletes them.
         return noted, late
+
+    def _require_own_files(self, staging: Transaction) -> None:
+        """Raise UnreadableWarehouse where another publisher took this run for a dead one, and removed its files."""
+        if self._content.run not in staging.unfinished():
+            raise UnreadableWarehouse(
+                f"{self._place.paths.lock} was removed while this process held it, and another one published meanwhile:"
+                " run the command again"
+            )
 
     def _append(self) -> NotedEntry:
         """Place the log entry: from here on the version is visible.
