@@ -23,8 +23,8 @@ from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.log.manifest import history, sources_paths
 from sigdir.warehouse.log.snapshot import read_snapshot
-from sigdir.warehouse.staging.writer import make_warehouse
-from sigdir.warehouse.table import stores
+from sigdir.warehouse.staging.writer import Staging, make_warehouse
+from sigdir.warehouse.table import failpoints, stores
 from sigdir.warehouse.table.errors import NoWarehouse, UnreadableWarehouse
 from sigdir.warehouse.table.identity import FORMAT
 from sigdir.warehouse.table.paths import Paths
@@ -477,6 +477,27 @@ def test_a_warehouse_that_takes_posts_is_no_store(tmp_path: Path) -> None:
     for attempt in (lambda: copy_in(url, tmp_path / "copy"), lambda: push(local, url)):
         with pytest.raises(UnreadableWarehouse, match="takes POSTs"):
             attempt()
+
+
+@pytest.mark.parametrize("point", ["uploaded", "copied"])
+def test_a_store_that_is_served_as_a_folder_meanwhile_gets_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """An import and a push look again before the log entry: it would give the ids of rows that were POSTed."""
+    store, local = Paths(tmp_path / "store"), Paths(tmp_path / "own")
+    publish(local, ["a()"])
+    push(local, url := f"file://{store.root}")
+    publish(local, ["b()"])
+    copy = copy_in(url, tmp_path / "copy")
+
+    def serve(reached: str) -> None:
+        if reached == point:
+            Staging(store.staging).close()
+
+    monkeypatch.setattr(failpoints, "reach", serve)
+    with pytest.raises(UnreadableWarehouse, match="takes POSTs"):
+        publish(copy, ["c()"]) if point == "uploaded" else push(local, url)
+    assert read_snapshot(store).version == 1
 
 
 # The suppress list.

@@ -268,6 +268,7 @@ class WorkingCopy(Folder):
         self.upload(run)  # what was written again since
         self._require_young(run)
         failpoints.reach("uploaded")
+        require_store(self.store)  # again: somebody may serve its folder by now
         try:
             self.store.create(name, entry.read_bytes())
         except ObjectExists:

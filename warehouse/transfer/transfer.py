@@ -39,7 +39,7 @@ from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import FileLock, dead_runs
 from sigdir.warehouse.table.parallel import ordered_map
 from sigdir.warehouse.table.paths import Paths, folder_lock, mirror_spool, mirror_state
-from sigdir.warehouse.table.places import REQUESTS, SWEEP_AGE, DamagedFile, Folder, NamedFile
+from sigdir.warehouse.table.places import REQUESTS, SWEEP_AGE, DamagedFile, Folder, NamedFile, require_store
 from sigdir.warehouse.table.stores import MissingObject, Object, Store
 
 # At this age a file that no version names is taken for a dead run's. We hold the lock, so no run is alive;
@@ -344,6 +344,7 @@ class _Transfer:
         if isinstance(self._target, Folder):
             self._target.create_all(log, names)
         else:
+            require_store(self._target)  # again: somebody may serve its folder by now
             for name in names:
                 self._target.create(name, log.read(name))
         self._report.log_entries += len(names)
