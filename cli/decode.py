@@ -234,9 +234,9 @@ def decode() -> None:
     """Explain calldata, logs, reverts and returned values by each text that has their selector or topic, the best match first.
 
     `sigdir decode DATA` is `sigdir decode auto DATA`; `sigdir decode auto --help` has its options. DATA is hex digits or
-    a log, @FILE reads them from a file, - from standard input. --file FILE decodes each row of a .parquet, .csv,
-    .tsv, .jsonl or .json, and --output TARGET says where to. --warehouse DIR|URL names the warehouse, by default data;
-    --pack FILE takes the texts from a pack.
+    a log, @FILE reads them from a file, - from standard input. --file FILE decodes each row of a table, and
+    --output TARGET says where to. --warehouse DIR|URL names the warehouse, by default data; --pack FILE takes the texts
+    from a pack.
 
     Exit status: 0 some text decodes the data, 1 no text does, 2 the data or the warehouse cannot be
     used, 130 interrupted.
@@ -256,7 +256,7 @@ def decode() -> None:
 @decode.command()
 @click.argument("data", metavar="DATA", required=False)
 @click.option(
-    "--file", type=click.Path(), metavar="FILE", help="Decode each row: .parquet, .csv, .tsv, .jsonl or .json."
+    "--file", type=click.Path(), metavar="FILE", help="Decode each row: .parquet, .csv, .tsv, .jsonl, .ndjson or .json."
 )
 @click.option(
     "--output",

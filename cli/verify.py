@@ -44,11 +44,11 @@ def verify(
 ) -> None:  # fmt: skip
     """Check everything that is stored, or a pack, and change nothing.
 
-    Every hash is computed again and every text canonicalised again. Checksums, ids, times,
-    duplicates, the log, staging, the totals of the imports, the suppress list, the servers' indexes and
-    the progress of mirrors are checked, and the bytes of files that only older versions have. Servers and
-    imports may run at the same time. A finding is one line: what, where, why. A note is a file
-    that a killed process left; the next publish removes it.
+    Every hash is computed again and every text canonicalised again. Checksums, ids, times, duplicates, the log, staging,
+    the totals of the imports, the suppress list, the servers' indexes and their files without hidden rows, and the
+    progress of mirrors are checked, and the bytes of files that only older versions have. Servers and imports may run at
+    the same time. A finding is one line: what, where, why. A note is a file that a killed process left; the next publish
+    removes it.
 
     Of a PACK the digest, each text and each hash are checked, and with --key its signature.
 
