@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -424,13 +424,26 @@ def _separator(source: str) -> str:
 
 
 def _objects(engine: ScratchTables, source: str, objects: str) -> str:
-    """Objects of JSON as a table: a column of JSON for each key that any of them has, or for `input`. Raises BadInput."""
+    """Objects of JSON as a table: a column of JSON for each key that any of them has, or for `input`. Raises BadInput.
+
+    A struct has no two names that differ in case alone, so the second one is read by itself.
+    """
     numbered = f"SELECT json_keys(json) AS keys, row_number() OVER () AS number FROM {objects}"
     lists = engine.rows(f"SELECT keys FROM ({numbered}) GROUP BY keys ORDER BY min(number)")
-    keys = {key.lower(): key for key in reversed(list(chain.from_iterable(keys or () for (keys,) in lists)))}
-    _check_columns(source, len(keys))
-    structure = json.dumps(dict.fromkeys(reversed([*keys.values()] or _INPUT[:1]), "JSON"))
-    return f"(SELECT unnest(from_json(json, {quoted(structure)})) FROM {objects})"
+    found = list(dict.fromkeys(chain.from_iterable(keys or () for (keys,) in lists))) or [*_INPUT[:1]]
+    _check_columns(source, len(found))
+    first = list({key.lower(): key for key in reversed(found)}.values())[::-1]
+    others = [key for key in found if key not in first]
+    names = distinct_names([*first, *others])[len(first) :]
+    columns = (
+        f", {_members([key])}[{quoted(key)}] AS {identifier(name)}" for key, name in zip(others, names, strict=True)
+    )
+    return f"(SELECT unnest({_members(first)}){''.join(columns)} FROM {objects})"
+
+
+def _members(keys: Sequence[str]) -> str:
+    """The members of an object by these keys, as a struct of JSON."""
+    return f"from_json(json, {quoted(json.dumps(dict.fromkeys(keys, 'JSON')))})"
 
 
 # Queries.

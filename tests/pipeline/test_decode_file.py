@@ -513,6 +513,9 @@ def test_other_columns_of_csv_are_text(warehouse: Path, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("Hash,input\nabc,0x01\n")  # SQL would read ours for it
     [row] = decoded(tmp_path / "a.csv", tmp_path / "out.parquet", warehouse)
     assert (row["hash"], row["Hash_2"]) == ("0x01", "abc")
+    (tmp_path / "a.jsonl").write_text('{"input": "0x01", "note": 1}\n{"input": "0x01", "Note": 2}\n')
+    found = decoded(tmp_path / "a.jsonl", tmp_path / "out.parquet", warehouse)
+    assert [(row["note"], row["Note_2"]) for row in found] == [("1", None), (None, "2")]
     (tmp_path / "a.csv").write_text("label,input\n#1,0x01,\n#2,0x02,\nx,0x03\n")  # the engine would find comments
     found = decoded(tmp_path / "a.csv", tmp_path / "out.parquet", warehouse)
     assert [row["label"] for row in found] == ["#1", "#2", "x"]
