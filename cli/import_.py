@@ -111,7 +111,7 @@ def _evidence_lines(report: ImportReport) -> Iterator[str]:
         if file.usage:
             selectors, topics = (file.usage["hashes"][collection] for collection in COLLECTIONS)
             days = f", {' to '.join(file.usage['days'])}" if file.usage["days"] else ""
-            earlier = f"; earlier counts of {file.source} no longer hold" if report.published else ""
+            earlier = f"; they take the place of any earlier counts of {file.source}" if report.published else ""
             yield (
                 f"{one_line(file.path)}: {file.usage['uses']:,} uses of {counted(selectors, 'selector')} and"
                 f" {counted(topics, 'topic')}{days}{earlier}"
