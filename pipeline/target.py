@@ -137,7 +137,7 @@ def _write_parquet(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
 
     try:
         writer = pq.ParquetWriter(out, batches.schema, compression="zstd")
-    except pa.ArrowNotImplementedError as error:  # intervals, unions
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:  # intervals and unions; maps without a key
         raise PipelineError(f"Parquet has no such type; CAST the column to VARCHAR: {one_line(str(error))}") from None
     with writer:
         for batch in batches:

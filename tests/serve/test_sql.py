@@ -84,6 +84,12 @@ def test_more_rows_than_a_thousand_are_truncated(client: TestClient) -> None:
     assert ask(client, "SELECT 1 AS a").json["truncated"] is False
 
 
+@pytest.mark.parametrize("value", ["INTERVAL 1 DAY", "MAP {}"])
+def test_what_parquet_cannot_have_is_no_error_of_the_server(client: TestClient, value: str) -> None:
+    answer = ask(client, f"SELECT {value} AS a", format="parquet")
+    assert (answer.status_code, answer.json["sql"][0][:28]) == (400, "Parquet has no such type; CA")
+
+
 def test_an_older_version_can_be_asked(client: TestClient) -> None:
     sql = "SELECT count(*) FROM signatures"
     assert ask(client, sql).json["rows"] == [[1501]]
