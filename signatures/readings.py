@@ -380,7 +380,7 @@ class Readings:
             reading.note = f"{counted(untried, 'known text')} {_NOT_TRIED}"
         elif not reading.candidates:
             reading.note = _unknown(reading, tree.input)
-        _rank(reading, reading.form, first_known=_first_known(reading.candidates, ranked))
+        _rank(reading, reading.form, passed=_passed(known, ranked, reading.candidates))
         tree.results = _by_form(reading)
         for result in tree.results:
             self._search(tree, 1, result)
@@ -487,7 +487,7 @@ def inner_reading(data: bytes, known: Sequence[Known], outer: Form, budget: Budg
         return None
     fitting.sort(key=lambda found: found.known.text != beside)
     reading = Reading(Form.CALLDATA, data, texts=max(len(known), len(tried)), candidates=fitting)
-    _rank(reading, outer, first_known=_first_known(candidates, known), is_inner=not beside)
+    _rank(reading, outer, passed=_passed(known, known, candidates), is_inner=not beside)
     if beside:
         reading.form, reading.data = Form.ARGUMENTS, data[SELECTOR_BYTES:]
         for found in fitting:
@@ -585,17 +585,21 @@ def _unindexed(types: Sequence[Type], split: Split | None) -> Sequence[Type]:
 # Order and confidence.
 
 
-def _first_known(tried: Sequence[Candidate], ranked: Sequence[Known]) -> Candidate | None:
-    """The text that the directory ranks first, as far as the contract does not tell them apart.
+def _passed(known: Sequence[Known], ranked: Sequence[Known], tried: Iterable[Candidate]) -> str:
+    """What is wrong with the text that ranks first; "" where it fits. What the contract says of the texts comes before the
+    directory's order, which is ``ranked``.
 
     Anybody may give a text with the bytes, as in a link: one that the directory lacks ranks last.
     """
     places = {one.text: place for place, one in enumerate(ranked)}
-    last = len(places)
-    return min(tried, key=lambda found: (found.known.membership, places.get(found.known.text, last)), default=None)
+    first = min(known, key=lambda one: (one.membership, places.get(one.text, len(places))), default=None)
+    found = [one for one in tried if first is not None and one.known.text == first.text]
+    if first is not None and not found:
+        return "a text that ranks before it was not tried"
+    return "a text that ranks before it does not fit" if found and not found[0].attempt.exact else ""
 
 
-def _rank(reading: Reading, form: Form, *, first_known: Candidate | None, is_inner: bool = False) -> None:
+def _rank(reading: Reading, form: Form, *, passed: str, is_inner: bool = False) -> None:
     """Order the candidates, and say how sure they are. ``form`` tells which kind comes first where texts fit alike."""
     first = {Form.REVERT: Kind.ERROR, Form.CALLDATA: Kind.FUNCTION}.get(form)
 
@@ -606,7 +610,7 @@ def _rank(reading: Reading, form: Form, *, first_known: Candidate | None, is_inn
     rivals = _rivals(reading, (found for found in reading.candidates if found.attempt.exact))
     for number, found in enumerate(reading.candidates):
         if found.decodes:
-            found.confidence, found.reasons = _confidence(reading, found, number, rivals, first_known, is_inner)
+            found.confidence, found.reasons = _confidence(reading, found, number, rivals, passed, is_inner)
 
 
 def _rivals(reading: Reading, fitting: Iterable[Candidate]) -> int:
@@ -699,7 +703,7 @@ _SURE = {Witness.COMPILED: "compiled into contracts", Witness.DESCRIBED: "descri
 
 
 def _confidence(
-    reading: Reading, found: Candidate, number: int, rivals: int, first_known: Candidate | None, is_inner: bool
+    reading: Reading, found: Candidate, number: int, rivals: int, passed: str, is_inner: bool
 ) -> tuple[Confidence, tuple[str, ...]]:
     """How sure a candidate is, and why.
 
@@ -727,15 +731,14 @@ def _confidence(
     reasons.append("the values encode to the same bytes")
     if found.others:
         reasons.append("other choices of the indexed parameters give improbable values")
-    is_passed = first_known is not None and not first_known.attempt.exact
-    if is_defined or (found.known.witness in _SURE and not is_passed):
+    if is_defined or (found.known.witness in _SURE and not passed):
         return Confidence.HIGH, tuple(reasons)
     if doubt := doubt_of(reading.hash, found.known):
         return Confidence.MEDIUM, (*reasons, doubt)
     if rivals > 0:
         return Confidence.MEDIUM, (*reasons, f"{rivals} other {'text fits' if rivals == 1 else 'texts fit'} as well")
-    if is_passed:
-        return Confidence.MEDIUM, (*reasons, "a text that ranks before it does not fit")
+    if passed:
+        return Confidence.MEDIUM, (*reasons, passed)
     if is_inner and layout_of(text).checked < _SURE_BITS:
         return Confidence.MEDIUM, (*reasons, "its types fit almost any bytes")
     return Confidence.HIGH, tuple(reasons)

@@ -332,6 +332,19 @@ def test_a_given_text_is_no_surer_than_what_ranks_before_it() -> None:
     assert best(input).confidence is Confidence.HIGH
 
 
+def test_a_text_is_not_sure_where_a_better_known_one_was_not_tried() -> None:
+    """Inputs of a list share their room, and who writes the list may leave none for a long declaration."""
+    mined, meant = (
+        Known("coral_cable_news(uint256)"),
+        Known("upgrade()", declaration=f"function upgrade() {'x' * 9999}"),
+    )
+    input = calldata(call(mined.text, 7))
+    [[reading]] = answered([input], {input.data[:4]: [meant, mined]}, spare=0)
+    [found] = reading.candidates
+    assert (found.known.text, found.confidence) == (mined.text, Confidence.MEDIUM)
+    assert found.reasons[-1] == "a text that ranks before it was not tried"
+
+
 # Logs.
 
 
