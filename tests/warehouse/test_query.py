@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -202,6 +205,42 @@ def test_a_result_is_an_arrow_table_a_frame_tuples_and_a_stream(filled: Paths) -
     none = warehouse.sql("SELECT id, hash FROM signatures WHERE id < 0")
     assert none.rows() == []
     assert none.arrow().schema.types == [pa.int64(), pa.binary()]
+
+
+def test_threads_share_a_warehouse(filled: Paths) -> None:
+    """They wait for each other. While a reader is open, another query is refused, and the error says why."""
+    with sigdir.open(filled.root) as warehouse, ThreadPoolExecutor(4) as pool:
+        counts = pool.map(
+            lambda least: warehouse.sql("FROM range(100000) WHERE range >= ?", [least]).arrow(), range(40)
+        )
+        assert [table.num_rows for table in counts] == [100_000 - least for least in range(40)]
+        reader = warehouse.sql("FROM range(1000000)").reader()
+        next(reader)
+        with pytest.raises(QueryError, match="the reader of another result is open: read it to its end"):
+            warehouse.sql("SELECT 1").rows()
+
+
+_FORKED = """
+import os, sys, sigdir
+warehouse = sigdir.open(sys.argv[1])
+result = warehouse.sql("FROM signatures")
+if not (child := os.fork()):
+    try:
+        result.rows()
+    except Exception as error:
+        warehouse = sigdir.open(sys.argv[1])
+        print(error, warehouse.sql("SELECT count(*) FROM signatures WHERE text_signature <> ''").rows(), flush=True)
+        os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_process_opens_a_warehouse_again(filled: Paths) -> None:
+    """The engine's threads are not in it: a query would wait for them for ever, and to close the engine ends it."""
+    command = [sys.executable, "-W", "ignore", "-c", _FORKED, str(filled.root)]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    rows = sigdir.open(filled.root).count("signatures")
+    assert shown == f"the process was forked after the warehouse was opened; open it again in this one [({rows},)]\n"
 
 
 def test_bad_sql_is_a_query_error(filled: Paths) -> None:

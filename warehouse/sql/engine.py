@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -111,8 +112,9 @@ class Result:
 
     def arrow(self) -> pa.Table:
         """All rows as an Arrow table; raises QueryError."""
-        reader = self.reader()
-        return pa.Table.from_batches(list(reader), schema=reader.schema)
+        with self._database.turn():
+            reader = self.reader()
+            return pa.Table.from_batches(list(reader), schema=reader.schema)
 
     def df(self) -> pd.DataFrame:
         """All rows as a pandas DataFrame; raises QueryError."""
@@ -140,7 +142,7 @@ class Result:
         """The rows as a stream of batches, computed while they are read; raises QueryError at any."""
         if self._relation is None:
             return pa.RecordBatchReader.from_batches(pa.schema([]), [])
-        with self._database.engine_errors_as_ours(), waiting(self._database.interrupt):
+        with self._database.turn(), waiting(self._database.interrupt):
             rows = self._relation.to_arrow_reader(batch_rows)
         return pa.RecordBatchReader.from_batches(rows.schema, self._batches(rows))
 
@@ -182,7 +184,7 @@ class Result:
         return f"<Result of columns ({columns}): .df(), .pl(), .arrow(), .reader() or .rows() fetches the rows>"
 
     def __str__(self) -> str:
-        with self._database.engine_errors_as_ours():
+        with self._database.turn():
             return "" if self._relation is None else str(self._relation)
 
 
@@ -200,9 +202,10 @@ class Database:
         self._query = ""
         """The one that runs, for the places in errors."""
         self._log = LazyLog(paths, snapshot.version, names_only=strangers)
+        self._lock, self._process = threading.RLock(), os.getpid()
         self._connection = connect(memory_limit, threads or os.cpu_count() or 1)
         # The engine prints a complaint at exit about functions that are still registered.
-        weakref.finalize(self, self._connection.close)
+        self._closing = weakref.finalize(self, _close, self._connection, self._process)
         try:
             _require_intact(snapshot)
             create_views(self._connection, paths, snapshot, self._log)
@@ -253,8 +256,9 @@ class Database:
         Only statements that read are run, unless ``unsafe``: COPY could write to the files that the engine may
         read.
         """
-        self._query = _utf8(query)
-        with self.engine_errors_as_ours():
+        query = _utf8(query)
+        with self.turn():
+            self._query = query
             if not self._unsafe and (refused := refusal(self._connection, query, self._strangers)):
                 raise QueryError(refused)
             if _LISTS_VIEWS.search(query):
@@ -302,6 +306,14 @@ class Database:
             return {name for each in self._connection.extract_statements(statement) for name in each.named_parameters}
 
     @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let threads use the engine one after the other: it refuses a second call. Its threads are lost in a fork."""
+        if os.getpid() != self._process:
+            raise QueryError("the process was forked after the warehouse was opened; open it again in this one")
+        with self._lock, self.engine_errors_as_ours():
+            yield
+
+    @contextmanager
     def engine_errors_as_ours(self) -> Iterator[None]:
         """Raise the engine's errors as QueryError, Ctrl-C as KeyboardInterrupt, and an error of the log as it was."""
         try:
@@ -335,7 +347,18 @@ class Database:
 
     def close(self) -> None:
         """Free what the engine holds. Results can no longer be read."""
-        self._connection.close()
+        self._closing()
+
+
+_of_parent: list[duckdb.DuckDBPyConnection] = []
+
+
+def _close(connection: duckdb.DuckDBPyConnection, process: int) -> None:
+    """Close an engine. One that a fork copied is kept: its threads are not here, and closing it ends the process."""
+    if os.getpid() == process:
+        connection.close()
+    else:
+        _of_parent.append(connection)
 
 
 def _utf8(query: str) -> str:
@@ -365,6 +388,8 @@ def _presented(relation: duckdb.DuckDBPyRelation | None) -> duckdb.DuckDBPyRelat
 
 def _message(error: Exception) -> str:
     """The engine's message, and what to do where a query names a file that it may not read."""
+    if isinstance(error, duckdb.ResourceInUseException):
+        return "the reader of another result is open: read it to its end, or open the warehouse once more beside it"
     text = of_row(of_function(str(error)))
     return f"{text}; {HOW_TO_GIVE_FILES}" if "disabled by configuration" in text else text
 
