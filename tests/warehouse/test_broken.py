@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -22,6 +23,7 @@ from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock
 from sigdir.warehouse.table.paths import Paths, folder_lock
+from tests.conftest import SAFETY_SECONDS
 from tests.examples import examples
 from tests.processes import FORKED
 from tests.warehouse.support import (
@@ -66,6 +68,22 @@ def test_a_lock_works_on_a_full_disk(disk: Disk) -> None:
         FileLock(path, wait=False).acquire()
     with FileLock(path, wait=False):
         pass
+
+
+def test_a_lock_is_that_of_the_process_which_took_it(tmp_path: Path) -> None:
+    """A child that was forked meanwhile has the file open, too: it neither releases the lock nor keeps it."""
+    held, fork = FileLock(tmp_path / "lock"), multiprocessing.get_context("fork")
+    held.acquire()
+    releasing, sleeping = fork.Process(target=held.release), fork.Process(target=time.sleep, args=(SAFETY_SECONDS,))
+    releasing.start()
+    releasing.join()
+    with pytest.raises(Busy):
+        FileLock(tmp_path / "lock", wait=False).acquire()
+    sleeping.start()
+    held.release()
+    with FileLock(tmp_path / "lock", wait=False):
+        sleeping.kill()
+        sleeping.join()
 
 
 def test_a_lock_whose_file_was_removed_is_taken_on_a_new_one(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ class FileLock:
         """
         self._path = path
         self._wait, self._is_needed, self._on_wait = wait, is_needed, on_wait
-        self._handle = -1
+        self._handle = self._pid = -1
 
     def acquire(self) -> None:
         """Take the lock; raises Busy, naming the holder, where it is held and not waited for."""
@@ -186,7 +186,7 @@ class FileLock:
         while os.fstat(handle).st_nlink == 0:
             os.close(handle)
             handle = self._locked(wait)
-        self._handle = handle
+        self._handle, self._pid = handle, os.getpid()
         with suppress(OSError):  # on a full disk we still hold the lock
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
@@ -211,6 +211,8 @@ class FileLock:
 
     def release(self) -> None:
         if self._handle >= 0:
+            if self._pid == os.getpid():  # a child that was forked meanwhile has the handle, and would keep the lock
+                unlock(self._handle)
             os.close(self._handle)
             self._handle = -1
 
