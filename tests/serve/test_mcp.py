@@ -268,12 +268,9 @@ def test_only_what_names_solve_waits_for_what_solves(stored: Path) -> None:
                 assert (resource.cost(req) is Cost.PATIENCE) == (name == "solve")
                 assert b"".join(pieces_of(req, 1000)) == body.encode()
         call = '{"method":"tools/call","params":{"name":"solve"}}'
-        for body in (
-            call.replace("solve", "s\\u006flve"),
-            call.replace("name", "n\\u0061me"),
-            call.encode("utf-16-le"),
-        ):
-            req = falcon.testing.create_req(method="POST", path="/mcp", body=body)
+        spelled = (call.replace("solve", "s\\u006flve"), call.replace("name", "n\\u0061me"))
+        for sent in (*map(str.encode, spelled), call.encode("utf-16-le")):
+            req = falcon.testing.create_req(method="POST", path="/mcp", body=sent)
             assert resource.cost(req) is Cost.PATIENCE
 
 
