@@ -23,6 +23,8 @@ from sigdir.warehouse.table.errors import QueryError
 _DEFAULTS = Settings()
 _GRANIAN_THREADS = 1
 """Two that answer at the same time cost each other more than the work."""
+_MORE_THREADS = 16
+"""With --sql, --solve or --rpc. They have shares of their own, and eight threads leave one for decoding and imports."""
 
 _SQL_THREADS = 3
 
@@ -78,7 +80,7 @@ def _flag(name: str, help: str) -> Callable[[Any], Any]:
 @_option("--workers", "Worker processes, on one socket.", type=click.IntRange(1, 256))
 @_option(
     "--threads", "Threads per worker.", type=click.IntRange(1, 256), default=None,
-    show_default=f"{_DEFAULTS.threads}; {_GRANIAN_THREADS} on granian",
+    show_default=f"{_DEFAULTS.threads}, {_GRANIAN_THREADS} on granian; {_MORE_THREADS} with --sql, --solve or --rpc",
 )  # fmt: skip
 @_option("--max-body", "Largest body of a POST, in bytes.", type=click.IntRange(1))
 @_option("--max-import-body", "Largest body of an import over HTTP, in bytes.", type=click.IntRange(1))
@@ -170,7 +172,8 @@ def serve(
 
         folder = working_copy(follow_store, None if is_default else Path(str(folder))).root
     assert isinstance(folder, Path)
-    threads = threads or (_GRANIAN_THREADS if server == "granian" and not (sql or solve) else _DEFAULTS.threads)
+    usual = _GRANIAN_THREADS if server == "granian" else _DEFAULTS.threads
+    threads = threads or (_MORE_THREADS if sql or solve or given["rpc"] else usual)
     if (sql or solve) and threads < _SQL_THREADS:
         raise click.UsageError(f"--sql and --solve need --threads {_SQL_THREADS} or more: what runs holds one")
     if 0 < given["fold_every"] < SHORTEST_PAUSE:

@@ -18,8 +18,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from click.testing import CliRunner
 from falcon.testing import Result, TestClient, create_environ
 
+from sigdir.cli.serve import serve
 from sigdir.serve.core import budget
 from sigdir.serve.core.budget import BudgetProcess, Cost, budget_of, budget_processes
 from sigdir.serve.core.settings import MIB, Settings
@@ -177,6 +179,20 @@ def test_what_takes_long_leaves_a_thread(folder: Path) -> None:
             assert sum(settings.thread_shares) + bool(settings.rpc) < threads
             assert min(settings.thread_shares[:2]) >= 1
             assert (settings.thread_shares.patient > 0) == settings.sql
+
+
+def test_every_usual_worker_lets_costly_requests_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside SQL and transactions of a node: two clients that decode at the same time are both answered."""
+    given: list[Settings] = []
+    monkeypatch.setattr("sigdir.cli.serve.run", lambda settings, *_: given.append(settings))
+    for more in (
+        [],
+        ["--sql"],
+        ["--sql", "--rpc", "http://node"],
+        ["--server", "granian", "--solve", "--rpc", "http://n"],
+    ):
+        assert CliRunner().invoke(serve, ["--warehouse", str(folder), *more]).exit_code == 0
+    assert all(settings.thread_shares.costly > 1 for settings in given)
 
 
 @pytest.fixture(scope="module", params=long_except({"waitress"}, ["waitress", "granian"]))
