@@ -520,6 +520,8 @@ def test_the_suppress_list(tmp_path: Path, url: str) -> None:
     push(local, url)
     assert store.read(name) == first, "the same list keeps its version"
     assert call_command("suppress", "function b()", "--warehouse", url).exit_code == 0
+    stale = call_command("suppress", "function c()", "--warehouse", copy.root)
+    assert_fails_in_one_line(stale, "changed since")
     pull(copy)
     newest = store.read(name)
     assert unsealed(copy.suppressed.read_bytes()) == b"function a()\nfunction b()\n"

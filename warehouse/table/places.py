@@ -289,6 +289,13 @@ class WorkingCopy(Folder):
                 self.store.put(self.paths.name(file), file)
 
     def write_suppressed(self, raw: bytes) -> None:
+        """Replace the list of the store and the copy's; raises StoreError where the copy's was not that of the store."""
+        name, mine = self.paths.name(self.paths.suppressed), self.paths.suppressed
+        with suppress(MissingObject):
+            if self.store.read(name) != (mine.read_bytes() if mine.exists() else b""):
+                raise StoreError(
+                    f"{self.store.where(name)}: changed since {mine} was fetched: name the warehouse by its URL"
+                )
         super().write_suppressed(put_suppressed(self.paths, self.store, raw))
 
     def _files(self, run: str) -> list[Path]:
