@@ -38,6 +38,7 @@ from sigdir.serve.http.answers import (
 from sigdir.serve.http.caching import PageCache, address_of, lookup_caching, token_at, unless_current, weak
 from sigdir.serve.pages.rows import FILTERS, FUNCTIONS
 from sigdir.signatures.decode_input import BadInput
+from sigdir.signatures.errors import visible
 from sigdir.warehouse.index.view import Reader, View, this_takes_long
 
 HTML_TYPE = "text/html; charset=utf-8"
@@ -288,7 +289,7 @@ def _answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, 
 def _log_and_answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
     """Write one line to the log. The client gets no traceback. A request over its memory is no error of the server."""
     this_takes_long()  # a page of the error does, and the line would be written again
-    message = " ".join(str(error).split())
     word = "error" if http_error_of(error).status >= 500 else "refused"
-    write_line(f"{word}: {req.method} {req.path}: {type(error).__name__}: {message}")
+    line = f"{word}: {req.method} {req.path}: {type(error).__name__}: {error}"
+    write_line(visible(" ".join(line.split())))  # a path may have line breaks
     _answer_error(req, resp, error, params)

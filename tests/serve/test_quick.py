@@ -157,7 +157,7 @@ def test_pages_for_people_are_rendered_by_threads(client: TestClient) -> None:
 def test_an_error_is_logged_once(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the thread that answers with it."""
+    """By the thread that answers with it, on one line, whatever the path has."""
 
     def fails(_: Reader) -> View:
         raise UnreadableWarehouse("damaged")
@@ -167,6 +167,8 @@ def test_an_error_is_logged_once(
     assert not is_short(client, "/search/", "q=transfer", html)
     assert client.simulate_get("/search/", query_string="q=transfer", headers={"Accept": html}).status_code == 503
     assert capsys.readouterr().err == "error: GET /search/: UnreadableWarehouse: damaged\n"
+    assert client.simulate_get("/browse/%0Aerror:%1B/").status_code == 503
+    assert capsys.readouterr().err == "error: GET /browse/ error:\\u001b/: UnreadableWarehouse: damaged\n"
     assert [http_error_of(OSError(number, "")).status for number in (errno.ENOMEM, errno.EIO)] == [413, 503]
 
 
