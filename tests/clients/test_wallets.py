@@ -125,6 +125,22 @@ def test_a_second_post_with_its_name_does_not_clear_a_mined_text(tmp_path: Path)
             assert warehouse.sql(query, [selector]).fetchall() == [(meant, False), (mined, True)]
 
 
+def test_a_text_that_was_posted_before_its_import_is_an_imported_one(tmp_path: Path) -> None:
+    """Its row is that of the POST. A name that several such texts have is shared, here and in a version."""
+    one, meant = "clash550254402()", "proxyOwner()"
+    selector, others = "0x025313a2", [f"clash550254402({kind})" for kind in ("bool", "bytes")]
+    folder = import_lines(tmp_path / "warehouse", "first()")
+    with application(folder) as app:
+        assert [post_text(app, text).status for text in others] == [201, 201]
+    fold(Paths(folder))
+    import_lines(folder, one, meant, *others)
+    with application(folder, rank_lists=True) as app:
+        assert texts(app, f"hex_signature={selector}") == [one, meant]
+    query = "SELECT looks_mined FROM ranked WHERE hex_signature = ?"
+    with sigdir.open(folder) as warehouse:
+        assert warehouse.sql(query, [selector]).fetchall() == [(False,), (False,)]
+
+
 @pytest.mark.parametrize("is_older", [False, True])
 def test_a_posted_text_comes_after_an_imported_one_and_hides_none(tmp_path: Path, is_older: bool) -> None:
     """Who finds a plain name with the selector of a text that only one list has cannot take its place by a POST."""

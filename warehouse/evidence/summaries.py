@@ -37,14 +37,17 @@ class SightingCounts(NamedTuple):
     """Bit ``kind`` is set for each known kind."""
     verified: bool = False
 
+    def is_posted(self, import_id: int) -> bool:
+        """Whether POSTs alone name the text; ``import_id`` is that of its row."""
+        return import_id == 0 and self.sources <= 1
+
     def summary(
         self, id: int, text: str, declaration: str, import_id: int, first_seen: datetime | None = None
     ) -> Summary:
-        """What the sources say of the text that has these counts; ``import_id`` is that of its row."""
-        is_posted = import_id == 0 and self.sources <= 1
+        """What the sources say of the text that has these counts."""
         return Summary(
             id, text, Witness(self.witness), KINDS[self.kinds], self.sources, self.contracts, self.compiled, self.verified,
-            first_seen, declaration, is_posted=is_posted,
+            first_seen, declaration, is_posted=self.is_posted(import_id),
         )  # fmt: skip
 
 

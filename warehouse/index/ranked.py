@@ -120,8 +120,8 @@ def _ordered(view: View, collection: Collection, digest: bytes, found: Found) ->
     of_id = {int(segment.ids[row]): (segment, row) for segment, row in places}
 
     def is_shared(name: str) -> bool:
-        imported = (segment.import_at(row) > 0 for segment, row in view.with_name(collection, name, _MAX_WITH_NAME))
-        return sum(imported) > 1
+        found = view.with_name(collection, name, _MAX_WITH_NAME)
+        return sum(not segment.counts_at(row).is_posted(segment.import_at(row)) for segment, row in found) > 1
 
     texts = with_uses(view.snapshot.evidence, digest, [segment.summary_at(row) for segment, row in places])
     rows = []

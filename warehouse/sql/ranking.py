@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -110,9 +111,9 @@ _TEXTS = (
     "SELECT hash, id, text_signature, import_id FROM {} WHERE hash IN (SELECT unnest($1::BLOB[])) ORDER BY hash, id"
 )
 _HASHES = f"SELECT hash FROM {SIGNATURES.view_name}"
-_SHARED = """
-    SELECT name FROM (SELECT split_part(text_signature, '(', 1) AS name FROM {} WHERE import_id > 0)
-    WHERE name IN (SELECT unnest($1::VARCHAR[])) GROUP BY name HAVING count(*) > 1"""
+_NAMED = """
+    SELECT name, id, import_id FROM (SELECT *, split_part(text_signature, '(', 1) AS name FROM {})
+    WHERE name IN (SELECT unnest($1::VARCHAR[]))"""
 
 
 class Ranking:
@@ -134,13 +135,22 @@ class Ranking:
             )
         ]
         names = {text.name for _, text in texts if made_up_part(text.name)}
-        shared = (
-            {name for (name,) in self._rows(_SHARED.format(collection.view_name), sorted(names))} if names else set()
-        )
+        shared = self._shared(collection, sorted(names)) if names else set()
         return {
             bytes(hash): ranked(hash, with_uses(self._evidence, hash, [text for _, text in group]), shared.__contains__)
             for hash, group in groupby(texts, itemgetter(0))
         }
+
+    def _shared(self, collection: Collection, names: Sequence[str]) -> set[str]:
+        """Those of these names that several imported texts have."""
+        rows = self._rows(_NAMED.format(collection.view_name), names)
+        counts, _ = self.readers[collection].of(np.array([id for _, id, _ in rows], np.int64))
+        imported = Counter(
+            name
+            for (name, _, import_id), summed in zip(rows, counts.tolist(), strict=True)
+            if not SightingCounts._make(summed).is_posted(import_id)
+        )
+        return {name for name, texts in imported.items() if texts > 1}
 
     @cached_property
     def rivals(self) -> pa.StructArray:
