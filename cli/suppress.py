@@ -26,8 +26,8 @@ def suppress(texts: tuple[str, ...], remove: bool, no_wait: bool, folder: Path) 
 
     TEXT is a signature in any spelling; without the keyword function or event it names both. Servers hide it within
     a second and refuse a POST of it. The rows stay stored: `sigdir sql`, `sigdir verify` and most formats of
-    `sigdir export` have them. Copies that clients and mirrors have made are not changed. The list is the file suppressed.txt in the
-    warehouse.
+    `sigdir export` have them. Copies that clients and mirrors have made are not changed. The list is the file
+    suppressed.txt in the warehouse.
 
     Exit status: 0 done, 2 a text is no signature or the warehouse cannot be used, 3 another process is
     publishing (with --no-wait), 130 interrupted.

@@ -72,7 +72,7 @@ def callee(text: str, values: Sequence[Any], path: Path, called: Called) -> Call
 
 
 def delegation(text: str, values: Sequence[Any]) -> str:
-    """What the values of a call say of foreign code that it runs; "" for none. A name and arguments do not tell what that does."""
+    """What the values of a call say of foreign code that it runs; "" for none. Its names do not tell what that does."""
     _, to, *operation = _EXECUTING.get(text, (-1, -1))
     calls = values[0] if text == TRANSACTIONS else [values] if operation else ()
     run = [one[to] for one in calls if one[operation[0]] == _DELEGATECALL] if text != DELEGATION else [values[0]]
@@ -276,7 +276,7 @@ _MULTI_SENDS = frozenset(
     0xa83c336b20401af773b6219ba5027174338d1836
     """.split()  # noqa: SIM905 - a list would have a line for each
 )  # fmt: skip
-"""MultiSend and MultiSendCallOnly of the Safe, 1.1.1 to 1.5.0 (safe-global/safe-deployments): made to be run as the Safe itself."""
+"""The Safe's MultiSend and MultiSendCallOnly, 1.1.1 to 1.5.0 (safe-global/safe-deployments): made to run as the Safe."""
 _OF_ITSELF = frozenset({"multicall(bytes[])", "multicall(uint256,bytes[])", "multicall(bytes32,bytes[])"})
 _SAFE = "address,uint256,bytes,uint8"
 _EXECUTING: Mapping[str, tuple[int, ...]] = {

@@ -2,7 +2,8 @@
 
 Invariants
     The order is total and depends on the summaries alone: the standard's text, then texts that do not look mined,
-    then by witness, contracts, sources, whether an import names it, uses and age. A text that looks mined is behind every other.
+    then by witness, contracts, sources, whether an import names it, uses and age. A text that looks mined is behind
+    every other.
     Each reason is a fact of a summary, so a query can count it again.
 
 Theory

@@ -30,10 +30,10 @@ _SPACE = re.compile(r"\s+")
 class SearchQuery:
     """A search.
 
-    ``entered`` is the trimmed input, without quotes around it. ``digits`` are the digits of a hash, or a part of them; ``fragment`` is the part
-    of a text to find. A complete signature has ``canonical`` and ``digest``, the whole 32-byte hash. ``problem`` says
-    why an input that looks like a complete signature is not valid. ``may_be_submitted`` is false if no signature can
-    be what was entered.
+    ``entered`` is the trimmed input, without quotes around it. ``digits`` are the digits of a hash, or a part of them;
+    ``fragment`` is the part of a text to find. A complete signature has ``canonical`` and ``digest``, the whole 32-byte
+    hash. ``problem`` says why an input that looks like a complete signature is not valid. ``may_be_submitted`` is false
+    if no signature can be what was entered.
     """
 
     entered: str

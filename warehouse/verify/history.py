@@ -1,4 +1,5 @@
-"""The log: its entries, the rejects that they name, the suppress list, and files that belong to nothing: what a killed process left.
+"""The log: its entries, the rejects that they name, the suppress list, and files that belong to nothing: what a killed
+process left.
 
 What holds between rows, staged rows, sightings and the log: queries of the engine, each of whose rows is a finding.
 
