@@ -279,6 +279,8 @@ def _is_visible(rule: Any, value: Any) -> bool:
 
 
 def _is_one_of(value: Any, listed: Iterable[Any]) -> bool:
+    if isinstance(value, int) and not isinstance(value, bool):  # a descriptor may have it as hex digits
+        return value in map(_integer, listed)
     text = f"0x{value.hex()}" if isinstance(value, bytes) else str(value).lower()
     return text in {str(one).lower() for one in listed}
 

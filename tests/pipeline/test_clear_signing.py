@@ -173,6 +173,7 @@ def test_a_call_of_the_contract_is_shown_as_a_signer_sees_it(acme: Path) -> None
         ({"path": "d.[]", "visible": {"mustMatch": [1]}}, None), ({"path": "d.[0]", "visible": {"mustMatch": [1]}}, []),
         ({"path": "d", "visible": {"mustMatch": [1, 2]}}, []), ({"path": "@.from", "visible": {"mustMatch": [ME]}}, None),
         ({"path": "e", "visible": {"mustMatch": ["0xABCD"]}}, []), ({"path": "e", "visible": {"ifNotIn": ["0xabcd"]}}, []),
+        ({"path": "a", "visible": {"mustMatch": ["0x07"]}}, []), ({"path": "a", "visible": {"ifNotIn": ["0x7"]}}, []),
         ({"path": "b", "format": "duration"}, ["-01:01:40"]), ({"path": "a", "format": "duration"}, ["00:00:07"]),
         ({"path": "c.[0:20]", "format": "addressName"}, ["not known here"]),
     ],
