@@ -86,8 +86,7 @@ def inner_calls(text: str, types: Sequence[Type], values: Sequence[Any], budget:
     inner = packed(values, budget) if packed else None
     if inner is not None:
         yield inner
-        if inner.attempt:
-            return
+        return
     router = commands_by_text().get(text)
     if router is not None:
         found = list(_commands(router, values[0], values[1], budget))
