@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from datetime import timedelta
@@ -27,7 +28,7 @@ from sigdir.warehouse.table.identity import read_identity
 from sigdir.warehouse.table.parquet import sha256_of
 from sigdir.warehouse.table.paths import Paths
 from sigdir.warehouse.table.stores import MissingObject
-from sigdir.warehouse.transfer.backup import backup
+from sigdir.warehouse.transfer.backup import backup, push
 from sigdir.warehouse.transfer.transfer import TransferReport
 from sigdir.warehouse.vacuum import vacuum
 from tests.conftest import empty_warehouse
@@ -291,6 +292,9 @@ def test_a_folder_of_something_else_is_refused(paths: Paths, copy: Paths) -> Non
     make_folder(letters.root)
     (letters.root / "letter.txt").write_text("dear")
     assert_refused(paths, letters, f"{letters.root} is neither empty nor a backup")
+    push(paths, f"file://{copy.root}")
+    assert_refused(paths, copy, f"name a store as file://{copy.root}")
+    shutil.rmtree(copy.root)
     for folder in (other, foreign):
         assert_refused(paths, folder, f"{folder.root} is another warehouse")
     for where in (".", "below", ".."):

@@ -199,6 +199,10 @@ def _refuse_foreign(copy: Paths, identity: Identity) -> None:
     require_format(copy.root, found.format)
     if found.id != identity.id:
         raise UnreadableWarehouse(f"{copy.root} is another warehouse: {found.id}, not {identity.id}")
+    if not found.unfinished and not copy.staging.exists():
+        raise UnreadableWarehouse(
+            f"{copy.staging}: missing, so {copy.root} is a store or a damaged backup; name a store as file://{copy.root}"
+        )
 
 
 def _back_up(
