@@ -91,7 +91,7 @@ def wanted(limit: int, cache: Path | None, folder: Path, as_json: bool) -> None:
     paths = replace(existing(folder), derived=cache if is_read_only(folder) else None)
     if not paths.misses.exists():
         raise Failure(f"{folder}: no server has counted misses here; serve with --count-misses")
-    with closing(Reader(paths)) as reader:
+    with closing(Reader(paths, makes_staging=False)) as reader:
         found = wanted_of(paths.misses, reader.current())[:limit]
     if as_json:
         write_json(list(map(asdict, found)))

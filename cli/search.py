@@ -44,7 +44,7 @@ def search(terms: tuple[str, ...], folder: Path, limit: int, as_json: bool) -> N
     query = parse_search(" ".join(terms))
     if query.kind == "nothing":
         raise Failure(query.problem or "there is nothing to search for")
-    with closing(Reader(existing(folder))) as reader:
+    with closing(Reader(existing(folder), makes_staging=False)) as reader:
         found = [find(reader.current(), collection, query, 0, limit) for collection in COLLECTIONS]
     if as_json:
         counts = {one.collection: {"count": one.count, "results": list(map(document_of, one.rows))} for one in found}

@@ -239,7 +239,7 @@ def coverage_of(path: str, warehouse: Path, most: int) -> Coverage:
     source = Source(path, explicit=True)
     with source.open(lambda _: None):
         usage = usage_of(source)
-    reader = Reader(existing(warehouse))
+    reader = Reader(existing(warehouse), makes_staging=False)
     try:
         view = reader.current()
         found = {collection: _covered(view, collection, usage, most) for collection in COLLECTIONS}

@@ -31,7 +31,7 @@ class WarehouseDirectory:
     def of(cls, source: Path | Paths) -> Self:
         """The directory of a folder, or of its paths as another process has them; raises UnreadableWarehouse."""
         found = existing(source if isinstance(source, Path) else source.root)
-        return cls(Reader(found if isinstance(source, Path) else source))
+        return cls(Reader(found if isinstance(source, Path) else source, makes_staging=False))
 
     def known(self, hash: bytes) -> list[Known]:
         return known_texts(self._reader.current(), hash)

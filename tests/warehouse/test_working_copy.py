@@ -500,6 +500,17 @@ def test_a_store_that_is_served_as_a_folder_meanwhile_gets_no_version(
     assert read_snapshot(store).version == 1
 
 
+def test_a_store_stays_one_where_its_folder_is_read(tmp_path: Path) -> None:
+    """A staging file would make it a warehouse that takes POSTs; a backup of the folder is whole without one."""
+    url = f"file://{tmp_path / 'store'}"
+    publish(copy_in(url, tmp_path / "copy"), ["a()"])
+    for command in (["resolve", "0xa9059cbb"], ["search", "a"], ["backup", tmp_path / "backup"]):
+        assert call_command(*command, "--warehouse", tmp_path / "store").exit_code in (0, 1)
+    publish(copy_in(url, tmp_path / "copy"), ["b()"])
+    publish(restored := Paths(tmp_path / "backup"), ["c()"])
+    assert_clean(restored)
+
+
 # The suppress list.
 
 

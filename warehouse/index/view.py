@@ -223,8 +223,10 @@ class _Tail:
 class Reader:
     """Keeps the newest view of one warehouse. Safe for use by several threads."""
 
-    def __init__(self, paths: Paths, tick: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, paths: Paths, tick: Callable[[int], None] = lambda _: None, makes_staging: bool = True) -> None:
         """Open the warehouse, which may be empty, and build missing indexes; ``tick`` as in ``segment_of``.
+
+        Without ``makes_staging`` the folder of a store, which has no staging file, gets none.
 
         If the folder is read-only or without locks, missing indexes are built in ``paths.derived``, or in a temporary
         folder that ``close`` removes.
@@ -238,7 +240,8 @@ class Reader:
         self._tick = tick
         self._lock = threading.Lock()
         make_folder(paths.cache)  # publishers build indexes where this folder exists
-        self._staging = StagingReader(paths.staging) if self.is_read_only else Staging(paths.staging)
+        reads = self.is_read_only or not (makes_staging or paths.staging.exists())
+        self._staging = StagingReader(paths.staging) if reads else Staging(paths.staging)
         self._log_tailer = LogTailer(paths)
         self._suppress_list = SuppressList(paths)
         self._visible = Visible(paths, self._suppress_list.newest())

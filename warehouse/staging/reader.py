@@ -163,7 +163,7 @@ def _in_memory(path: Path) -> sqlite3.Connection:
     """A copy of a file with what is in its write-ahead log; an empty one where the file is missing."""
     memory = _connect(":memory:")
     if not path.exists():
-        create(memory, "")
+        create(memory, usable_identity(Paths(path.parent)).id)
         return memory
     with TemporaryDirectory(prefix="sigdir-staging-") as folder:
         copy = Path(folder) / path.name

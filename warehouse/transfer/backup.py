@@ -69,7 +69,9 @@ def backup(source: Paths, copy: Paths, link: bool = False, progress: Progress = 
     here, there = source.root.resolve(), copy.root.resolve()
     if here in (there, *there.parents) or there in here.parents:
         raise UnreadableWarehouse(f"{copy.root} is not apart from {source.root}")
-    staging = (StagingReader if is_for_readers(source) else Staging)(source.staging)
+    # The folder of a store has no staging file, and would be none with one.
+    reads = is_for_readers(source) or not source.staging.exists()
+    staging = (StagingReader if reads else Staging)(source.staging)
     try:
         identity = usable_identity(source)
         _refuse_foreign(copy, identity)
