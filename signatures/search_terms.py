@@ -127,8 +127,8 @@ def _tokens(entered: str) -> Iterator[tuple[str, str, int]]:
         else:
             if found.lastgroup:
                 word = found["keyword"] or "name"
-                if word not in _TERMS:
-                    raise BadSearch(f"unknown keyword {word!r}; the keywords are {', '.join(sorted(_TERMS))}", at + 1)
+                if word not in _KEYWORDS:
+                    raise BadSearch(f"unknown keyword {word!r}; the keywords are {', '.join(_KEYWORDS)}", at + 1)
                 yield word, found[found.lastgroup], found.start(found.lastgroup) + 1
             at = found.end()
 
@@ -235,3 +235,4 @@ _TERMS: dict[str, tuple[Callable[[str], Any], str]] = {
     "before": (_time, "first seen before {}"),
 }
 """What reads the value of each keyword, and the term in words."""
+_KEYWORDS = sorted(_TERMS.keys() - {"parameters"})  # a list has no keyword: parameters:(address) would be one tuple
