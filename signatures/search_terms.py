@@ -3,14 +3,14 @@
 ::
 
     query     = term *( blank term )
-    term      = name / "(" list ")" / keyword ":" value
+    term      = name / "(" list ")" / keyword ":" ( value / DQUOTE value DQUOTE )
     name      = 1*( letter / digit / "_" / "$" / "*" / "?" )
     list      = [ item *( "," item ) ]
     item      = type / "?" / "*"
 
 A name without wildcards is a piece of the name. With ``*``, any run of characters, or ``?``, one, the whole name fits.
 In a list ``?`` is one parameter of any type and ``*`` any number of them. Types are read as in a declaration: ``uint``
-is ``uint256``, and names beside them are left out. All terms hold together.
+is ``uint256``, and names beside them are left out. All terms hold together. A value with blanks stands in quotes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from sigdir.signatures import standards
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import GrammarError, normalise
@@ -76,8 +77,8 @@ class BadSearch(SigdirError, ValueError):
         self.problem, self.column = problem, column
 
 
-_KEYWORD = re.compile(r"[a-z]{1,20}:(?=\S)")
-_TERM = re.compile(r"\s+|(?P<keyword>[a-z]{1,20}):(?P<value>\S+)|(?P<name>[A-Za-z0-9_$*?]+)")
+_KEYWORD = re.compile(r"[A-Za-z]{1,20}:(?=\S)")
+_TERM = re.compile(r'\s+|(?P<keyword>[A-Za-z]{1,20}):(?:"(?P<quoted>[^"]+)"|(?P<value>\S+))|(?P<name>[A-Za-z0-9_$*?]+)')
 _LIST_APART = re.compile(r"[A-Za-z0-9_$]+\s+\((?!.*\breturns\b).*\)")
 
 
@@ -212,6 +213,13 @@ def _choice(choices: Mapping[str, Any]) -> Callable[[str], Any]:
     return read
 
 
+def _standard(value: str) -> str:
+    if value.lower() not in map(str.lower, standards.sources().values()):
+        known = "SQL's view standards has the names; one with blanks stands in quotes"
+        raise BadSearch(f"unknown standard {value[:40]!r}; {known}", 1)
+    return value
+
+
 def _time(value: str) -> int:
     try:
         at = datetime.fromisoformat(value)
@@ -228,7 +236,7 @@ _TERMS: dict[str, tuple[Callable[[str], Any], str]] = {
     "params": (_range, "the number of parameters is {}"),
     "kind": (_choice(KINDS), "the kind is {}"),
     "witness": (_choice({one.name.lower(): one for one in Witness}), "the witness is {} or better"),
-    "standard": (str, "the standard is {}"),
+    "standard": (_standard, "the standard is {}"),
     "source": (str, "a source that names it has {} in its label"),
     "usage": (_range, "it is used {} times"),
     "since": (_time, "first seen since {}"),

@@ -21,6 +21,9 @@ READ = {
     "params:0 witness:compiled standard:ERC-20": SearchTerms(
         shape=Shape(None, 0, 0), witness=Witness.COMPILED, standard="ERC-20"
     ),
+    'standard:"uniswap V3 pool" type:"(address, uint)"': SearchTerms(
+        shape=Shape(types=("(address,uint256)",)), standard="uniswap V3 pool"
+    ),
     "usage:>1000 source:4byte": SearchTerms(usage=(1001, MANY), source="4byte"),
     "usage:5..9 params:>2": SearchTerms(shape=Shape(None, 3), usage=(5, 9)),
     "params:..2 usage:<3": SearchTerms(shape=Shape(None, 0, 2), usage=(0, 2)),
@@ -39,7 +42,7 @@ def test_a_search_is_understood(entered: str) -> None:
 
 REFUSED = {
     "(uint7)": 2, "(address,,bool)": 10, "(address, foo)": 11, "x (address": 3, "foo:bar": 1, "a* b": 4, "kind:x": 6,
-    "params:x": 8, "params:1..y": 8, "usage:>": 7, "usage:<0": 7, "params:..": 8, "usage:1.5": 7, "usage:-1": 7, "since:soon": 7, "parameters:(a)": 1, "(a)b)": 2, "x* )": 4, "type:*": 6, "(bool) (bool)": 9,
+    "params:x": 8, "params:1..y": 8, "usage:>": 7, "usage:<0": 7, "params:..": 8, "usage:1.5": 7, "usage:-1": 7, "since:soon": 7, "parameters:bool": 1, "Kind:error": 1, "a standard:ERC-21": 12, 'type:"(bool, foo)"': 14, "(a)b)": 2, "x* )": 4, "type:*": 6, "(bool) (bool)": 9,
     " ".join(["type:bool"] * 9): 86, "*" * 1001: 1001,
 }  # fmt: skip
 
