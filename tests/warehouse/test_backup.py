@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -22,6 +23,8 @@ import sigdir.warehouse.transfer.backup as backup_module
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.compact import compact
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.staging.transaction import PostedSighting
+from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.files import FileLock, make_folder
 from sigdir.warehouse.table.identity import read_identity
@@ -305,14 +308,21 @@ def test_a_folder_of_something_else_is_refused(paths: Paths, copy: Paths) -> Non
         assert_refused(paths, copy, f"{copy.lock} is held by process {os.getpid()}")
 
 
+def sight(copy: Paths) -> None:
+    """POST the declaration of a text that is stored already."""
+    with closing(Staging(copy.staging)) as staging, staging.exclusive() as transaction:
+        transaction.note_sightings([PostedSighting(SIGNATURES, 1, 1, "function a(uint256 amount)")])
+
+
 USES: tuple[Callable[[Paths], object], ...] = (
     lambda copy: stage(copy, SIGNATURES, "own(uint256)"),
+    sight,
     fold,
     lambda copy: copy.staging.unlink(),
 )
 
 
-@pytest.mark.parametrize("use", USES, ids=["posted", "folded", "lost staging"])
+@pytest.mark.parametrize("use", USES, ids=["posted", "sighted", "folded", "lost staging"])
 def test_a_copy_that_was_written_to_is_refused(paths: Paths, copy: Paths, use: Callable[[Paths], object]) -> None:
     """It may have rows of its own, which a backup would remove; also after the warehouse went on."""
     backup(paths, copy)

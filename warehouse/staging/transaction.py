@@ -174,6 +174,11 @@ DO UPDATE SET kind = excluded.kind, declaration = excluded.declaration
 WHERE declaration = '' AND excluded.declaration != ''
 """
 
+BACKED_UP = """
+SELECT * FROM sequence UNION ALL SELECT 'sighted', count(*), coalesce(sum(length(declaration)), 0) FROM sighted
+"""
+"""What a POST changes: a copy that has not what its table ``backup`` has was written to since."""
+
 _ADVANCE = "UPDATE sequence SET last_id = ?, last_created_at = ? WHERE collection = ?"
 
 
@@ -331,10 +336,10 @@ class Transaction:
         return [] if found == ["ok"] else found
 
     def is_as_backed_up(self) -> bool:
-        """Whether the sequences are as a backup recorded them."""
+        """Whether the sequences and the sightings are as a backup recorded them."""
         if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup'").fetchone():
             return False
-        return self._connection.execute("SELECT * FROM sequence EXCEPT SELECT * FROM backup").fetchone() is None
+        return self._connection.execute(f"SELECT * FROM backup EXCEPT SELECT * FROM ({BACKED_UP})").fetchone() is None
 
     def begin_publish(self, run: str) -> None:
         """Record that files named after ``run`` may exist without a commit that names them."""

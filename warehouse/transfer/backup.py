@@ -35,7 +35,7 @@ from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.manifest import ManifestFile, manifest_of_entry
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging.reader import StagingReader, copy_database, is_for_readers, open_read_only
-from sigdir.warehouse.staging.transaction import HighWaterMark, Transaction
+from sigdir.warehouse.staging.transaction import BACKED_UP, HighWaterMark, Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse, VacuumedEvidence
@@ -301,7 +301,8 @@ def _put_mirrors(copy: Paths, taken: list[tuple[Path, Path]]) -> None:
 def drop_published_rows(path: Path, high_water: Mapping[Collection, HighWaterMark]) -> int:
     """Make a copied staging file fit the snapshot of a backup; returns how many rows it still has.
 
-    The sequences are recorded a second time: a difference later shows that the copy was written to.
+    The sequences and the number of sightings are recorded a second time: a difference later shows that the copy was
+    written to.
     """
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -316,7 +317,7 @@ def drop_published_rows(path: Path, high_water: Mapping[Collection, HighWaterMar
                     (last.id, last.created_at, collection),
                 )
             connection.execute("DROP TABLE IF EXISTS backup")
-            connection.execute("CREATE TABLE backup AS SELECT * FROM sequence")
+            connection.execute(f"CREATE TABLE backup AS {BACKED_UP}")
             (rows,) = connection.execute("SELECT count(*) FROM staged").fetchone()
             connection.execute("COMMIT")
     except sqlite3.Error as error:
