@@ -31,8 +31,8 @@ class OpenWarehouse(Warehouse):
     ) -> ImportReport:
         """Import ``data`` as one new version, as `sigdir import` does, and move to it.
 
-        ``data`` is the path of a file or a folder, a DataFrame of pandas or polars, Arrow data, or texts (str or bytes,
-        also from a generator). ``source`` is what evidence calls it; only a path may do without. With
+        ``data`` is the path of a file or a folder, a DataFrame or a column of pandas or polars, Arrow data, or texts
+        (str or bytes, also from a generator). ``source`` is what evidence calls it; only a path may do without. With
         ``replace_source`` what the source said before does not count any more. Without ``wait`` Busy is raised while
         another process publishes.
 
@@ -114,6 +114,10 @@ def _written(data: Any, folder: Path, name: str) -> str:
 
     path = folder / "data.parquet"
     try:
+        if isinstance(data, pa.Array | pa.ChunkedArray):
+            data = pa.table({"text_signature": data})
+        elif hasattr(data, "to_frame"):  # a column of pandas or polars
+            data = data.to_frame(name="text_signature")
         reader = _texts(data) if not hasattr(data, "__arrow_c_stream__") else pa.RecordBatchReader.from_stream(data)
         with pq.ParquetWriter(path, reader.schema, store_schema=False) as writer:
             for batch in reader:

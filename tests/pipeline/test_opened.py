@@ -32,6 +32,8 @@ COUNTS = {"read": 5, "imported": 3, "duplicate": 1, "rejected": 1}
 
 KINDS: dict[str, Callable[[], Any]] = {
     "pandas": lambda: pd.DataFrame({"number": range(5), "text_signature": TEXTS}, index=list("abcde")),
+    "column": lambda: pd.Series(TEXTS, name="name"),
+    "array": lambda: pa.array(TEXTS),
     "views": lambda: pa.table({"text_signature": pa.array(TEXTS, pa.string_view())}),
     "reader": lambda: pa.table({"text_signature": TEXTS}).to_reader(2),
     "list": lambda: TEXTS,
