@@ -9,6 +9,7 @@ import click
 from sigdir.cli.errors import command
 from sigdir.cli.options import warehouse_option
 from sigdir.cli.rows import rows_options, write_rows
+from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse import Warehouse
 
 _IMPORTS = """
@@ -56,7 +57,10 @@ _NO_LIMIT = 2**62
 
 @command()
 @click.option("--import", "number", type=click.IntRange(min=1), help="Only those of this import.")
-@click.option("--reason", help="Only those with this reason, for example bad_width.")
+@click.option(
+    "--reason", type=click.Choice(REASONS[1:]), metavar="REASON",
+    help="Only those with this reason, for example bad_width.",
+)  # fmt: skip
 @click.option(
     "--limit", type=click.IntRange(min=1), default=_NO_LIMIT, show_default="all", help="At most this many rows."
 )

@@ -336,6 +336,8 @@ def test_rejects_command_filters(two_imports: tuple[list[Path], Path]) -> None:
         assert (done.status, done.stderr) == (0, "")
         header = ["import_id", "text", "reason", "file", "line", "position"]
         assert list(csv.reader(io.StringIO(done.stdout.decode()))) == [header, *expected]
+    refused = support.invoke(warehouse, "rejects", "--reason", "bad_widht")
+    assert (refused.status, "'bad_widht' is not one of 'empty', " in refused.stderr) == (2, True)
 
 
 def test_history_command_lists_imports_and_sources(two_imports: tuple[list[Path], Path], tmp_path: Path) -> None:
