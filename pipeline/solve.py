@@ -144,7 +144,7 @@ def given_names(path: Path | None) -> list[str]:
 
 def given_lists(path: Path | None) -> list[str]:
     """The parameter lists of a user's file, one a line, in canonical spelling; raises BadInput."""
-    return [text.removeprefix("f") for text in _texts(path, "f{}")]
+    return [text.removeprefix("f") for text in _texts(path, "f {}")]
 
 
 def _texts(path: Path | None, form: str) -> Iterator[str]:

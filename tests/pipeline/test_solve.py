@@ -161,7 +161,7 @@ def test_a_search_goes_on_where_it_ended(folder: Path, tmp_path: Path) -> None:
 
 def test_the_command_prints_each_text_with_its_posterior(folder: Path, tmp_path: Path) -> None:
     """Names and lists of a file are tried too; the status says whether each hash has a text."""
-    write_files(tmp_path, {"names.txt": "rescue\n", "lists.txt": "(bytes4 id, bool)\n", "bad.txt": "ok\n9lives\n"})
+    write_files(tmp_path, {"names.txt": "rescue\n", "lists.txt": "(bytes4 id, bool)\n"})
     given = ("--names", tmp_path / "names.txt", "--lists", tmp_path / "lists.txt")
     ran = invoke(folder, "solve", f"0x{selector('rescue(bytes4,bool)').hex()}", *given, "--json")
     document = json.loads(ran.stdout)
@@ -171,8 +171,10 @@ def test_the_command_prints_each_text_with_its_posterior(folder: Path, tmp_path:
     assert ran.status == 1
     assert b"  0.999  withdraw(address,uint256)\n0x00000001  no text was found" in ran.stdout
     assert "texts tried in" in ran.stderr
-    ran = invoke(folder, "solve", "0x00000001", "--names", tmp_path / "bad.txt")
-    assert (ran.status, "bad.txt: line 2" in ran.stderr) == (2, True)
+    for option, line in (("--names", "9lives"), ("--lists", "rescue(bytes4)")):  # the second one is a whole text
+        (tmp_path / "bad.txt").write_text(f"{'ok' if option == '--names' else '(bool)'}\n{line}\n")
+        ran = invoke(folder, "solve", "0x00000001", option, tmp_path / "bad.txt")
+        assert (ran.status, "bad.txt: line 2" in ran.stderr) == (2, True)
     assert invoke(folder, "solve").status == 2
     assert invoke(folder, "solve", "0x123").status == 2
 
