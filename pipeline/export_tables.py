@@ -105,6 +105,8 @@ def _licensed(
     counts once. Of several patterns that fit a source the longest counts.
     """
     stated = dict(licences)
+    if unclear := [source for source, licence in licences if licence != stated[source]]:
+        raise BadTarget(DATASET, f"{printable(unclear[0])!r} is given two licences")
     sources = [source for (source,) in warehouse.sql(_SOURCES).rows()]
     lines: dict[str, str] = {}
     for pattern in sorted(stated, key=len):

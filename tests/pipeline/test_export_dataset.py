@@ -73,6 +73,8 @@ def test_the_card_names_counts_sources_and_licences(stored: Path, dataset: Path)
     assert f"| `signatures.parquet` | {pq.read_metadata(dataset / 'signatures.parquet').num_rows:,} |" in card
     with pytest.raises(BadTarget, match="no source of texts is named 'other'; `sigdir sql "):
         export(stored, "dataset", "never", licences=(("other", "MIT"),))
+    with pytest.raises(BadTarget, match=r"'list\|\*' is given two licences"):
+        export(stored, "dataset", "never", licences=(("list|*", "MIT"), ("list|*", "CC0")))
     assert not stored.with_name("never").exists()
     with pytest.raises(BadTarget, match="--licence is for dataset"):
         export(stored, "abis", "never", licences=(("other", "MIT"),))
