@@ -16,7 +16,7 @@ from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.pack import Pack
 from sigdir.signatures.pack_file import BadPack
 from sigdir.signatures.pack_texts import check_canonical
-from sigdir.signatures.rank import noted_reasons, standard_of
+from sigdir.signatures.rank import INSIDE, OF_STANDARD, PREFIX, WHOLE_NAME, noted_reasons, standard_of
 from sigdir.signatures.standards import canonical
 from sigdir.signatures.types import parsed_declaration
 from sigdir.warehouse.table.paths import Paths
@@ -139,11 +139,11 @@ def _known(hash: bytes, text: str, declaration: str) -> Known:
 
 
 def _match_kind(text: str, wanted: str, is_standard: bool) -> int:
-    """How a text matches, the best lowest: as ``match_weights`` of ``warehouse/index/search.py`` counts it."""
+    """How a text matches, the best lowest. ``warehouse/index/search.py`` tells it for a whole column."""
     if not text.lower().startswith(wanted):
-        return 4
+        return INSIDE
     is_whole = text[len(wanted) : len(wanted) + 1] in ("(", "")
-    return (2 if is_whole else 3) - (2 if is_standard else 0)
+    return (WHOLE_NAME if is_whole else PREFIX) - (OF_STANDARD if is_standard else 0)
 
 
 def open_pack(source: PackSource) -> Pack:

@@ -28,6 +28,11 @@ from sigdir.signatures.errors import counted
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.standards import canonical, sources
 
+WHOLE_NAME, PREFIX, INSIDE, OF_STANDARD = 2, 3, 4, 2
+"""How a text matches a search, the best lowest: its name or all of it is what was searched, or it begins with that, or it has
+it. The first two of a standard's text are better by OF_STANDARD than any other.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:

@@ -5,8 +5,8 @@ LLVM turns into vector compares; only where both stand at their distance is the 
 (``benchmarks/bench_search.py``). The rows' texts are one run of bytes, so a block may span rows, and a hit is
 given to its row afterwards. A pattern is compared only with the rows that have its longest fixed piece.
 
-A fragment or pattern of a request has at most ``MAX_SEARCHED`` characters, and neither comparison takes more steps than that for
-a byte of the texts, whatever these are.
+A fragment or pattern has at most ``MAX_SEARCHED`` characters here, and neither comparison takes more steps than that for a byte
+of the texts, whatever these are.
 
 A ``text`` is uint8, the bytes of all rows; row ``i`` of ``rows`` is ``text[offsets[i]:offsets[i + 1]]``.
 """
@@ -22,6 +22,7 @@ import numpy as np
 from sigdir.signatures.arrow import Array
 from sigdir.signatures.candidates import HEX_PAIRS, as_readonly
 from sigdir.signatures.kernels import kernel
+from sigdir.signatures.rank import INSIDE, OF_STANDARD, PREFIX, WHOLE_NAME
 from sigdir.warehouse.evidence.summaries import BELOW_WITNESS
 
 _PIECE_ROWS = 1 << 16
@@ -191,12 +192,6 @@ def _is_like(text: Array, at: Any, end: Any, pattern: Array, masks: Array) -> bo
     return is_through
 
 
-_WHOLE_NAME, _PREFIX, _INSIDE = 2, 3, 4
-_OF_STANDARD = 2
-"""How a text matches: its name or all of it is what was searched, or it begins with that, or it has it. The first two of a
-standard's text are better than any other."""
-
-
 def match_weights(text: Array, offsets: Array, rows: Array, fragment: str, evidence: Array, standards: Array) -> Array:
     """What orders rows that match a fragment, uint64, the best lowest: how they match, then their evidence.
 
@@ -204,8 +199,8 @@ def match_weights(text: Array, offsets: Array, rows: Array, fragment: str, evide
     standards' texts. Their witness does not count: a standard is certain, whoever names it.
     """
     match = _match_kinds(text, offsets, rows, fragment)
-    known = standards[match[standards] != _INSIDE]
-    match[known] -= _OF_STANDARD
+    known = standards[match[standards] != INSIDE]
+    match[known] -= OF_STANDARD
     evidence[known] &= BELOW_WITNESS
     found: Array = match.astype(np.uint64) << np.uint64(32) | evidence
     return found
@@ -214,17 +209,17 @@ def match_weights(text: Array, offsets: Array, rows: Array, fragment: str, evide
 def _match_kinds(text: Array, offsets: Array, rows: Array, fragment: str) -> Array:
     """How each row matches a fragment, uint8; whether it is a standard's is not asked."""
     if not fragment:
-        return np.full(len(rows), _PREFIX, np.uint8)
+        return np.full(len(rows), PREFIX, np.uint8)
     starts = offsets[rows]
     lengths = offsets[rows + 1] - starts
-    match = np.full(len(rows), _INSIDE, np.uint8)
+    match = np.full(len(rows), INSIDE, np.uint8)
     prefix = np.frombuffer(fragment.encode()[:_COMPARED_BYTES].lower(), np.uint8)
     like = np.flatnonzero(lengths >= len(prefix))
     for at, byte in enumerate(prefix.tolist()):  # the first few bytes rule out almost every row
         here = text[starts[like] + at]
         is_letter = 97 <= byte <= 122
         like = like[(here | 0x20 if is_letter else here) == byte]
-    match[like] = _PREFIX
+    match[like] = PREFIX
     after = np.minimum(starts[like] + len(fragment), len(text) - 1)
-    match[like[(text[after] == 0x28) | (lengths[like] == len(fragment))]] = _WHOLE_NAME
+    match[like[(text[after] == 0x28) | (lengths[like] == len(fragment))]] = WHOLE_NAME
     return match
