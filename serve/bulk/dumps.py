@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.serve.http.answers import HTML, NDJSON, HttpError, detail, json_bytes, not_found, send_json
-from sigdir.serve.http.bodies import StreamLimit
+from sigdir.serve.http.bodies import StreamLimit, is_on
 from sigdir.serve.http.caching import ANY_VIEW, PageCache, if_range_holds, is_current, not_modified, strong, token_of
 from sigdir.serve.lists.paging import cursor_at
 from sigdir.serve.pages.page import rendered, send
@@ -72,8 +72,7 @@ class RangeResource:
         if not is_prefix(prefix):
             raise detail(400, _LENGTH)
         view = self._reader.current()
-        newest, wanted = _edition(view), req.get_param("padded", default="")
-        query = "" if wanted in ("", "0", "false") else "padded=1"
+        newest, query = _edition(view), "padded=1" if is_on(req, "padded") else ""
         place = f"/range/{collection}/{prefix.lower()}/{newest}"
         if req.path != place:
             resp.status, resp.location = falcon.HTTP_302, f"{place}?{query}".rstrip("?")

@@ -28,7 +28,7 @@ from sigdir.serve.http.answers import (
     json_bytes,
     unsupported,
 )
-from sigdir.serve.http.bodies import StreamLimit, pairs_of, read_body
+from sigdir.serve.http.bodies import StreamLimit, is_on, pairs_of, read_body
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.template import render_texts
@@ -88,8 +88,7 @@ class ResolveResource:
         self._answer(req, resp, hashes_of(read_body(req, self._settings.max_import_body), req.content_type or ""))
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, hashes: list[bytes]) -> None:
-        is_full = req.get_param("full", default="").lower() not in ("", "0", "false")  # Python writes False
-        pieces, req.context.looked_up = resolved(self._reader.current(), hashes, is_full=is_full)
+        pieces, req.context.looked_up = resolved(self._reader.current(), hashes, is_full=is_on(req, "full"))
         is_list = is_list_wanted(req.env.get("HTTP_ACCEPT", ""), req.get_param("format", default=""))
         resp.set_header("Vary", "Accept")
         resp.content_type = JSON if is_list else NDJSON

@@ -46,6 +46,11 @@ def whole_number(value: str) -> int | None:
     return int(value) if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS else None
 
 
+def is_on(request: falcon.Request, name: str) -> bool:
+    """Whether a parameter is there with another value than 0 and false; Python writes False."""
+    return request.get_param(name, default="").lower() not in ("", "0", "false")
+
+
 def positive(value: str) -> int | None:
     """A whole number above zero, with or without blanks around it; FAR if it has too many digits."""
     digits = value.strip().removeprefix("+")
