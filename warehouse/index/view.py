@@ -36,9 +36,9 @@ from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.index.summaries import folder_name, summaries_of
 from sigdir.warehouse.index.visible import Visible, unused_visible
 from sigdir.warehouse.log.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
-from sigdir.warehouse.staging.reader import OPEN, StagingReader, is_for_readers
+from sigdir.warehouse.staging.reader import OPEN, is_for_readers
 from sigdir.warehouse.staging.transaction import StagedRow
-from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.staging.writer import open_staging
 from sigdir.warehouse.table.errors import UnreadableWarehouse
 from sigdir.warehouse.table.fields import DataFile
 from sigdir.warehouse.table.files import (
@@ -240,8 +240,7 @@ class Reader:
         self._tick = tick
         self._lock = threading.Lock()
         make_folder(paths.cache)  # publishers build indexes where this folder exists
-        reads = self.is_read_only or not (makes_staging or paths.staging.exists())
-        self._staging = StagingReader(paths.staging) if reads else Staging(paths.staging)
+        self._staging = open_staging(paths, makes=makes_staging)
         self._log_tailer = LogTailer(paths)
         self._suppress_list = SuppressList(paths)
         self._visible = Visible(paths, self._suppress_list.newest())

@@ -16,6 +16,7 @@ from sigdir.warehouse.staging.reader import (
     StagingReader,
     cannot_use,
     given_out,
+    is_for_readers,
     open_stamp,
     writable_stamp,
 )
@@ -147,6 +148,15 @@ class Staging(StagingReader):
     def close(self) -> None:
         super().close()
         os.close(self._queue)
+
+
+def open_staging(paths: Paths, *, makes: bool = True) -> StagingReader:
+    """The staging file, for reading alone where nobody here can write into the warehouse; raises UnreadableWarehouse.
+
+    Without ``makes`` a folder without one gets none: that of a store would be none with it.
+    """
+    reads = is_for_readers(paths) or not (makes or paths.staging.exists())
+    return (StagingReader if reads else Staging)(paths.staging)
 
 
 def make_warehouse(paths: Paths) -> bool:

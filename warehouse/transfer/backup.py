@@ -34,9 +34,9 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.manifest import ManifestFile, manifest_of_entry
 from sigdir.warehouse.log.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.staging.reader import StagingReader, copy_database, is_for_readers, open_read_only
+from sigdir.warehouse.staging.reader import StagingReader, copy_database, open_read_only
 from sigdir.warehouse.staging.transaction import BACKED_UP, HighWaterMark, Transaction
-from sigdir.warehouse.staging.writer import Staging
+from sigdir.warehouse.staging.writer import Staging, open_staging
 from sigdir.warehouse.table import failpoints
 from sigdir.warehouse.table.errors import UnreadableWarehouse, VacuumedEvidence
 from sigdir.warehouse.table.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
@@ -69,9 +69,7 @@ def backup(source: Paths, copy: Paths, link: bool = False, progress: Progress = 
     here, there = source.root.resolve(), copy.root.resolve()
     if here in (there, *there.parents) or there in here.parents:
         raise UnreadableWarehouse(f"{copy.root} is not apart from {source.root}")
-    # The folder of a store has no staging file, and would be none with one.
-    reads = is_for_readers(source) or not source.staging.exists()
-    staging = (StagingReader if reads else Staging)(source.staging)
+    staging = open_staging(source, makes=False)
     try:
         identity = usable_identity(source)
         _refuse_foreign(copy, identity)
