@@ -32,6 +32,7 @@ from sigdir.signatures.given_contract import CodeContract
 from sigdir.signatures.proxies import proxy_patterns, slot
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Form, Input, Reading
+from sigdir.warehouse.table.stores import is_http_url
 
 ANSWER_BYTES = 16 << 20
 """Of one request. A receipt with ten thousand logs has 8 MB."""
@@ -120,13 +121,10 @@ class Node:
 
 def checked_url(url: str) -> str:
     """The scheme and host of a node's URL; raises NodeError for a URL that is none."""
-    try:
-        parts = urlsplit(url)
-        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_whole = False
-    if not is_whole or not url.isascii() or not url.isprintable() or " " in url or parts.username is not None:
+    is_plain = url.isascii() and url.isprintable() and " " not in url
+    if not is_plain or not is_http_url(url) or urlsplit(url).username is not None:
         raise NodeError("the URL of a node begins with http:// or https:// and a host, and names no user")
+    parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 

@@ -320,14 +320,18 @@ def _endpoint() -> str:
     """The endpoint that the environment names, or nothing; raises StoreError for one at which the library would panic."""
     endpoints = [(name, os.environ[name]) for name in _ENDPOINTS if name in os.environ]
     for name, endpoint in endpoints:
-        try:
-            parts = urlsplit(endpoint)
-            is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            is_usable = False
-        if not is_usable:
+        if not is_http_url(endpoint):
             raise StoreError(f"{name}: not the URL of an endpoint; write http://host:port or https://host, or unset it")
     return endpoints[0][1] if endpoints else ""
+
+
+def is_http_url(url: str) -> bool:
+    """Whether a URL begins with http:// or https:// and a host, and its port can be one."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _aws_profile() -> dict[str, Any]:
