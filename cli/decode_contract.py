@@ -57,10 +57,10 @@ def code_of(argument: str) -> ContractCode:
     try:
         return read_contract(entered(argument, _MAX_CHARACTERS, takes_files=True))
     except BadBytecode as error:
-        is_no_name = argument[:1] in ("-", "@") or argument[:2] in ("0x", "0X") or os.path.isfile(argument)
-        if is_no_name or error.reason is not CodeProblem.NOT_HEX:
-            raise Failure(str(error)) from None
-        raise Failure(f"there is no file {printable(argument[:80])!r}, and as hex digits: {error}") from None
+        was_read = argument[:1] in ("-", "@") or os.path.isfile(argument)
+        may_be_name = error.reason is CodeProblem.NOT_HEX and not was_read and argument[:2] not in ("0x", "0X")
+        missing = f"there is no file {printable(argument[:80])!r}, and as hex digits: " if may_be_name else ""
+        raise Failure(f"{missing}{error}") from None
 
 
 def explain_code(read: ContractCode, form: str | None, source: Source, as_json: bool) -> NoReturn:

@@ -73,9 +73,13 @@ def callee(text: str, values: Sequence[Any], path: Path, called: Called) -> Call
 
 def delegation(text: str, values: Sequence[Any]) -> str:
     """What the values of a call say of foreign code that it runs; "" for none. Its names do not tell what that does."""
-    _, to, *operation = _EXECUTING.get(text, (-1, -1))
-    calls = values[0] if text == TRANSACTIONS else [values] if operation else ()
-    run = [one[to] for one in calls if one[operation[0]] == _DELEGATECALL] if text != DELEGATION else [values[0]]
+    if text == DELEGATION:
+        run = [values[0]]
+    elif text in MAY_DELEGATE:
+        _, to, operation = _EXECUTING[text]
+        run = [one[to] for one in (values[0] if text == TRANSACTIONS else [values]) if one[operation] == _DELEGATECALL]
+    else:
+        return ""
     foreign = " and at ".join(one for one in dict.fromkeys(run) if one not in _MULTI_SENDS)
     return f"a DELEGATECALL: the code at {foreign} runs as the caller itself" if foreign else ""
 

@@ -351,10 +351,11 @@ class Database:
 
 
 _of_parent: list[duckdb.DuckDBPyConnection] = []
+"""The engines that a fork copied. They are kept to the end: to close or free one without its threads ends the process."""
 
 
 def _close(connection: duckdb.DuckDBPyConnection, process: int) -> None:
-    """Close an engine. One that a fork copied is kept: its threads are not here, and closing it ends the process."""
+    """Close an engine of this process."""
     if os.getpid() == process:
         connection.close()
     else:
